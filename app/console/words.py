@@ -206,7 +206,7 @@ HOLDS: Final[Mapping[HoldReason, str]] = {
     "maybe_other_shop": "Its payment may be another shop's",
     "gap_accepted": "What was said of its money may be lost",
 }
-"""What an order is held for."""
+"""Reasons for holding an order, in words."""
 
 AGES: Final = {
     "week": "Up to a week old",

@@ -60,7 +60,7 @@ class Database:
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.spread = False
-        """Whether deliveries and events lie on other nodes: see `layout`. Known once it is open."""
+        """True once it is open, if deliveries and events lie on other nodes: see `layout`."""
         self.environment: str | None = settings.environment
         self.looked = True
         """Whether the whole file has been checked; else call `look`."""
@@ -79,7 +79,7 @@ class Database:
         writes = self.shared and purpose not in ("upgrading", "reading")
         holder = Holder(purpose) if writes else None
         self.watch = ServerWatch() if writes and purpose != "alone" else None
-        """What this process knows of its PostgreSQL server; None where that is of no account."""
+        """Watch over the PostgreSQL server; None on SQLite, and for who needs none."""
         self.reader = engine.reading_engine(
             self.url,
             hosts=self.hosts,

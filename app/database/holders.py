@@ -41,7 +41,7 @@ _numbers = count()
 
 
 class Holder:
-    """One writing connection's place among those that write, also after it was made anew."""
+    """Place of a writing connection among those that write, also after it was made anew."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
         """kind: what the process does; `alone` excludes all others."""
@@ -54,7 +54,7 @@ class Holder:
         since whose commit was not answered. Empty before the first."""
         self.epoch = 0
         self.row: tuple[int, int] | None = None
-        """Where its row lies, as far as is known: see HELD."""
+        """Place of its row (`ctid`) after its last transaction: see HELD."""
         self.clock = clock or SystemClock()
         self._begun = ""
 

@@ -32,7 +32,7 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""The same for each of several hosts, so that a frozen one delays a connection by no more."""
+"""Limit of CONNECT_S for each of several hosts: a frozen one delays a connection by no more."""
 
 CLOSE_S: Final = 0.5
 """Seconds to end a connection in order. A frozen server never answers."""
@@ -129,7 +129,7 @@ class Hosts:
 
     def __init__(self) -> None:
         self._left: dict[Address, float] = {}
-        """When each host was last left, or could not be used."""
+        """Time at which each host was last left, or could not be used."""
         self._made = WeakSet[Connection]()
         self._looked_at = 0.0
         self._looking: asyncio.Task[None] | None = None

@@ -1,4 +1,4 @@
-"""Which tables lie on the nodes of a Citus cluster; all others stay local to its coordinator.
+"""Tables that lie on the nodes of a Citus cluster; all others stay local to its coordinator.
 
 What fills disks is distributed by its own id, so that no row moves when an order adopts an event.
 The nodes are registered by whoever runs the cluster. `tables/` and the migrations know nothing of
@@ -27,7 +27,7 @@ LAYOUT: Final = "layout"
 """Name of the fact in `meta` that says so where tables are distributed; there is none elsewhere."""
 
 DISTRIBUTED: Final = "citus"
-"""Its value."""
+"""Value of that fact."""
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
 """The tables that are distributed, and the column that chooses the node of a row."""

@@ -42,7 +42,7 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """What servers answered.
+    """Answers of all servers at one look.
 
     own    state of the server that is read from; None on SQLite
     hosts  that of each named host, where there are several; None: it did not answer

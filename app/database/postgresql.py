@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""What a store is opened for: see `Database.open`. `alone` excludes all others that write."""
+"""Reason for opening a store: see `Database.open`. `alone` excludes all others that write."""
 
 ANSWER_S: Final = 20
 """Seconds within which any statement must be answered, also a commit that waits for a standby. Then
 the connection is given up: whether the transaction committed is unknown."""
 
 COMMIT_S: Final = 5.0
-"""The same for a commit of a receiver or worker: none of their commits is large."""
+"""Limit of ANSWER_S for a commit of a receiver or worker: none of their commits is large."""
 
 STATEMENT_MS: Final = 15_000
 """How long the server works on one statement. It does not notice that its client has gone away."""

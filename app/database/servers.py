@@ -58,7 +58,7 @@ class State(NamedTuple):
 
     @property
     def waits_in_vain(self) -> bool:
-        """Whether each commit waits for a standby that is not connected."""
+        """Return whether each commit waits for a standby that is not connected."""
         if not self.names or self.recovers or self.commit in ("local", "off"):
             return False
         number = _HOW_MANY.match(self.names)

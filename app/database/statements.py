@@ -126,7 +126,7 @@ class PlainConnection(Protocol):
 
     @property
     def spread(self) -> bool:
-        """Whether deliveries and events lie on other nodes: see `layout`."""
+        """True if deliveries and events lie on other nodes: see `layout`."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:

@@ -45,7 +45,7 @@ _IDENTITY: Final = (
 )
 
 
-class Server(NamedTuple):
+class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A standby that took over and a base backup restored to a
     moment have another timeline; a restored dump has another database or table."""
 
@@ -56,26 +56,26 @@ class Server(NamedTuple):
     def __str__(self) -> str:
         return "/".join(self)
 
-    def follows(self, other: "Server") -> bool:
-        """Whether this was a copy of the other server, or of a copy, and was promoted."""
+    def follows(self, other: "ServerIdentity") -> bool:
+        """Return whether this was a copy of the other server, or of a copy, and was promoted."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
 
 
-def server_of(ask: Ask) -> Server | None:
+def server_of(ask: Ask) -> ServerIdentity | None:
     """Identify a PostgreSQL server; None for a standby, and without tables or the right to ask."""
-    return _server(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
+    return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
-def _server(text: str) -> Server:
-    return Server(*text.split("/", 2))
+def _identity(text: str) -> ServerIdentity:
+    return ServerIdentity(*text.split("/", 2))
 
 
-def server_noted(connection: PlainConnection) -> Server | None:
+def server_noted(connection: PlainConnection) -> ServerIdentity | None:
     """Return the server that was last known to have all that was committed."""
     text = _noted(connection, "server")
-    return None if text is None else _server(text)
+    return None if text is None else _identity(text)
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
@@ -131,7 +131,7 @@ SELECT greatest((SELECT max(received_at) FROM inbox),
 
 
 class Look(NamedTuple):
-    """What one look at a server shows.
+    """State of a server at one look.
 
     noted     the server that was last known to have all that was committed
     waits     whether commits wait until a standby has them on its disk
@@ -140,8 +140,8 @@ class Look(NamedTuple):
     newest    marks of the newest commits of the holders that are there
     """
 
-    server: Server
-    noted: Server | None
+    server: ServerIdentity
+    noted: ServerIdentity | None
     waits: bool
     gap: FoundGap | None
     accepted: bool
@@ -204,7 +204,7 @@ ANSWER_S: Final = 5.0
 """Seconds within which a look must be answered."""
 
 AGAIN_S: Final = 1.0
-"""The same while another server is checked."""
+"""Seconds between two looks while another server is checked."""
 
 RESTORED: Final = "stop all processes, and run `tallyhook db restored"
 
@@ -242,7 +242,7 @@ class NotCompared(StoreUnavailable):
 
 
 class ServerWatch:
-    """What a running process knows of the server that it works on.
+    """Knowledge of a running process about the server that it works on.
 
     server    the server that it has checked last
     servers   that of the last connection of each of its holders
@@ -258,8 +258,8 @@ class ServerWatch:
     """
 
     def __init__(self) -> None:
-        self.server: Server | None = None
-        self.servers: dict[Holder, Server] = {}
+        self.server: ServerIdentity | None = None
+        self.servers: dict[Holder, ServerIdentity] = {}
         self.waits: bool | None = None
         self.looked_at = 0.0
         self.moved = False
@@ -323,7 +323,9 @@ class ServerWatch:
         self.refuses = _refusal(gap)
         raise StoreUnavailable(self.refuses)
 
-    async def _go_on(self, connection: AsyncConnection, holder: Holder, here: Server) -> None:
+    async def _go_on(
+        self, connection: AsyncConnection, holder: Holder, here: ServerIdentity
+    ) -> None:
         assert self.follow is not None
         async with postgresql.transaction(connection, holder):
             noted, gap = await run(connection, _locked)
@@ -336,7 +338,7 @@ class ServerWatch:
         log.warning("a standby took over, and nothing is missing: the service goes on")
 
 
-def _locked(connection: PlainConnection) -> tuple[Server | None, FoundGap | None]:
+def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
     """Lock the notes until the transaction ends, and return the noted server and the gap."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)

@@ -368,7 +368,7 @@ async def follow_on(
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
         head = await last_revision(connection)
-        first = (await follow_loss(connection, at=at, given=given)).first  # 1
+        first = await follow_loss(connection, at=at, given=given)  # 1
         await session_store.end_everything(connection)  # 2
         may, gone = _compared(await backup_store.in_force(connection, now=at), replaced)  # 3
         log = await _log(connection, replaced, environment=database.environment, at=at)  # 4

@@ -10,8 +10,6 @@ beyond all that may have been given, and what the shop stated since is unknown.
 Leaves out the orders that are held for it, and answers about its time (`orders/`, `finance/`).
 """
 
-from typing import NamedTuple
-
 from app.access.operators import SERVICE, note_in_trail, owner
 from app.config.settings import Settings
 from app.core.clock import Clock
@@ -105,26 +103,19 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
         raise UsageError("nothing is missing: leave --accept-gap and its --reason out")
 
 
-class Numbers(NamedTuple):
-    """The last revision that the database has, and the number of the next one."""
-
-    head: int
-    first: int
-
-
-async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> Numbers:
+async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
     """Let published numbers rise, and note that statements of the shop are lost, in the caller's
-    transaction.
+    transaction. Return the first number that is given from now on.
 
     given  the last number that was given, where that is known
     """
-    numbers = await _jump(connection, at=at, given=given)
+    _, first = await _jump(connection, at=at, given=given)
     await shop_facts_store.note_loss(connection, at=at)
-    return numbers
+    return first
 
 
-async def _jump(connection: Connection, *, at: Instant, given: int = 0) -> Numbers:
+async def _jump(connection: Connection, *, at: Instant, given: int = 0) -> tuple[int, int]:
     head = await published_store.head_of(connection)
     first = published_store.first_after_restore(head, at, given=given)
     await published_store.go_on_from(connection, first)
-    return Numbers(head, first)
+    return head, first

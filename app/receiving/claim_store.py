@@ -54,7 +54,7 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """One reader, and the claims of others as far as it has watched them."""
+    """A reader, and the claims of others as far as it has watched them."""
 
     def __init__(self, *, alone: bool = False) -> None:
         """alone: nobody else reads, so that no claim but its own holds."""
@@ -62,7 +62,7 @@ class Claimant:
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
         self._seen: dict[str, tuple[float, float]] = {}
-        """When each claim was seen first, and when last."""
+        """First and last time at which each claim was seen."""
         self._looked_at = 0.0
 
     @property

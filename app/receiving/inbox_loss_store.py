@@ -313,7 +313,7 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""What the name of a file that is kept beside has, before a number."""
+"""Part of the name of a file that is kept beside, before a number."""
 
 
 def move_aside(path: Path) -> Path | None:

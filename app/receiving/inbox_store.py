@@ -153,7 +153,7 @@ KEEP_HELD: Final = statement(
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""The same as a transaction of its own on PostgreSQL, in one round trip."""
+"""Adds a row as a transaction of its own on PostgreSQL, in one round trip."""
 
 
 def rows_after(

@@ -136,8 +136,8 @@ class Reader:
         self._draining = False
         self._began = False
         self._left_from = 0.0
-        """When to look next for orders that are held though all is read: a reader may have ended
-        just before it released them."""
+        """Time of the next look for orders that are held though all is read: a reader may have
+        ended just before it released them."""
         self._seen_at = 0.0
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
         self._unread = Repeating()

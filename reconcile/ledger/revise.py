@@ -85,7 +85,7 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""By event id: its place among the ledger's events, and the amount that it states."""
+"""Place of each event among the ledger's events, and the amount that it states, by event id."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:

@@ -1,4 +1,4 @@
-"""What several readers and workers on one PostgreSQL gain, and where they wait for one another.
+"""Gain of several readers and workers on one PostgreSQL, and their waits for one another.
 
 Each is a process that sleeps for most of its work (`slowed.py`), so that two cores stand for many.
 The backlog comes with one commit, and is drained once all of it is read, folded and published. The

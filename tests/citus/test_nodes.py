@@ -88,10 +88,8 @@ def reading(inbox: Inbox) -> ReaderContext:
     return ReaderContext(context(inbox), inbox, SOURCES, "sandbox", HOLDING)
 
 
-async def test_what_was_stored_and_not_marked_is_marked_by_the_next_reader(
-    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The first transaction alone leaves the row unread; a repeat appends nothing twice."""
+async def stored_alone(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> ReaderContext:
+    """Store a payment of order A in the first transaction, and end the reader before the second."""
 
     def ends(*_: object, **__: object) -> None:
         raise StoreUnavailable("the reader ends here", reason="busy")
@@ -102,6 +100,14 @@ async def test_what_was_stored_and_not_marked_is_marked_by_the_next_reader(
         patch.setattr(receiving_inbox, "append_ready", ends)
         with pytest.raises(StoreUnavailable):
             await read_some(reader)
+    return reader
+
+
+async def test_what_was_stored_and_not_marked_is_marked_by_the_next_reader(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first transaction alone leaves the row unread; a repeat appends nothing twice."""
+    reader = await stored_alone(inbox, monkeypatch)
     assert await rows(inbox, "SELECT id, verdict FROM deliveries") != []
     assert await rows(inbox, "SELECT order_key FROM order_due") == []
     assert await rows(inbox, "SELECT count(*) FROM unsealed") == [(0,)]
@@ -179,16 +185,7 @@ async def test_nothing_is_marked_while_its_event_cannot_be_seen(
     inbox: Inbox, citus: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its order would be folded without it, and never again."""
-
-    def ends(*_: object, **__: object) -> None:
-        raise StoreUnavailable("the reader ends here", reason="busy")
-
-    reader = reading(inbox)
-    await submit(inbox, arrival(said("e1", "succeeded", order="A", payment="p")))
-    with monkeypatch.context() as patch:
-        patch.setattr(receiving_inbox, "append_ready", ends)
-        with pytest.raises(StoreUnavailable):
-            await read_some(reader)
+    reader = await stored_alone(inbox, monkeypatch)
     async with unheard(inbox, citus, "e1"):
         with pytest.raises(StoreUnavailable, match="not heard yet"):
             await read_some(reader)
