@@ -108,7 +108,7 @@ class KnownEvents:
             self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
-        """The verdict of one more arrival of an event; it is known from now on."""
+        """Judge one more arrival of an event, and note the event as known."""
         key = (event.source, event.event_id)
         bodies = self.bodies.get(key)
         if bodies is None:
@@ -121,7 +121,7 @@ class KnownEvents:
         return "duplicate_with_different_body"
 
     def order_of(self, event: Event) -> str | None:
-        """The order that an earlier body of the same id is kept under."""
+        """Return the order under which an earlier body with this id is stored."""
         bodies = self.bodies.get((event.source, event.event_id), {})
         return next((key for key, _ in bodies.values() if key is not None), None)
 
@@ -353,7 +353,7 @@ def append(
 
 
 def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """What is to become of the arrivals. Only asks."""
+    """Decide each arrival's verdict; write nothing."""
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
@@ -499,8 +499,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """The ids of those of which the first delivery was pruned or erased: neither a header nor an
-    address of theirs brings back what was in it."""
+    """Return the ids of repeats whose first delivery was pruned or erased: their headers and
+    addresses must not bring its content back."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()

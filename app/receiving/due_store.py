@@ -86,7 +86,7 @@ async def marks_of(
 def marks_in(
     connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """The due marks of these orders, due or not.
+    """Return the due marks of these orders, due or not.
 
     to_write  nobody else may change them until the transaction ends
     """

@@ -115,7 +115,7 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """A connection on one consistent snapshot. Raises StoreUnavailable without one."""
+        """Open a connection on one consistent snapshot. Raises StoreUnavailable without one."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -195,7 +195,7 @@ class InboxFile:
         return await self.writer.checkpoint()
 
     async def damage(self) -> list[str]:
-        """What is wrong with the file, one sentence each."""
+        """Return a sentence for each fault found in the file."""
         async with self.reading() as connection:
             return await damage(connection)
 

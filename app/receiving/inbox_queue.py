@@ -82,7 +82,7 @@ class InboxQueue:
         return len(self._waiting)
 
     async def submit(self, item: Item) -> None:
-        """Returns once the item is durably committed.
+        """Wait until the item is durably committed.
 
         Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
         when it never will again. In both cases the item may or may not have been kept.
@@ -172,7 +172,7 @@ class InboxQueue:
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
-        """What the senders of a batch that could not be written are answered."""
+        """Return the answer to the senders of a batch that could not be written."""
         if _brings_deliveries(batch):
             self.faults += 1
             if self.faults == FAULTS:
@@ -245,12 +245,13 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """What the driver calls it; what it says may be of a row."""
+    """Return the name of the driver's error class; the message may quote a row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """A batch of rejections alone says nothing of whether deliveries can be written."""
+    """Return whether a batch has deliveries. Writing rejections alone does not show that deliveries
+    can be written."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

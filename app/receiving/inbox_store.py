@@ -138,7 +138,7 @@ def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, i
 
 
 def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
-    """The values of KEEP for a row that holds these."""
+    """Return the values of KEEP for a row with these items."""
     records = framed(items)
     return len(items), min(item.received_at for item in items), len(records), records
 
@@ -159,8 +159,8 @@ KEEP_HELD: Final = statement(
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """The next rows with a number above `after`: at least one, if there is any, and so many more as
-    hold no more than these records and bytes together."""
+    """Return the next rows with a number above `after`: at least one if there is any, then as many
+    as fit into `limit` records and `most_bytes`."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -545,19 +545,19 @@ class InboxRows:
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Number, records, bytes and arrival of every row of the file, in their order; up to which
-        number nothing is left of those that were read; and LAST_COMMIT as it was noted."""
+        """Return number, records, bytes and arrival of every row of the file, in order; the number
+        up to which rows were read and deleted; and LAST_COMMIT as noted."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """What is not read yet, of the rows up to these numbers. Suspects count, of whatever
-        row."""
+        """Count the unread rows up to these numbers, and all suspects."""
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """The same, and the last number of each kind by now, whatever `up_to` is."""
+        """Count like `backlog`; return the present last number of each kind, too, whatever `up_to`
+        is."""
         file, asked_before = self._file, -1
         while True:
             # The position first: what is read meanwhile is then counted, and not passed over.
@@ -574,7 +574,7 @@ class InboxRows:
 def _next_in_database(
     connection: PlainConnection, limit: int, most_bytes: int
 ) -> tuple[list[Unread], int]:
-    """The next rows of the table, and the position in the file."""
+    """Return the next rows of the table, and the position in the file."""
     rows = rows_after(connection, 0, limit=limit, most_bytes=most_bytes, in_file=False)
     return rows, position_of(connection)
 
@@ -603,13 +603,13 @@ def _kept_bytes(connection: PlainConnection, position: int) -> int:
 
 
 def last_number(connection: PlainConnection) -> int:
-    """The last number of a row that was ever given in the file."""
+    """Return the highest number ever given to a row of the file."""
     rows = connection.ask("SELECT seq FROM sqlite_sequence WHERE name='inbox'")
     return int(rows[0][0]) if rows else 0
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """What the rows above one number hold, up to another."""
+    """Count the rows above one number, up to another."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",
@@ -619,8 +619,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """What is not read of the file, its last number, and whether none above `after` has left it:
-    numbers are given one after another."""
+    """Count the unread rows of the file; return its last number, and whether every row above
+    `after` is still there: numbers are consecutive."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -628,7 +628,8 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """What is not read of the table, the position in the file, and the table's last number."""
+    """Count the unread rows of the table; return the position in the file, and the table's last
+    number."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

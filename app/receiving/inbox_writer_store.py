@@ -122,9 +122,8 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Returns once a row that holds these is durable, and the database is still there to read
-        it into. Raises as `Writer.commit` does, and StoreUnavailable while too much is not read
-        yet."""
+        """Wait until a row with these items is durable, and the database is still there to read it
+        into. Raises as `Writer.commit` does, and StoreUnavailable while too much is unread."""
         if self.size > self._max_bytes:
             raise StoreUnavailable(
                 f"more than {counted(self._max_bytes, 'byte')} of deliveries are not read yet "

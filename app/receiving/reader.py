@@ -223,7 +223,7 @@ class Reader:
                 await self._database.writer.commit(suspect, rows)
 
     async def _end(self) -> None:
-        """Ended by itself: what is unread is no suspect."""
+        """Note that the reader ended in order, so that unread rows are not suspected."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -350,7 +350,7 @@ async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
 
 
 def _ready(reading: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
-    """What is to be appended of one row."""
+    """Return the arrivals and rejections of one row, ready to be appended."""
     arrivals: list[Arrival] = []
     for item in items:
         if isinstance(item, Received):
