@@ -16,12 +16,12 @@ ROOMS: Final = Path(__file__).parents[1]
 
 
 def command_table() -> str:
-    """Every command in the order of `--help`: its arguments, its options, its first sentence."""
+    """Return every command in the order of `--help`: its arguments and its first sentence."""
     commands: Any = typer.main.get_command(application)
-    lines = ["| command | options | what it does |", "|---|---|---|"]
+    lines = ["| `tallyhook …` | what it does |", "|---|---|"]
     for names in SECTIONS.values():
         for name in names:
-            lines += _rows(f"tallyhook {name}", commands.commands[name])
+            lines += _rows(name, commands.commands[name])
     return "\n".join(lines) + "\n"
 
 
@@ -34,11 +34,11 @@ def _rows(path: str, command: Any) -> Iterator[str]:
 
 
 def _row(path: str, command: Any) -> str:
-    shown = [p for p in command.params if not getattr(p, "hidden", False)]
-    arguments = [p.metavar or p.name.upper() for p in shown if p.param_type_name == "argument"]
-    options = [f"`{p.opts[0]}`" for p in shown if p.param_type_name == "option"]
+    arguments = [
+        p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"
+    ]
     sentence = command.get_short_help_str(1_000).replace("|", "\\|")
-    return f"| `{' '.join([path, *arguments])}` | {' '.join(options)} | {sentence} |"
+    return f"| `{' '.join([path, *arguments])}` | {sentence} |"
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
