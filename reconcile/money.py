@@ -7,6 +7,7 @@ units, and calls `from_major` or `Money` with the exact value.
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
+from reconcile.documents import MoneyDocument
 from reconcile.values import frozen, maker
 
 # Currency codes by their number of decimals, from ISO 4217 list one, as of 2026.
@@ -128,7 +129,7 @@ def split_minor(minor: int, exponent: int) -> tuple[str, str, str]:
     return "-" if minor < 0 else "", digits[:cut], digits[cut:]
 
 
-def to_json(amount: Money) -> dict[str, str]:
+def to_json(amount: Money) -> MoneyDocument:
     """Return `{"amount": "1500.00", "currency": "KES"}`, in major units."""
     return {"amount": major_text(amount), "currency": amount.currency}
 

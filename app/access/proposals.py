@@ -14,7 +14,7 @@ has changed since it was proposed is refused, and one by who may be the proposer
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 from app.access import operator_store, proposal_store
 from app.access.operators import (
@@ -26,7 +26,7 @@ from app.access.operators import (
     note_in_trail,
     permitted,
 )
-from app.access.proposal import Decided, Decision, Proposal
+from app.access.proposal import Decided, Decision, Proposal, Standing
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import NotFoundError, UsageError
 from app.core.ids import new_id
@@ -34,6 +34,7 @@ from app.core.masking import looks_like_a_phone
 from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
+from reconcile.documents import InstantText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
@@ -45,6 +46,26 @@ REASON_MAX: Final = 2_000
 
 LAST: Final = "~"
 """Above every id."""
+
+
+class ProposalDocument(TypedDict):
+    id: str
+    kind: str
+    subject: Annotated[str, "What it would be done to."]
+    sentence: Annotated[str, "What would be done, with the money."]
+    state: Standing
+    by: Annotated[str, "The proposer."]
+    reason: str
+    at: InstantText
+    until: Annotated[InstantText, "From then on nobody can approve it."]
+    given: Annotated[dict[str, Any], "What the act needs besides."]
+    decided_by: str | None
+    decided_at: InstantText | None
+    decided_because: str | None
+    open_until: Annotated[
+        InstantText | None,
+        "Until when its proposer may do what was agreed to; `null` where approving does it.",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -491,8 +512,7 @@ class Proposals:
             raise UsageError("somebody decided it in the meantime: look again")
         await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
 
-    def document(self, proposal: Proposal) -> dict[str, Any]:
-        """Return the proposal as JSON."""
+    def document(self, proposal: Proposal) -> ProposalDocument:
         decided, kind = proposal.decided, self.kinds.get(proposal.kind)
         open_until = None if kind is None else kind.open_until(proposal)
         return {

@@ -6,16 +6,12 @@ Members that later releases add are no breach: a reader passes over those that i
 from collections.abc import Mapping
 from typing import Any, Final, get_args
 
-from app.access.proposal import STANDINGS
 from app.access.proposals import REASON_MAX
 from app.api.request_body import MAX_REFERENCES, MAX_TENDERS, TENDER_KIND
 from app.checkout.open_checkout import STATUSES
 from app.core.problems import TYPE
 from app.core.references import MAX_REFERENCE
 from app.orders.delivery_log import VERDICTS
-from app.orders.notify_shop import STATES as NOTIFICATION_STATES
-from app.orders.unallocated import SIGNED, WHY
-from app.orders.unallocated import STATES as UNALLOCATED_STATES
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.ledger.ledger import OUTCOMES, AttemptOutcome, EntryKind
 from reconcile.ledger.on_top import ON_TOP
@@ -490,65 +486,6 @@ _SESSION: Final = members(
     optional=("detail",),
 )
 
-_PROPOSAL: Final = members(
-    {
-        "id": WORD,
-        "kind": WORD,
-        "subject": described(WORD, "What it would be done to."),
-        "sentence": described(WORD, "What would be done, with the money."),
-        "state": {"enum": list(STANDINGS)},
-        "by": described(WORD, "The proposer."),
-        "reason": WORD,
-        "at": INSTANT,
-        "until": described(INSTANT, "From then on nobody can approve it."),
-        "given": {
-            "type": "object",
-            "additionalProperties": True,
-            "description": "What the act needs besides.",
-        },
-        "decided_by": MAYBE_WORD,
-        "decided_at": MAYBE_INSTANT,
-        "decided_because": MAYBE_WORD,
-        "open_until": described(
-            MAYBE_INSTANT,
-            "Until when its proposer may do what was agreed to; `null` where approving does it.",
-        ),
-    }
-)
-
-_UNALLOCATED: Final = members(
-    {
-        "id": word("shop:QK12AB34CD"),
-        "source": WORD,
-        "payment": MAYBE_WORD,
-        "session": MAYBE_WORD,
-        "outcome": {"enum": list(get_args(AttemptOutcome))},
-        "captured": MAYBE_MONEY,
-        "refunded": MAYBE_MONEY,
-        "held": described(MAYBE_MONEY, "What is left of it; `null` where that is not clear."),
-        "amount_unclear": FLAG,
-        "disputed": FLAG,
-        "occurred_at": INSTANT,
-        "received_at": INSTANT,
-        "age_s": COUNT,
-        "phone": described(MAYBE_WORD, "The payer's number, masked."),
-        "standing": {"enum": list(SIGNED.values())},
-        "why": members({"code": {"enum": list(WHY)}, "sentence": WORD}),
-        "state": {"enum": list(UNALLOCATED_STATES)},
-        "assigned_to": MAYBE_WORD,
-        "suggested": described(
-            listed(WORD), "Orders that its events name, and that may not link it."
-        ),
-        "named": described(listed(WORD), "Orders that its events, or the shop, name."),
-        "last_act": described(MAYBE_WORD, "The last decision about it, for `replaces`."),
-        "dismissed": maybe(
-            members({"as": {"enum": list(DISMISSED_AS)}, "to": MAYBE_WORD, "at": INSTANT})
-        ),
-        "deliveries": listed(WORD),
-        "events": listed(WORD),
-    }
-)
-
 _REASON: Final[Schema] = {
     "type": "string",
     "minLength": 1,
@@ -627,20 +564,6 @@ _WHOLE_ARRIVAL: Final = members(
     }
 )
 
-_SENT: Final = members(
-    {
-        "id": described({"type": "integer", "minimum": 1}, "That of the change in the feed."),
-        "order": REFERENCE,
-        "outcome": _OUTCOME,
-        "state": {"enum": list(NOTIFICATION_STATES)},
-        "tries": COUNT,
-        "published_at": INSTANT,
-        "due_at": MAYBE_INSTANT,
-        "delivered_at": MAYBE_INSTANT,
-        "problem": described(MAYBE_WORD, "Why the last try failed, a code."),
-    }
-)
-
 _PROBLEM: Final = members(
     {
         "type": {
@@ -686,17 +609,6 @@ _PROBLEM: Final = members(
 )
 
 SCHEMAS: Final[dict[str, Schema]] = {
-    "Money": members(
-        {
-            "amount": {
-                "type": "string",
-                "pattern": "^-?[0-9]+(\\.[0-9]+)?$",
-                "description": "In major units, with the currency's own number of decimals.",
-                "examples": ["1500.00"],
-            },
-            "currency": CURRENCY,
-        }
-    ),
     "Totals": _TOTALS,
     "Attempt": _ATTEMPT,
     "Entry": members(
@@ -768,7 +680,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "Arrival": members(_ARRIVAL),
     "ArrivalPage": page("deliveries", "Arrival", MAYBE_WORD),
     "WholeArrival": _WHOLE_ARRIVAL,
-    "Sent": _SENT,
     "SentPage": page("notifications", "Sent", MAYBE_COUNT),
     "Witness": members(
         {
@@ -804,9 +715,7 @@ SCHEMAS: Final[dict[str, Schema]] = {
     ),
     "Checkout": _CHECKOUT,
     "Session": _SESSION,
-    "Proposal": _PROPOSAL,
     "Numbers": _NUMBERS,
-    "Unallocated": _UNALLOCATED,
     "UnallocatedPage": page("payments", "Unallocated", MAYBE_WORD),
     "Assigning": _ASSIGN,
     "Dismissing": _DISMISS,

@@ -4,7 +4,7 @@ person, and deciding about it.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -433,7 +433,7 @@ def list_proposals(
 ) -> None:
     """List what waits for a second person, the first to end first."""
 
-    async def work(context: AppContext) -> list[dict[str, Any]]:
+    async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         proposals = _proposals(context)
         found = await proposals.waiting()
         if everything:
@@ -453,7 +453,7 @@ def list_proposals(
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
     """Show one proposal: what would be done, who asked, why, and what became of it."""
 
-    async def work(context: AppContext) -> dict[str, Any]:
+    async def work(context: AppContext) -> Mapping[str, Any]:
         proposals = _proposals(context)
         shown = proposals.document(await proposals.one(name))
         return (
@@ -466,8 +466,12 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
     if form is not printing.Format.table:
         printing.document(shown, form)
         return
-    given = shown.pop("given")
-    rows = [{"what": key.replace("_", " "), "value": value} for key, value in shown.items()]
+    given = shown["given"]
+    rows = [
+        {"what": key.replace("_", " "), "value": value}
+        for key, value in shown.items()
+        if key != "given"
+    ]
     printing.emit(rows, columns=("what", "value"), form=form)
     for key, value in given.items():
         if isinstance(value, list):

@@ -383,7 +383,7 @@ def unmask_orders(
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
 
-    async def work(context: AppContext) -> tuple[dict[str, Any], str]:
+    async def work(context: AppContext) -> tuple[Mapping[str, Any], str]:
         orders = references or await chosen_orders(context, outcome=outcome, finding=finding)
         asked = UnmaskRequest(orders=orders, purpose=purpose, reason=reason, by=None)
         proposals = proposals_of(context)

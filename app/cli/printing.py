@@ -422,7 +422,7 @@ def _bar() -> Iterator[Any]:
         yield bar
 
 
-Items = AsyncIterator[list[dict[str, Any]]]
+Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
 TABLE_MAX = 1_000
 """Rows of a table at most: it is laid out as a whole, and nobody reads more of them."""
@@ -473,7 +473,7 @@ async def _print_array(items: Items) -> None:
 
 
 async def _print_table(items: Items, columns: Sequence[str]) -> int:
-    rows: list[dict[str, Any]] = []
+    rows: list[Mapping[str, Any]] = []
     left_out = 0
     async for batch in items:
         room = TABLE_MAX - len(rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -82,7 +81,7 @@ _FLAT = frozenset({printing.Format.table, printing.Format.csv, printing.Format.c
 
 async def _documents(
     context: AppContext, asked: UnallocatedRequest, *, flat: bool
-) -> AsyncIterator[list[dict[str, Any]]]:
+) -> printing.Items:
     from app.orders.unallocated import list_unallocated
 
     after: str | None = ""
@@ -90,7 +89,7 @@ async def _documents(
     while after is not None:
         page = await list_unallocated(context, replace(asked, after=after))
         rows = [each.document(now=now) for each in page.payments]
-        yield [row | {"why": row["why"]["sentence"]} for row in rows] if flat else rows
+        yield [{**row, "why": row["why"]["sentence"]} for row in rows] if flat else rows
         after = page.next
 
 
@@ -103,9 +102,8 @@ def show(payment: Payment, form: printing.DocumentOption = printing.Format.table
     async def work(context: AppContext) -> dict[str, Any]:
         found = await read_unallocated(context, payment)
         suggested = await suggested_orders(context, found) if found.state == "open" else []
-        document: dict[str, Any] = found.document(now=context.clock.now())
-        document |= {"suggestions": [each.document() for each in suggested]}
-        return document
+        suggestions = [each.document() for each in suggested]
+        return {**found.document(now=context.clock.now()), "suggestions": suggestions}
 
     document = running.with_context(work)
     if form is not printing.Format.table:

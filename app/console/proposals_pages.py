@@ -39,11 +39,11 @@ async def proposal_shown(view: View, identity: str) -> Proposal:
 def proposal_row(view: View, proposal: Proposal) -> dict[str, Any]:
     """Describe a proposal, with the meaning of its kind and state."""
     document = view.console.proposals.document(proposal)
-    del document["given"]
     kind = view.console.proposals.kinds.get(proposal.kind)
     title = proposal.kind.replace("_", " ") if kind is None else kind.title
     means = PROPOSALS[document["state"]] if document["open_until"] is None else OPEN
-    return document | {"title": title, "means": means}
+    shown = {name: value for name, value in document.items() if name != "given"}
+    return shown | {"title": title, "means": means}
 
 
 async def proposal_document(view: View) -> Document:

@@ -33,6 +33,7 @@ from app.finance.reconcile_rows import (
 from app.finance.report_period import adjusted_money
 from app.finance.rule_file import read_rules
 from app.receiving.caught_up import must_have_read
+from reconcile.documents import MoneyDocument
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
@@ -361,6 +362,6 @@ def _line(line: ControlLine) -> dict[str, Any]:
     return shown
 
 
-def _money(minor: int, currency: str) -> dict[str, str] | None:
+def _money(minor: int, currency: str) -> MoneyDocument | None:
     # Orders without money may have no currency, and then no sum.
     return to_json(Money(minor=minor, currency=currency)) if currency else None

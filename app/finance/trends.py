@@ -15,6 +15,7 @@ from typing import Any, Final
 from app.context.context import AppContext
 from app.finance import trend_store, worklist
 from app.finance.coverage_store import coverage
+from reconcile.documents import MoneyDocument
 from reconcile.instants import Instant, format_known
 from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
@@ -149,7 +150,7 @@ def trends_document(found: Trends) -> dict[str, Any]:
     }
 
 
-def _money(minor: int, currency: str) -> dict[str, Any]:
+def _money(minor: int, currency: str) -> MoneyDocument:
     return to_json(Money(minor=minor, currency=currency))
 
 

@@ -27,7 +27,7 @@ from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
-from app.orders.unallocated import WHY, Unallocated, found_payment
+from app.orders.unallocated import WHY, Unallocated, UnallocatedDocument, found_payment
 from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
@@ -92,7 +92,7 @@ class FoundOrders:
 
     looked_for: list[str]
     hits: list[dict[str, Any]] = field(default_factory=list)
-    unallocated: list[dict[str, Any]] = field(default_factory=list)
+    unallocated: list[UnallocatedDocument] = field(default_factory=list)
     more: bool = False
     notes: list[str] = field(default_factory=list)
     looked_in: list[str] = field(default_factory=list)

@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.statements import PlainConnection, insert_rows
 from app.orders.published_store import PUBLISHED_COLUMNS, REVISIONS, Published, published_of
 from reconcile.instants import HOUR, SECOND, Duration, Instant
+from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.revise import Revision
 
 State = Literal["waiting", "stuck", "delivered", "dead"]
@@ -139,7 +140,7 @@ class ListedNotification:
 
     seq: int
     order: str
-    outcome: str
+    outcome: Outcome
     state: State
     tries: int
     published_at: Instant

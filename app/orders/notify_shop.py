@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 import httpx2
 import structlog
@@ -31,7 +31,14 @@ from app.core.logs import LogLine, Repeating
 from app.orders import notification_store
 from app.orders.history_store import newest_deliveries
 from app.orders.ledger_store import windows_of_orders
-from app.orders.notification_store import LEASE, Away, ListedNotification, Notification, SendResult
+from app.orders.notification_store import (
+    LEASE,
+    Away,
+    ListedNotification,
+    Notification,
+    SendResult,
+    State,
+)
 from app.orders.published_store import Published
 from app.orders.read_feed import outcome_document
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders
@@ -39,8 +46,9 @@ from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile import instants
+from reconcile.documents import Count, InstantText, Keywords, OrderReference
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
-from reconcile.ledger.ledger import NO_WINDOW, PaymentWindow
+from reconcile.ledger.ledger import NO_WINDOW, Outcome, PaymentWindow
 
 log = structlog.get_logger()
 
@@ -335,15 +343,27 @@ async def list_notifications(
         )
 
 
-def notification_document(entry: ListedNotification) -> dict[str, Any]:
-    """Return one notification of a list as JSON values; `id` is the revision's in the feed."""
+class SentDocument(TypedDict):
+    id: Annotated[int, Keywords(minimum=1), "That of the change in the feed."]
+    order: OrderReference
+    outcome: Outcome
+    state: State
+    tries: Count
+    published_at: InstantText
+    due_at: InstantText | None
+    delivered_at: InstantText | None
+    problem: Annotated[str | None, "Why the last try failed, a code."]
+
+
+def notification_document(entry: ListedNotification) -> SentDocument:
+    """Return one notification of a list as JSON values."""
     return {
         "id": entry.seq,
         "order": entry.order,
         "outcome": entry.outcome,
         "state": entry.state,
         "tries": entry.tries,
-        "published_at": instants.format_known(entry.published_at),
+        "published_at": instants.format_instant(entry.published_at),
         "due_at": instants.format_known(entry.due_at),
         "delivered_at": instants.format_known(entry.delivered_at),
         "problem": entry.problem,

@@ -10,7 +10,7 @@ Unsigned and unconfirmed messages never make one.
 from collections import Counter
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypedDict, get_args
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -35,7 +35,8 @@ from app.orders.unallocated_store import (
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import phones_in
 from app.receiving.restrictions import restricted_deliveries
-from reconcile.instants import Instant, format_instant, format_known
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
+from reconcile.instants import Instant, format_instant
 from reconcile.ledger.correlate import AttemptEvidence
 from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Delivery, Standing
 from reconcile.ledger.fold import fold
@@ -43,7 +44,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import AttemptOutcome, Entry, Ledger, Movement
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.policy import Policy
-from reconcile.ledger.records import NO_ORDER, WITHDRAWN, Record
+from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Record
 from reconcile.ledger.shops import Aside, judge_shops
 from reconcile.money import Money, to_json
 
@@ -78,11 +79,52 @@ STATES: Final[tuple[State, ...]] = get_args(State)
 shop, name its order, so it is not unallocated. `not_ours`: it is another shop's, and nobody placed
 it."""
 
-SIGNED: Final[Mapping[Standing, str]] = {
+Signed = Literal["signed", "fetched", "answered"]
+SIGNED: Final[Mapping[Standing, Signed]] = {
     "said": "signed",
     "fetched": "fetched",
     "answered": "answered",
 }
+
+
+class UnallocatedReasonDocument(TypedDict):
+    code: Why
+    sentence: str
+
+
+DismissedReason = Annotated[str | None, Keywords(enum=DISMISSED_AS)]
+DismissalDocument = TypedDict(
+    "DismissalDocument", {"as": DismissedReason, "to": str | None, "at": InstantText}
+)
+
+
+class UnallocatedDocument(TypedDict):
+    id: Annotated[str, Keywords(examples=["shop:QK12AB34CD"])]
+    source: str
+    payment: str | None
+    session: str | None
+    outcome: AttemptOutcome
+    captured: MoneyDocument | None
+    refunded: MoneyDocument | None
+    held: Annotated[MoneyDocument | None, "What is left of it; `null` where that is not clear."]
+    amount_unclear: bool
+    disputed: bool
+    occurred_at: InstantText
+    received_at: InstantText
+    age_s: Count
+    phone: Annotated[str | None, "The payer's number, masked."]
+    standing: Signed
+    why: UnallocatedReasonDocument
+    state: State
+    assigned_to: str | None
+    suggested: Annotated[list[str], "Orders that its events name, and that may not link it."]
+    named: Annotated[list[str], "Orders that its events, or the shop, name."]
+    last_act: Annotated[str | None, "The last decision about it, for `replaces`."]
+    dismissed: DismissalDocument | None
+    deliveries: list[str]
+    events: list[str]
+
+
 """Words for how far the evidence of a payment can be trusted, the strongest first."""
 
 MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
@@ -151,7 +193,7 @@ class Unallocated:
     occurred_at: Instant
     received_at: Instant
     changed_at: Instant
-    standing: str
+    standing: Signed
     why: Why
     dismissed: Record | None
     assigned_to: str | None
@@ -192,7 +234,7 @@ class Unallocated:
         """Return whether its money went back, and nothing says yet whose shop's it is."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
-    def document(self, *, now: Instant) -> dict[str, Any]:
+    def document(self, *, now: Instant) -> UnallocatedDocument:
         """Return it as JSON values. Its age is in whole seconds, since its arrival."""
         dismissed = self.dismissed
         return {
@@ -222,7 +264,7 @@ class Unallocated:
             else {
                 "as": dismissed.reason,
                 "to": dismissed.key,
-                "at": format_known(dismissed.recorded_at),
+                "at": format_instant(dismissed.recorded_at),
             },
             "deliveries": list(self.deliveries),
             "events": list(self.events),

@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup
 from app.core.clock import Clock
 from app.sandbox import scenarios, sessions, webhook_sender
 from app.sandbox.settings import SandboxSettings
+from reconcile.documents import MoneyDocument
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.money import Money, major_text, to_json
 
@@ -77,7 +78,7 @@ class OrderTruth:
             ],
         }
 
-    def _sum(self, kinds: frozenset[str]) -> dict[str, str]:
+    def _sum(self, kinds: frozenset[str]) -> MoneyDocument:
         # In the order's currency; a payment in another one makes the order unresolved.
         currency = self.money.currency
         own = [h for h in self.happenings if h.money.currency == currency]

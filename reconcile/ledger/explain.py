@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from reconcile.canonical import fingerprint
+from reconcile.documents import MoneyDocument
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.correlate import Heard, cites_of
 from reconcile.ledger.events import ANSWERS
@@ -334,7 +335,7 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
     return totals
 
 
-def _sides(balance: Balance) -> dict[str, dict[str, str]]:
+def _sides(balance: Balance) -> dict[str, MoneyDocument]:
     """Return captured and refunded of one currency; reversed and lost if not zero."""
     sides = {"captured": balance.captured, "refunded": balance.refunded}
     further = {"reversed": balance.reversed, "lost": balance.lost}

@@ -18,7 +18,7 @@ from app.orders.unallocated import (
 )
 from reconcile.instants import MINUTE
 from reconcile.ledger.plain import UNALLOCATED
-from reconcile.money import Money
+from reconcile.money import Money, to_json
 from tests.api.driving import Driver, driving, event
 from tests.reconcile.build import T
 
@@ -56,7 +56,7 @@ async def test_a_payment_of_no_order_is_listed_with_its_money_and_why(driver: Dr
     assert (found.phone, found.standing) == ("+254 ••• ••• •44", "signed")
     assert (found.why, found.received_at, found.changed_at) == ("names_no_order", T, T + MINUTE)
     document = found.document(now=T + MINUTE)
-    assert (document["age_s"], document["held"]["amount"]) == (60, "3000.00")
+    assert (document["age_s"], document["held"]) == (60, to_json(kes(300000)))
 
 
 @pytest.fixture

@@ -25,6 +25,7 @@ from app.finance.files.line_forms import (
     with_default,
 )
 from app.finance.files.mapping import Fields, FileMapping
+from reconcile.documents import MoneyDocument
 from reconcile.instants import format_instant, format_known
 from reconcile.matching.books import BOOK_KINDS, BOOK_STATUSES, match_keys
 from reconcile.money import Money, to_json
@@ -219,7 +220,7 @@ class BookForm:
         return sources, sessions, payments
 
 
-def _shown_money(minor: int, currency: str) -> dict[str, str]:
+def _shown_money(minor: int, currency: str) -> MoneyDocument:
     return to_json(Money(minor=minor, currency=currency))
 
 

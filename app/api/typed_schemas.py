@@ -1,0 +1,100 @@
+"""JSON Schemas derived from the types of documents, as `reconcile.documents` explains them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+from reconcile.documents import Keywords
+
+Schema = dict[str, Any]
+
+_NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
+
+
+class Schemas:
+    """Component schemas of the documents that were asked for, by name.
+
+    A component is named as its type without `Document`: BreakDocument is Break.
+    """
+
+    def __init__(self) -> None:
+        self.components: dict[str, Schema] = {}
+        self._kinds: dict[str, type] = {}
+
+    def of(self, kind: Any, *, closed: bool = False) -> Schema:
+        """Return the schema of a type; of a TypedDict, a reference to its component.
+
+        closed  whether an object takes no members but those of its type, as requests have it
+        """
+        origin, args = get_origin(kind), get_args(kind)
+        if is_typeddict(kind):
+            return self._reference(kind, closed=closed)
+        if origin is Annotated:
+            schema = self.of(args[0], closed=closed)
+            for note in args[1:]:
+                more = note.keywords if isinstance(note, Keywords) else {"description": note}
+                if "enum" in more:
+                    schema.pop("type")
+                schema = {**schema, **more}
+            return schema
+        if origin is Literal:
+            return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
+        if origin in (Union, UnionType):
+            return _one_of([self.of(each, closed=closed) for each in args])
+        if origin in (list, Sequence):
+            return {"type": "array", "items": self.of(args[0], closed=closed)}
+        if origin in (dict, Mapping):
+            each = self.of(args[1], closed=closed)
+            return {"type": "object", "additionalProperties": each or True}
+        return {} if kind in (Any, object) else {"type": _NAMES[kind]}
+
+    def _reference(self, kind: type, *, closed: bool) -> Schema:
+        name = kind.__name__.removesuffix("Document")
+        assert self._kinds.setdefault(name, kind) is kind, f"two documents are named {name}"
+        if name not in self.components:
+            schema: Schema = {"type": "object"}
+            self.components[name] = schema
+            hints = get_type_hints(kind, include_extras=True)
+            if kind.__doc__:
+                schema["description"] = " ".join(kind.__doc__.split())
+            schema["required"] = [
+                member for member, each in hints.items() if get_origin(each) is not NotRequired
+            ]
+            schema["properties"] = {
+                member: self.of(
+                    get_args(each)[0] if get_origin(each) is NotRequired else each, closed=closed
+                )
+                for member, each in hints.items()
+            }
+            if closed:
+                schema["additionalProperties"] = False
+        return {"$ref": f"#/components/schemas/{name}"}
+
+
+def schemas_of(documents: Iterable[type]) -> dict[str, Schema]:
+    """Return component schemas of these documents, and of those inside them, by name."""
+    found = Schemas()
+    for each in documents:
+        found.of(each)
+    return found.components
+
+
+def _one_of(schemas: Sequence[Schema]) -> Schema:
+    """Return a schema that allows any of these. Types without bounds are one list of types."""
+    plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
+    others = [each for each in schemas if each not in plain]
+    if len(plain) > 1:
+        types = [each["type"] for each in plain]
+        plain = [{**{k: v for each in plain for k, v in each.items()}, "type": types}]
+    return plain[0] if not others else {"anyOf": [*others, *plain]}

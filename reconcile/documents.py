@@ -1,0 +1,63 @@
+"""Types of the members of JSON documents, and what a JSON Schema says of them.
+
+A document is a TypedDict beside the function that builds it, named as `OrderDocument`. A member's
+note is its description; `Keywords` are for what its type cannot say. The API's description is
+derived from these types.
+
+Leaves out: how a schema is made of a type, which is the API's.
+"""
+
+from typing import Annotated, Final, TypedDict
+
+
+class Keywords:
+    """JSON Schema keywords of a type, such as `minimum` or `examples`."""
+
+    def __init__(self, **keywords: object) -> None:
+        self.keywords: Final = keywords
+
+
+InstantText = Annotated[
+    str,
+    Keywords(
+        format="date-time",
+        pattern="^(19[7-9]|[2-9][0-9]{2})",
+        examples=["2026-10-05T14:30:00Z"],
+    ),
+]
+"""RFC 3339, of the years from 1970 to 9999."""
+
+DayText = Annotated[str, Keywords(format="date", examples=["2026-10-05"])]
+Count = Annotated[int, Keywords(minimum=0)]
+CurrencyCode = Annotated[str, Keywords(pattern="^[A-Z]{3}$", examples=["KES"])]
+Sha256 = Annotated[str, Keywords(pattern="^[0-9a-f]{64}$", examples=["5f" * 32])]
+Digest = Annotated[str, Keywords(pattern="^sha256:[0-9a-f]{64}$", examples=["sha256:" + "5f" * 32])]
+OrderReference = Annotated[
+    str,
+    Keywords(
+        minLength=1,
+        maxLength=200,
+        pattern="^(?=[\\s\\S]*\\S)[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]+$",
+        examples=["ORD-1"],
+    ),
+]
+"""The merchant's name of an order, as `app.core.references` checks it."""
+
+Cites = Annotated[list[str], "Ids of the events, deliveries and records that it rests on."]
+
+
+class MoneyDocument(TypedDict):
+    amount: Annotated[
+        str,
+        "In major units, with the currency's own number of decimals.",
+        Keywords(pattern=r"^-?[0-9]+(\.[0-9]+)?$", examples=["1500.00"]),
+    ]
+    currency: CurrencyCode
+
+
+FactDocument = str | int | bool | None | MoneyDocument
+FactsDocument = Annotated[
+    dict[str, FactDocument | list[FactDocument]],
+    "What the sentence was made of, by name; a name that stands several times has a list. Money is "
+    "an object, an instant a text.",
+]
