@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from app.core.http import Exchange
     from app.core.recorded import Recorded
     from app.providers.examples import Example, WantedEvent
-    from app.providers.named.contract import Signed
+    from app.providers.kit import Signed
     from app.providers.source import Source
     from reconcile.money import Money
 

@@ -30,7 +30,7 @@ from app.providers.fetched import is_answer
 from app.providers.fingerprints import AccountKeys, covered
 from app.providers.profile import profile_text
 from app.providers.request import Incoming
-from app.providers.schemes import NAMED, TOKENS, UNSIGNED
+from app.providers.schemes import SCHEMES, TOKENS, UNSIGNED
 from app.providers.source import Source
 from app.receiving.header_codec import read_request, restored
 from reconcile.instants import Instant, format_known
@@ -287,8 +287,7 @@ def _proven(
     if signer is None:
         return proven
     key = signer.fingerprint
-    named = rule.mac.startswith(NAMED)
-    how = "as the provider's own scheme says" if named else "over what stands here"
+    how = "over what stands here" if rule.mac in SCHEMES else "as the provider's own scheme says"
     said = f"Signed with the shared secret {key}, {how}; the provider, who has it, can check it."
     if signer.public is not None:
         said = f"Signed with the key {key}; anyone can check it with key-{key}.pem."

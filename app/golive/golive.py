@@ -21,7 +21,7 @@ from app.core.reading import TRIAL
 from app.core.text import is_human_text
 from app.finance.closed_periods import list_closed
 from app.golive.signoff_store import Judged, Signoff, add_signoff, signoffs
-from app.providers.named.contract import Signed
+from app.providers.kit import Signed
 from app.providers.request import Incoming
 from app.providers.schemes import TOKENS
 from app.providers.source import Source

@@ -11,7 +11,7 @@ __all__ = (
     "fields",
     "fingerprints",
     "identifiers",
-    "named.contract",
+    "kit",
     "paths",
     "phones",
     "profile",

@@ -16,7 +16,7 @@ from typing import IO, Any, Final
 from app.core.errors import ConfigurationError
 from app.providers.profile import load_profile
 from app.providers.request import Headers, Incoming, Refusal
-from app.providers.schemes import NAMED, UNSIGNED
+from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
@@ -182,7 +182,7 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
     options = dict(profile.signature.options)
     if tolerance == ANY_AGE:  # more than a named verifier accepts; the caller ignores the reason
         return profile
-    if not profile.signature.mac.startswith(NAMED) or not options.keys() & {"past_s", "future_s"}:
+    if not options.keys() & {"past_s", "future_s"}:
         return profile
     pairs = tuple({**options, "past_s": seconds, "future_s": seconds}.items())
     return replace(profile, signature=replace(profile.signature, options=pairs))

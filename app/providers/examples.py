@@ -25,7 +25,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from app.core.errors import NotFoundError, UsageError
 from app.core.reading import Reading, Unreadable
-from app.providers.named.contract import Signed
+from app.providers.kit import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.sections import Profile

@@ -13,7 +13,7 @@ from typing import Final
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from app.core.errors import ConfigurationError
-from app.providers import encodings, keys, schemes, sections
+from app.providers import encodings, keys, kit, schemes, sections
 from app.providers.doctor import Account
 from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
@@ -95,7 +95,7 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
-    if mac.startswith(schemes.NAMED):
+    if kit.named_scheme(mac):
         # 32 bytes of a shared secret could pass for a key: only a PEM text is one.
         if not secret.strip().startswith("-----BEGIN"):
             return None
@@ -119,7 +119,7 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 def covered(account: Account, request: Incoming) -> Covered:
     """Return what the request's signature is over, where the profile alone describes it."""
     rule = account.profile.signature
-    if rule.mac == schemes.UNSIGNED or rule.mac.startswith(schemes.NAMED) or rule.per_item:
+    if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
     verifier = Verifier(account.profile, keys.KeyRing(), address=account.address)
     seen = verifier.request(request)
@@ -143,16 +143,6 @@ def covered(account: Account, request: Incoming) -> Covered:
     return Covered(content=None if isinstance(content, Refusal) else content, signed_at=signed_at)
 
 
-_NAMED_ENCODINGS: Final[Mapping[str, tuple[str, str]]] = {
-    "oppwa": ("", "hex"),
-    "rfc9421": ("hmac:", "base64"),
-}
-"""The mark of a named scheme's shared secret, and its encoding. Others are texts."""
-
-_BINDING: Final[Mapping[str, str]] = {"paypal": "webhook_id"}
-"""The named part that stands for the whole: it is signed with every delivery, and one account's."""
-
-
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
@@ -160,12 +150,11 @@ def key_identities(
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()
-    scheme = mac.removeprefix(schemes.NAMED) if mac.startswith(schemes.NAMED) else None
+    scheme = kit.named_scheme(mac)
     texts = list(secrets.values() if isinstance(secrets, Mapping) else secrets)
-    part = _BINDING.get(scheme or "")
-    if part is not None:
+    if scheme is not None and scheme.binding is not None:
         named = secrets if isinstance(secrets, Mapping) else {}
-        texts = [text for name, text in named.items() if name == part]
+        texts = [text for name, text in named.items() if name == scheme.binding]
     found = set()
     for text in texts:
         public = public_key(profile, text)
@@ -180,7 +169,7 @@ def key_identities(
         if scheme is None:
             mark, encoding = "", keys.scheme_of(profile, text)[1]
         else:
-            mark, encoding = _NAMED_ENCODINGS.get(scheme, ("", "text"))
+            mark, encoding = scheme.mark, scheme.encoding
         try:
             decoded = encodings.SECRET_ENCODINGS[encoding](text.removeprefix(mark))
         except ValueError:

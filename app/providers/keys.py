@@ -6,19 +6,17 @@ from typing import Final
 
 from app.core.errors import ConfigurationError
 from app.providers.encodings import SECRET_ENCODINGS, WHPK, WHSK
-from app.providers.named.contract import Secrets
+from app.providers.kit import Secrets, named_scheme
 from app.providers.schemes import SCHEMES, UNSIGNED, Key, Scheme, load_key
 from app.providers.sections import Profile
 
 _PEM: Final = "-----BEGIN"
 
-KEYS_BY_CODE: Final = frozenset({"named:paypal", "named:plaid", "named:rfc9421"})
-"""Schemes in code that take public keys."""
-
 
 def takes_keys(mac: str) -> bool:
     """Check whether the secrets of a scheme are public keys, not shared secrets."""
-    return mac in KEYS_BY_CODE or (mac in SCHEMES and SCHEMES[mac].asymmetric)
+    named = named_scheme(mac)
+    return named.public_keys if named else mac in SCHEMES and SCHEMES[mac].asymmetric
 
 
 _BARE: Final = frozenset({32, 64})

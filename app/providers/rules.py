@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from app.providers import dates, paths, schemes
 from app.providers.fields import compile_location
-from app.providers.named.contract import NAMED
+from app.providers.kit import NAMED
 from app.providers.request import header_values
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import EXPONENTS
@@ -120,7 +120,7 @@ def _one_line(value: str) -> str:
 # --- values of one key ----------------------------------------------------------------------------
 
 
-mac: Final = one_of((*schemes.SCHEMES, schemes.UNSIGNED, *(schemes.NAMED + name for name in NAMED)))
+mac: Final = one_of((*schemes.SCHEMES, schemes.UNSIGNED, *(f"named:{name}" for name in NAMED)))
 
 
 def timestamp_place(value: Any) -> str:

@@ -7,8 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from app.core.toml_file import TomlMistake, Values
-from app.providers import encodings, keys, paths, questions, schemes, template
-from app.providers.named import contract
+from app.providers import encodings, keys, kit, paths, questions, schemes, template
 from reconcile.ledger.events import PART_KINDS
 
 # --- which locations of a profile its signature covers --------------------------------------------
@@ -393,20 +392,18 @@ def handshake_is_safe(values: Values) -> Iterable[TomlMistake]:
 
 
 _BASIC: Final = {"where": "header:authorization", "format": "scheme", "prefix": "Basic"}
-_ENCODINGS: Final = {"token": "text", "basic": "base64"}
 
 
 def settle(values: Values) -> None:
     """Fill in the defaults that depend on other keys."""
     with suppress(KeyError):
-        signature, mac = values["signature"], values["signature"]["mac"]
-        if mac == "basic":
+        signature, scheme = values["signature"], schemes.SCHEMES.get(values["signature"]["mac"])
+        if signature["mac"] == "basic":
             signature.update(_BASIC)
         if not signature["encoding"]:
-            signature["encoding"] = _ENCODINGS.get(mac, "hex")
+            signature["encoding"] = scheme.encoding if scheme else "hex"
         if not values["secret"]["encoding"]:
-            asymmetric = mac in schemes.SCHEMES and schemes.SCHEMES[mac].asymmetric
-            values["secret"]["encoding"] = "public_key" if asymmetric else "text"
+            values["secret"]["encoding"] = "public_key" if scheme and scheme.asymmetric else "text"
     with suppress(KeyError):
         signature, mac = values["signature"], values["signature"]["mac"]
         published = keys.takes_keys(mac) and not values["verifies_only"]
@@ -429,7 +426,7 @@ def _scheme_has_its_keys(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     mac = signature["mac"]
     scheme = schemes.SCHEMES.get(mac)
-    if signature["options"] and not mac.startswith(schemes.NAMED):
+    if signature["options"] and kit.named_scheme(mac) is None:
         yield TomlMistake("signature.options", "means something with mac named:NAME only")
     if scheme is None or mac == "basic":
         return
@@ -653,19 +650,10 @@ def _forms(values: Values) -> list[tuple[str, str]]:
 def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
     """Return the coverage of each form of the signed content, under its key."""
     signature = values["signature"]
-    named = signature["mac"].startswith(schemes.NAMED)
+    named = kit.named_scheme(signature["mac"])
     forms = _forms(values) or [("mac", "")]
     items, per_item = values["event"]["items"], signature["per_item"]
-    beside: set[str] = set()
-    if named and signature["mac"].removeprefix(schemes.NAMED) in contract.SIGN_THE_ADDRESS:
-        beside = {"query"}
-    elif named:
-        # A request may leave out what its named verifier does not require.
-        required = dict(signature["options"]).get("required", ())
-        names = required if isinstance(required, list | tuple) else ()
-        beside = {f"header:{each}" for each in names}
-        if _OF_THE_QUERY & set(names):
-            beside.add("query")
+    beside = named.covers(dict(signature["options"])) if named else frozenset[str]()
     return [
         (
             key,
@@ -680,10 +668,6 @@ def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
 def covers(values: Values, location: str) -> bool:
     """Check that a profile's signature covers a location, in each form of what it signs."""
     return all(each.covers(location) for _, each in _coverages(values))
-
-
-_OF_THE_QUERY: Final = frozenset({"@query", "@target-uri", "@request-target"})
-"""Components of RFC 9421 that hold the whole query."""
 
 
 def _signed_names(values: Values) -> frozenset[str]:

@@ -305,13 +305,15 @@ class Scheme:
     """One way to sign.
 
     make        the secret's bytes → a key, or ValueError with a sentence
-    covers      whether it signs content at all
+    covers      whether it signs content; else the request brings the secret itself
     asymmetric  whether the secret is a public key
+    encoding    of the signature, where the profile states none
     """
 
     make: Callable[[bytes], Key]
     covers: bool = True
     asymmetric: bool = False
+    encoding: str = "hex"
 
 
 def _hashed(make: type[HmacKey] | type[HashKey], *algorithms: str) -> dict[str, Scheme]:
@@ -324,13 +326,12 @@ _DIGESTS: Final = ("md5", "sha1", "sha256", "sha384", "sha512")
 SCHEMES: Final[Mapping[str, Scheme]] = {
     **_hashed(HmacKey, *_DIGESTS),
     **_hashed(HashKey, *_DIGESTS),
-    "token": Scheme(TokenKey, covers=False),
-    "basic": Scheme(TokenKey, covers=False),
+    "token": Scheme(TokenKey, covers=False, encoding="text"),
+    "basic": Scheme(TokenKey, covers=False, encoding="base64"),
     **{name: Scheme(make, asymmetric=True) for name, make in ASYMMETRIC_SCHEMES.items()},
 }
 
-TOKENS: Final = frozenset({"token", "basic"})
+TOKENS: Final = frozenset(name for name, scheme in SCHEMES.items() if not scheme.covers)
 """Schemes under which a request brings the secret itself."""
 
 UNSIGNED: Final = "none"
-NAMED: Final = "named:"

@@ -14,10 +14,10 @@ from app.core.reading import Belonging, Reading, Unreadable
 from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
-from app.providers.named.contract import WRAPPED, Secrets, Signed
+from app.providers.kit import Secrets, Signed, named_scheme
 from app.providers.reader import NO_MEMBERS, CapturingMethods, EventReader
 from app.providers.request import Incoming, Reason, Refusal, left_out
-from app.providers.schemes import NAMED, TOKENS, UNSIGNED
+from app.providers.schemes import TOKENS, UNSIGNED
 from app.providers.sections import HandshakeRule, Profile
 from app.providers.verification import SourceVerifier, compile_verifier
 from reconcile.instants import Instant
@@ -419,7 +419,8 @@ class ProfileReader:
         captures: Collection[str] = (),
         vouchers: Iterable[str] = (),
     ) -> None:
-        if profile.signature.mac.removeprefix(NAMED) in WRAPPED:
+        named = named_scheme(profile.signature.mac)
+        if named is not None and named.wraps:
             raise ConfigurationError([f"bodies of {profile.name} cannot be read without a secret"])
         self._reader = EventReader(
             source,

@@ -16,14 +16,13 @@ from typing import Any, Final
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
-from app.providers import paths
+from app.providers import kit, paths
 from app.providers.dates import UNITS, Timestamp
 from app.providers.documents import expand
 from app.providers.encodings import ENCODINGS, FORMATS, Layout
 from app.providers.keys import KeyRing, compile_keys
-from app.providers.named import contract
 from app.providers.request import Incoming, Refusal, Request, parse_pairs, write_pairs
-from app.providers.schemes import NAMED, UNSIGNED, Key
+from app.providers.schemes import UNSIGNED, Key
 from app.providers.sections import Profile, SignatureRule, TimestampRule
 from app.providers.template import Template, compile_template
 from reconcile.instants import SECOND, Instant
@@ -276,7 +275,7 @@ class Declared(Verifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Build a signed request. Raises ConfigurationError where the profile, or the body, cannot
         be signed."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
@@ -299,7 +298,7 @@ class Declared(Verifier):
                 request = draft.request().of_item(item, paths.compact(item).encode("utf-8"))
                 insert(item, own, self._signature(request, key, label))
             draft.body = paths.compact(document).encode("utf-8")
-        return contract.Signed(headers=draft.headers, body=draft.body, url=draft.url)
+        return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
         """Yield the headers and query fields of a provider's request that nothing here computes."""
@@ -338,7 +337,7 @@ class Declared(Verifier):
 # --- who verifies a source's requests -------------------------------------------------------------
 
 
-class Unsigned(contract.NamedVerifier):
+class Unsigned(kit.NamedVerifier):
     """No scheme at all: every request passes, and counts only after it was fetched back."""
 
     signs_address = False
@@ -348,16 +347,14 @@ class Unsigned(contract.NamedVerifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
-        return contract.Signed(headers=[], body=body, url=url)
+    ) -> kit.Signed:
+        return kit.Signed(headers=[], body=body, url=url)
 
 
 class ByName:
     """A scheme that needs code, given the address as the provider knows it."""
 
-    def __init__(
-        self, verifier: contract.NamedVerifier, *, signs_address: bool, address: str
-    ) -> None:
+    def __init__(self, verifier: kit.NamedVerifier, *, signs_address: bool, address: str) -> None:
         self.payload = verifier.payload
         self.sign = verifier.sign
         self._verify = verifier.verify
@@ -375,12 +372,9 @@ class ByName:
 SourceVerifier = Declared | Unsigned | ByName
 """Verifies, unwraps and signs for one source."""
 
-_OF_THE_ADDRESS: Final = frozenset({"@authority", "@scheme", "@target-uri"})
-"""Components of RFC 9421 that only the public address states."""
-
 
 def compile_verifier(
-    source: str, profile: Profile, secrets: contract.Secrets, *, strict: bool, address: str
+    source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool, address: str
 ) -> SourceVerifier:
     """Compile the verifier that the profile's mac names.
 
@@ -389,7 +383,8 @@ def compile_verifier(
     mac = profile.signature.mac
     if mac == UNSIGNED:
         return Unsigned()
-    if not mac.startswith(NAMED):
+    named = kit.named_scheme(mac)
+    if named is None:
         keys = compile_keys(source, profile, secrets, strict=strict)
         return Declared(profile, keys, address=address)
     texts = [*secrets.listed, *secrets.named.values()]
@@ -398,10 +393,8 @@ def compile_verifier(
     # A frozen profile holds its lists as tuples.
     pairs = profile.signature.options
     options = {name: [*value] if type(value) is tuple else value for name, value in pairs}
-    name, required = mac.removeprefix(NAMED), options.get("required")
-    covered = set(required) if isinstance(required, list) else set()
     return ByName(
-        contract.factory_of(name)(source, options, secrets),
-        signs_address=name in contract.SIGN_THE_ADDRESS or bool(covered & _OF_THE_ADDRESS),
+        named.make(source, options, secrets),
+        signs_address="address" in named.covers(options),
         address=address,
     )

@@ -43,7 +43,7 @@ _SECRET = re.compile(
 PLAINLY_COMPARED = {
     ("app/providers/keys.py", "secret != secret.strip()"):
         "the operator's own setting with itself, at the start",
-    ("app/providers/named/setup.py", "secret != secret.strip()"):
+    ("app/providers/kit_setup.py", "secret != secret.strip()"):
         "the operator's own setting with itself, at the start",
     ("app/receiving/append_store.py", "event.digest in bodies"):
         "digests of bodies that were verified before: nobody guesses them",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.providers.named.contract import Signed
+from app.providers.kit import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Refusal, Source

@@ -8,7 +8,7 @@ import pytest
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.reading import Reading
 from app.providers.examples import Example, WantedEvent, examples_of, find_example, shape_event
-from app.providers.named.contract import Signed
+from app.providers.kit import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source

@@ -34,7 +34,7 @@ from app.core.errors import ConfigurationError
 from app.core.reading import Reading
 from app.providers import profile as profile_room
 from app.providers.fetched import keep_answer
-from app.providers.named.contract import Signed
+from app.providers.kit import Signed
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.questions import Questions, credentials_of
 from app.providers.request import Incoming

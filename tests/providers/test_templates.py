@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.providers.named.contract import form_fields
+from app.providers.kit import form_fields
 from app.providers.request import Refusal, Request
 from app.providers.template import REFERENCES, compile_template
 

@@ -1,1 +1,1 @@
-"""Schemes that need code. One entry in `NAMED` (registry.py) for each module here."""
+"""Schemes that need code: one module each, whose `SCHEME` says what it is (`app.providers.kit`)."""

@@ -16,8 +16,8 @@ from xml.etree import ElementTree
 
 from app.core.reading import TRIAL, TRIED, Unreadable
 from app.core.strict_json import MAX_DEPTH
-from app.providers.named import contract
-from app.providers.named.setup import Setup, text_secret
+from app.providers import kit
+from app.providers.kit_setup import Setup, text_secret
 from app.providers.request import Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
@@ -73,18 +73,18 @@ _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 _MISSING = Refusal(
     "signature_missing", "The body is no form with one bt_signature and one bt_payload."
 )
-_MALFORMED = contract.mismatch("The field bt_payload holds characters that base64 does not have.")
-_UNKNOWN_KEY = contract.mismatch(
+_MALFORMED = kit.mismatch("The field bt_payload holds characters that base64 does not have.")
+_UNKNOWN_KEY = kit.mismatch(
     "No pair in bt_signature is of a configured public key: add the public key with its private "
     "key to the named secrets."
 )
-_OTHER_SIGNATURE = contract.mismatch(
+_OTHER_SIGNATURE = kit.mismatch(
     "No pair in bt_signature was made with a configured private key over bt_payload: the key "
     "differs, or the request was changed on its way."
 )
 
 
-class Braintree(contract.NamedVerifier):
+class Braintree(kit.NamedVerifier):
     """Verifies with the keys of the API, by public key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
@@ -117,24 +117,24 @@ class Braintree(contract.NamedVerifier):
         if fields is None:
             raise Unreadable("the body is no form with a bt_payload")
         try:
-            document = contract.from_base64(fields[1].replace("\n", "").encode())
+            document = kit.from_base64(fields[1].replace("\n", "").encode())
         except ValueError:
             raise Unreadable("bt_payload is not base64") from None
         return xml_to_json(document)
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Wrap `body`, a notification in XML, and sign it for the first public key."""
         public, key = next(iter(self._keys.items()))
-        digits = contract.to_base64(body).decode()
+        digits = kit.to_base64(body).decode()
         payload = "".join(digits[at : at + LINE] + "\n" for at in range(0, len(digits), LINE))
         mac = key.sign(payload.encode()).hex()
         form = urlencode({"bt_signature": f"{public}|{mac}", "bt_payload": payload}).encode()
-        return contract.Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
+        return kit.Signed([("content-type", "application/x-www-form-urlencoded")], form, url)
 
 
-def braintree(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Braintree:
+def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
     """Compile the scheme. No options. Named secrets: each private key by its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
@@ -142,6 +142,9 @@ def braintree(source: str, options: Mapping[str, object], secrets: contract.Secr
         setup.problem("has no secret; give each private key in KEYS by its public key")
     setup.conclude()
     return Braintree(keys)
+
+
+SCHEME: Final = kit.NamedScheme(make=braintree, wraps=True)
 
 
 def _private_key(secret: str) -> HmacKey:
@@ -152,7 +155,7 @@ def _private_key(secret: str) -> HmacKey:
 def _fields(body: bytes) -> tuple[str, str] | None:
     """Return bt_signature and bt_payload; None unless each stands there once."""
     try:
-        fields = contract.form_fields(body)
+        fields = kit.form_fields(body)
     except ValueError:
         return None
     signatures = [value for name, value in fields if name == "bt_signature" and value]
@@ -162,6 +165,6 @@ def _fields(body: bytes) -> tuple[str, str] | None:
 
 def _hex_or_nothing(text: str) -> bytes:
     try:
-        return contract.from_hex(text.encode("ascii"))
+        return kit.from_hex(text.encode("ascii"))
     except ValueError:
         return b""

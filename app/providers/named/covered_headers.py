@@ -9,8 +9,8 @@ would let anyone exchange them, so only v1 counts.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from app.providers.named import contract
-from app.providers.named.setup import Setup, text_secret
+from app.providers import kit
+from app.providers.kit_setup import Setup, text_secret
 from app.providers.request import Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
@@ -32,7 +32,7 @@ class SignatureHeader(NamedTuple):
     signatures: list[bytes]
 
 
-class CoveredHeaders(contract.NamedVerifier):
+class CoveredHeaders(kit.NamedVerifier):
     """Verifies with any of the secrets, the newest first; `required` headers must be covered."""
 
     def __init__(
@@ -41,23 +41,23 @@ class CoveredHeaders(contract.NamedVerifier):
         *,
         header: str,
         required: Sequence[str],
-        age: contract.AgeLimit,
+        age: kit.AgeLimit,
     ) -> None:
         self._keys = keys
-        self._header = contract.SingleHeader(header)
+        self._header = kit.SingleHeader(header)
         self._required = required
         self._age = age
-        self._malformed = contract.mismatch(
+        self._malformed = kit.mismatch(
             f"The header {header} is not of the form t=…,h=…,v1=…, or names more than {MAX_NAMES} "
             "headers."
         )
-        self._uncovered = contract.mismatch(
+        self._uncovered = kit.mismatch(
             f"The signature does not cover every one of the headers: {', '.join(required)}."
         )
-        self._ambiguous = contract.mismatch(
+        self._ambiguous = kit.mismatch(
             f"A header that {header} says it covers is missing or came more than once."
         )
-        self._mismatch = contract.mismatch(
+        self._mismatch = kit.mismatch(
             f"No v1 in {header} was made with a configured secret: the secret differs, or the "
             "request was changed on its way."
         )
@@ -89,7 +89,7 @@ class CoveredHeaders(contract.NamedVerifier):
         signatures = []
         for text in (text for name, text in pairs if name == b"v1"):
             try:
-                signatures.append(contract.from_hex(text))
+                signatures.append(kit.from_hex(text))
             except ValueError:
                 continue  # a malformed one hides no good one beside it
         if len(names) != 1 or not signatures:
@@ -112,7 +112,7 @@ class CoveredHeaders(contract.NamedVerifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Sign over the required headers: the media type, and the event's id in each other one."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
@@ -123,11 +123,11 @@ class CoveredHeaders(contract.NamedVerifier):
         values = [value.encode() for _, value in headers]
         signature = self._keys[0].sign(_content(time, names, values=values, body=body)).hex()
         value = f"t={time.decode()},h={names.decode()},v1={signature}"
-        return contract.Signed([*headers, (self._header.name, value)], body, url)
+        return kit.Signed([*headers, (self._header.name, value)], body, url)
 
 
 def covered_headers(
-    source: str, options: Mapping[str, object], secrets: contract.Secrets
+    source: str, options: Mapping[str, object], secrets: kit.Secrets
 ) -> CoveredHeaders:
     """Compile the scheme. Options: `header`, `required` (names that must be covered), `past_s`,
     `future_s`.
@@ -143,6 +143,9 @@ def covered_headers(
         setup.problem("has no secret; give the secret of the webhook's subscription")
     setup.conclude()
     return CoveredHeaders(keys, header=header, required=required, age=age)
+
+
+SCHEME: Final = kit.NamedScheme(make=covered_headers)
 
 
 def _content(time: bytes, names: bytes, *, values: Sequence[bytes], body: bytes) -> bytes:

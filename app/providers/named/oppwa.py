@@ -15,8 +15,8 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from app.core.reading import Unreadable
-from app.providers.named import contract
-from app.providers.named.setup import Setup
+from app.providers import kit
+from app.providers.kit_setup import Setup
 from app.providers.request import Incoming, Refusal
 from reconcile.instants import Instant
 
@@ -27,23 +27,23 @@ IV_BYTES: Final = 12
 
 _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
 
-_MALFORMED = contract.mismatch(
+_MALFORMED = kit.mismatch(
     f"The initialization vector is not {IV_BYTES} bytes of hex, the tag is not {TAG_BYTES}, or "
     "the body is no hex."
 )
-_MISMATCH = contract.mismatch(
+_MISMATCH = kit.mismatch(
     "No configured key decrypts the body under its tag: the key differs, or the request was "
     "changed on its way."
 )
 
 
-class Oppwa(contract.NamedVerifier):
+class Oppwa(kit.NamedVerifier):
     """Verifies by decrypting with any of the keys, the newest first."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
-        self._iv = contract.SingleHeader("x-initialization-vector")
-        self._tag = contract.SingleHeader("x-authentication-tag")
+        self._iv = kit.SingleHeader("x-initialization-vector")
+        self._tag = kit.SingleHeader("x-authentication-tag")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         opened = self._open(request)
@@ -65,7 +65,7 @@ class Oppwa(contract.NamedVerifier):
         ciphertext = wrapped[1] if wrapped else request.body.strip()
         try:
             nonce = _exactly(IV_BYTES, iv)
-            sealed = contract.from_hex(ciphertext) + _exactly(TAG_BYTES, tag)
+            sealed = kit.from_hex(ciphertext) + _exactly(TAG_BYTES, tag)
         except ValueError:
             return _MALFORMED
         for key in self._keys:
@@ -77,7 +77,7 @@ class Oppwa(contract.NamedVerifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Encrypt `body` with the newest key. The vector is derived from id, time and body."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
@@ -88,10 +88,10 @@ class Oppwa(contract.NamedVerifier):
             (self._iv.name, nonce.hex().upper()),
             (self._tag.name, sealed[-TAG_BYTES:].hex().upper()),
         ]
-        return contract.Signed(headers, sealed[:-TAG_BYTES].hex().upper().encode(), url)
+        return kit.Signed(headers, sealed[:-TAG_BYTES].hex().upper().encode(), url)
 
 
-def oppwa(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Oppwa:
+def oppwa(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Oppwa:
     """Compile the scheme. No options. Listed secrets: the keys, 64 hex digits each."""
     setup = Setup(source, options, secrets)
     keys = setup.listed(_key)
@@ -99,6 +99,9 @@ def oppwa(source: str, options: Mapping[str, object], secrets: contract.Secrets)
         setup.problem("has no secret; give the listener's key, 64 hex digits")
     setup.conclude()
     return Oppwa(keys)
+
+
+SCHEME: Final = kit.NamedScheme(make=oppwa, wraps=True, encoding="hex")
 
 
 def _key(secret: str) -> bytes:
@@ -109,7 +112,7 @@ def _key(secret: str) -> bytes:
 
 
 def _exactly(length: int, text: bytes) -> bytes:
-    value = contract.from_hex(text)
+    value = kit.from_hex(text)
     if len(value) != length:
         raise ValueError("of another length")
     return value

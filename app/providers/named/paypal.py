@@ -20,8 +20,8 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 
 from app.core.errors import ConfigurationError
-from app.providers.named import contract
-from app.providers.named.setup import Setup, text_secret
+from app.providers import kit
+from app.providers.kit_setup import Setup, text_secret
 from app.providers.request import Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, AsymmetricKey
 from reconcile.instants import SECOND, Instant, format_instant, instant_of, parse_instant
@@ -42,18 +42,18 @@ RETRIES_S: Final = 4 * 24 * 3600
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
 
-_OTHER_ALGORITHM = contract.mismatch(f"The header paypal-auth-algo is not {ALGORITHM.decode()}.")
-_FOREIGN_HOST = contract.mismatch(
+_OTHER_ALGORITHM = kit.mismatch(f"The header paypal-auth-algo is not {ALGORITHM.decode()}.")
+_FOREIGN_HOST = kit.mismatch(
     "The header paypal-cert-url names no https address of an allowed host, so its certificate "
     "proves nothing."
 )
-_UNKNOWN_CERTIFICATE = contract.mismatch(
+_UNKNOWN_CERTIFICATE = kit.mismatch(
     "The certificate that paypal-cert-url names is not configured: check in PayPal's "
     "documentation that the address is PayPal's, fetch it, and add the PEM text to the named "
     "secrets under that address."
 )
-_MALFORMED = contract.mismatch("The header paypal-transmission-sig is not base64.")
-_OTHER_SIGNATURE = contract.mismatch(
+_MALFORMED = kit.mismatch("The header paypal-transmission-sig is not base64.")
+_OTHER_SIGNATURE = kit.mismatch(
     "The signature was not made with the named certificate over id, time, webhook id and CRC-32: "
     "the webhook id differs, or the request was changed on its way."
 )
@@ -77,7 +77,7 @@ class Transmission(NamedTuple):
     algorithm: bytes
 
 
-class Paypal(contract.NamedVerifier):
+class Paypal(kit.NamedVerifier):
     """Verifies with the configured certificates; signs where the private key is configured too."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Paypal(contract.NamedVerifier):
         certificates: Mapping[str, Certificate],
         *,
         hosts: tuple[str, ...],
-        age: contract.AgeLimit,
+        age: kit.AgeLimit,
         private_key: AsymmetricKey | None,
     ) -> None:
         self._webhook_id = webhook_id
@@ -95,7 +95,7 @@ class Paypal(contract.NamedVerifier):
         self._age = age
         self._private_key = private_key
         self._headers = tuple(
-            contract.SingleHeader(f"paypal-{name}")
+            kit.SingleHeader(f"paypal-{name}")
             for name in (
                 "transmission-id",
                 "transmission-time",
@@ -122,7 +122,7 @@ class Paypal(contract.NamedVerifier):
             return certificate
         # (3) It signed this transmission for our webhook.
         try:
-            signature = contract.from_base64(stated.signature)
+            signature = kit.from_base64(stated.signature)
         except ValueError:
             return _MALFORMED
         if not certificate.key.matches(self._content(stated, request.body), [signature]):
@@ -134,7 +134,7 @@ class Paypal(contract.NamedVerifier):
             return self._age.missing("is not an RFC 3339 date-time")
 
     def _certificate(self, url: bytes, now: Instant) -> Certificate | Refusal:
-        address = contract.ascii_text(url)
+        address = kit.ascii_text(url)
         if address is None or not _is_allowed(address, self._hosts):
             return _FOREIGN_HOST
         certificate = self._certificates.get(address)
@@ -142,9 +142,7 @@ class Paypal(contract.NamedVerifier):
             return _UNKNOWN_CERTIFICATE
         if not certificate.valid_from <= now <= certificate.valid_until:
             first, last = map(format_instant, certificate[1:])
-            return contract.mismatch(
-                f"The configured certificate is valid from {first} to {last} only."
-            )
+            return kit.mismatch(f"The configured certificate is valid from {first} to {last} only.")
         return certificate
 
     def _content(self, stated: Transmission, body: bytes) -> bytes:
@@ -153,23 +151,23 @@ class Paypal(contract.NamedVerifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Sign under the first configured address."""
         if self._private_key is None:
             raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
         time = format_instant(now - now % SECOND)
         address = next(iter(self._certificates))
         stated = Transmission(event_id.encode(), time.encode(), b"", address.encode(), ALGORITHM)
-        signature = contract.to_base64(self._private_key.sign(self._content(stated, body)))
+        signature = kit.to_base64(self._private_key.sign(self._content(stated, body)))
         values = stated._replace(signature=signature)
         headers = [
             (header.name, value.decode())
             for header, value in zip(self._headers, values, strict=True)
         ]
-        return contract.Signed(headers, body, url)
+        return kit.Signed(headers, body, url)
 
 
-def paypal(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Paypal:
+def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
     """Compile the scheme. Options: `hosts`, `past_s`, `future_s`.
 
     Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of
@@ -190,6 +188,9 @@ def paypal(source: str, options: Mapping[str, object], secrets: contract.Secrets
             setup.problem(f"certificate {url!r} is not at https:// of one of {', '.join(hosts)}")
     setup.conclude()
     return Paypal(webhook_id or b"", certificates, hosts=hosts, age=age, private_key=private_key)
+
+
+SCHEME: Final = kit.NamedScheme(make=paypal, public_keys=True, binding=_WEBHOOK_ID)
 
 
 def _is_allowed(url: str, hosts: tuple[str, ...]) -> bool:

@@ -17,8 +17,8 @@ import jwt
 from app.core.errors import ConfigurationError
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
-from app.providers.named import contract
-from app.providers.named.setup import Setup
+from app.providers import kit
+from app.providers.kit_setup import Setup
 from app.providers.request import Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, KeyPair, load_key
 from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
@@ -27,16 +27,14 @@ ALGORITHM: Final = "ES256"
 _BODY_DIGEST: Final = "request_body_sha256"
 
 
-_MALFORMED = contract.mismatch(
-    f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}."
-)
-_UNKNOWN_KEY = contract.mismatch(
+_MALFORMED = kit.mismatch(f"What stands in plaid-verification is no JSON Web Token in {ALGORITHM}.")
+_UNKNOWN_KEY = kit.mismatch(
     "The token's key id is not configured: ask Plaid's /webhook_verification_key/get for that id "
     "and add the JWK to the named secrets under it."
 )
-_EXPIRED_KEY = contract.mismatch("The token's key had expired, by its own expired_at.")
-_OTHER_SIGNATURE = contract.mismatch("The token was not signed with the key that it names.")
-_OTHER_BODY = contract.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
+_EXPIRED_KEY = kit.mismatch("The token's key had expired, by its own expired_at.")
+_OTHER_SIGNATURE = kit.mismatch("The token was not signed with the key that it names.")
+_OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST}.")
 
 
 class JsonWebKey(NamedTuple):
@@ -46,13 +44,13 @@ class JsonWebKey(NamedTuple):
     expires_at: Instant | None
 
 
-class Plaid(contract.NamedVerifier):
+class Plaid(kit.NamedVerifier):
     """Verifies with the key that the token names."""
 
-    def __init__(self, keys: Mapping[str, JsonWebKey], *, age: contract.AgeLimit) -> None:
+    def __init__(self, keys: Mapping[str, JsonWebKey], *, age: kit.AgeLimit) -> None:
         self._keys = keys
         self._age = age
-        self._header = contract.SingleHeader("plaid-verification")
+        self._header = kit.SingleHeader("plaid-verification")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         # (1) There is one token, in the one algorithm, by a known key that has not expired.
@@ -91,7 +89,7 @@ class Plaid(contract.NamedVerifier):
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Sign with the first key whose private half is configured."""
         for identity, key in self._keys.items():
             if key.pair.private is not None:
@@ -102,11 +100,11 @@ class Plaid(contract.NamedVerifier):
                     algorithm=ALGORITHM,
                     headers={"kid": identity, "typ": "JWT"},
                 )
-                return contract.Signed([(self._header.name, token)], body, url)
+                return kit.Signed([(self._header.name, token)], body, url)
         raise ConfigurationError(["signing needs a JWK with its private half"])
 
 
-def plaid(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Plaid:
+def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
     """Compile the scheme. Options: `past_s`, `future_s`.
 
     Named secrets: each JWK, as JSON, by its key id.
@@ -118,6 +116,9 @@ def plaid(source: str, options: Mapping[str, object], secrets: contract.Secrets)
         setup.problem("has no key; give each JWK in KEYS by its key id")
     setup.conclude()
     return Plaid(keys, age=age)
+
+
+SCHEME: Final = kit.NamedScheme(make=plaid, public_keys=True)
 
 
 def _json_web_key(secret: str) -> JsonWebKey:

@@ -15,10 +15,10 @@ from http_message_signatures.exceptions import HTTPMessageSignaturesException
 from http_sf.compat import Dictionary, InnerList, Item
 
 from app.core.errors import ConfigurationError
+from app.providers import kit
 from app.providers.keys import refuse_key_pair
-from app.providers.named import contract
-from app.providers.named.contract import AgeLimit, Secrets, Signed, from_base64, mismatch
-from app.providers.named.setup import Setup
+from app.providers.kit import AgeLimit, NamedScheme, Secrets, Signed, from_base64, mismatch
+from app.providers.kit_setup import Setup
 from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import ASYMMETRIC_SCHEMES, HmacKey, Key, load_key
 from reconcile.instants import EARLIEST, LATEST, SECOND, Instant, format_instant
@@ -191,7 +191,7 @@ _OTHER_BODY = mismatch(f"A digest in {CONTENT_DIGEST} is not the body's, or of n
 _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.")
 
 
-class Rfc9421(contract.NamedVerifier):
+class Rfc9421(kit.NamedVerifier):
     """Verifies with the key that a signature names.
 
     required  components that a signature must cover besides the body's digest
@@ -309,6 +309,9 @@ def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc
         setup.problem("has no key; give each key in KEYS by its keyid")
     setup.conclude()
     return Rfc9421(keys, required=required, tag=tag, age=age)
+
+
+SCHEME: Final = NamedScheme(make=rfc9421, public_keys=True, mark="hmac:", encoding="base64")
 
 
 def _read_key(secret: str, *, algorithms: tuple[str, ...], ecdsa: str) -> Keys:

@@ -14,8 +14,8 @@ from hmac import compare_digest
 from typing import Final
 from urllib.parse import parse_qsl
 
-from app.providers.named import contract
-from app.providers.named.setup import Setup, text_secret
+from app.providers import kit
+from app.providers.kit_setup import Setup, text_secret
 from app.providers.request import Headers, Incoming, Refusal
 from app.providers.schemes import HmacKey
 from reconcile.instants import Instant
@@ -28,28 +28,28 @@ _URL = re.compile(r"(https?)://([^/?#]*?)(:[0-9]+)?([/?#].*)?", re.DOTALL)
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-_MALFORMED = contract.mismatch("What stands in x-twilio-signature is not a base64 signature.")
-_NO_KEY = contract.mismatch(
+_MALFORMED = kit.mismatch("What stands in x-twilio-signature is not a base64 signature.")
+_NO_KEY = kit.mismatch(
     "The request is signed with a shared key, or an algorithm, for which no secret is configured: "
     "add the key by its id to the named secrets, or the auth token to the listed ones."
 )
-_NOT_COVERED = contract.mismatch(
+_NOT_COVERED = kit.mismatch(
     f"The body is no form and the URL has no {BODY_DIGEST}, so nothing in the signature covers it."
 )
-_OTHER_BODY = contract.mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
-_OTHER_SIGNATURE = contract.mismatch(
+_OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the {BODY_DIGEST} of the signed URL.")
+_OTHER_SIGNATURE = kit.mismatch(
     "No configured secret gives the signature over this URL and these form fields: the secret or "
     "the public URL differs, or the request was changed on its way."
 )
 
 
-class Twilio(contract.NamedVerifier):
+class Twilio(kit.NamedVerifier):
     """Verifies with auth tokens and shared keys; see the module."""
 
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
         self._shared = shared
-        self._signature = contract.SingleHeader("x-twilio-signature")
+        self._signature = kit.SingleHeader("x-twilio-signature")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         # (1) There is one signature, and a key of the kind that the request says it was made with.
@@ -61,7 +61,7 @@ class Twilio(contract.NamedVerifier):
             return _NO_KEY
         # (2) The signature covers the URL, with or without its port, and the form.
         try:
-            signature = contract.from_base64(written)
+            signature = kit.from_base64(written)
             fields = _covered_fields(request)
         except ValueError:
             return _MALFORMED
@@ -85,12 +85,12 @@ class Twilio(contract.NamedVerifier):
         algorithm = pairs.get(b"algorithm", b"").upper()
         if algorithm in (b"", b"HMAC_SHA1"):
             return self._tokens
-        key = self._shared.get(contract.ascii_text(pairs.get(b"key", b"")) or "")
+        key = self._shared.get(kit.ascii_text(pairs.get(b"key", b"")) or "")
         return [key] if key is not None and algorithm == b"HMAC_SHA256" else []
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
-    ) -> contract.Signed:
+    ) -> kit.Signed:
         """Send a body that begins like JSON as JSON, any other as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
@@ -105,11 +105,11 @@ class Twilio(contract.NamedVerifier):
             headers.append((SETTINGS.decode(), f"key={name},algorithm=HMAC_SHA256"))
         raw = [(name.encode(), value.encode()) for name, value in headers]
         fields = _covered_fields(Incoming(raw, body, method, url))
-        signature = contract.to_base64(key.sign(_content(url, fields))).decode()
-        return contract.Signed([*headers, (self._signature.name, signature)], body, url)
+        signature = kit.to_base64(key.sign(_content(url, fields))).decode()
+        return kit.Signed([*headers, (self._signature.name, signature)], body, url)
 
 
-def twilio(source: str, options: Mapping[str, object], secrets: contract.Secrets) -> Twilio:
+def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
     """Compile the scheme. No options. Listed secrets: auth tokens; named: shared keys by id."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
@@ -118,6 +118,9 @@ def twilio(source: str, options: Mapping[str, object], secrets: contract.Secrets
         setup.problem("has no secret; give the auth token, or shared keys by their id")
     setup.conclude()
     return Twilio(tokens, shared)
+
+
+SCHEME: Final = kit.NamedScheme(make=twilio, beside=frozenset({"query", "address"}))
 
 
 def _is_form(headers: Headers) -> bool:
@@ -129,7 +132,7 @@ def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
     if not _is_form(request.headers):
         return []
     # Equal pairs count once, and the values of one name are sorted like the names.
-    return sorted(set(contract.form_fields(request.body)))
+    return sorted(set(kit.form_fields(request.body)))
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
-from app.providers.named.contract import NamedVerifier, Secrets, Signed, factory_of
+from app.providers.kit import NamedVerifier, Secrets, Signed, named_scheme
 from app.providers.request import Incoming
 from reconcile.instants import EARLIEST, SECOND, Instant
 
@@ -105,7 +105,9 @@ def made(
     named: Mapping[str, str] | None = None,
 ) -> NamedVerifier:
     """Compile the verifier called `name` for a source called acme."""
-    return factory_of(name)("acme", options or {}, Secrets(listed=listed, named=named or {}))
+    scheme = named_scheme(f"named:{name}")
+    assert scheme is not None
+    return scheme.make("acme", options or {}, Secrets(listed=listed, named=named or {}))
 
 
 def flip(data: bytes, bit: int) -> bytes:

@@ -6,23 +6,19 @@ from typing import Any
 
 import pytest
 
-from app.providers.named.contract import NamedVerifier, Secrets, factory_of
+from app.providers.kit import NamedVerifier, Secrets, named_scheme
+from app.providers.profile import load_profile, shipped_profiles
 from app.providers.request import Incoming
 from reconcile.instants import SECOND
 from tests.providers.builders import refused
 from tests.providers.named.builders import flip, having, header
 
 VECTORS = Path(__file__).parents[2] / "vectors"
-PROFILES = {
-    "braintree": "braintree",
-    "coinbase_cdp": "covered_headers",
-    "paypal": "paypal",
-    "peach_oppwa": "oppwa",
-    "plaid": "plaid",
-    "rfc9421": "rfc9421",
-    "twilio": "twilio",
-}
-"""The profile whose file of vectors it is, and its scheme."""
+PROFILES = [
+    profile.name
+    for profile in map(load_profile, shipped_profiles())
+    if named_scheme(profile.signature.mac)
+]
 
 
 def vectors_of(profile: str) -> list[dict[str, Any]]:
@@ -35,11 +31,15 @@ GENUINE = [
 
 
 def verifier_of(profile: str, vector: dict[str, Any], **options: object) -> NamedVerifier:
-    secret = vector["secret"]
+    rule, secret = load_profile(profile).signature, vector["secret"]
     if isinstance(secret, dict):
-        return factory_of(PROFILES[profile])("vector", options, Secrets(named=secret))
-    listed = [secret] if isinstance(secret, str) else secret
-    return factory_of(PROFILES[profile])("vector", options, Secrets(listed=listed))
+        secrets = Secrets(named=secret)
+    else:
+        secrets = Secrets(listed=[secret] if isinstance(secret, str) else secret)
+    scheme = named_scheme(rule.mac)
+    assert scheme is not None
+    stated = {name: [*v] if isinstance(v, tuple) else v for name, v in rule.options}
+    return scheme.make("vector", {**stated, **options}, secrets)
 
 
 def request_of(vector: dict[str, Any]) -> Incoming:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.providers.named.contract import NAMED
+from app.providers.kit import NAMED
 from app.providers.request import Incoming, Refusal
 from reconcile.instants import SECOND
 from tests.providers.builders import refused

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from app.core.errors import ConfigurationError
-from app.providers.named.contract import NAMED
+from app.providers.kit import NAMED
 from reconcile.instants import EARLIEST
 from tests.providers.named.builders import (
     CERTIFICATE_URL,

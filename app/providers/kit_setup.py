@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from app.core.errors import ConfigurationError
 from app.providers.keys import refuse_key_pair
-from app.providers.named.contract import AgeLimit, Secrets
+from app.providers.kit import AgeLimit, Secrets
 from reconcile.instants import SECOND
 
 T = TypeVar("T")

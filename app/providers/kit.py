@@ -1,14 +1,15 @@
 """The contract of a named verifier: a scheme that a profile file alone cannot describe.
 
-A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. The
-scheme is compiled once at the start. Each is a function in the module of its name. A module is
-loaded when a source first needs it: most sources need none, and all would slow every start.
+A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. Each is
+a module of `named/` whose `SCHEME` says all that the project knows of it. A module is loaded when
+a profile names it: most sources need none, and all would slow every start.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
@@ -143,24 +144,58 @@ Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
 """(source's name, the profile's options, the source's secrets) → a compiled scheme."""
 
 
-NAMED: Final = (
-    "braintree",
-    "covered_headers",
-    "oppwa",
-    "paypal",
-    "plaid",
-    "rfc9421",
-    "twilio",
+_COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
+    "@query": frozenset({"query"}),
+    "@request-target": frozenset({"query"}),
+    "@target-uri": frozenset({"query", "address"}),
+    "@authority": frozenset({"address"}),
+    "@scheme": frozenset({"address"}),
+}
+"""Parts of a request that components of RFC 9421 cover."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedScheme:
+    """One scheme of `named/`: how it is compiled, and what holds of it whoever uses it.
+
+    make         compiles it
+    beside       what it always covers beside the body: `query`; `address`, which is scheme and
+                 host, as only the provider knows them
+    wraps        whether the body wraps the document, or encrypts it
+    public_keys  whether its secrets are public keys
+    mark         what a shared secret begins with
+    encoding     of a shared secret, an entry of SECRET_ENCODINGS
+    binding      named part that stands for the whole: it is signed with every delivery, and one
+                 account's; None: each secret is a key
+    """
+
+    make: Factory
+    beside: frozenset[str] = frozenset()
+    wraps: bool = False
+    public_keys: bool = False
+    mark: str = ""
+    encoding: str = "text"
+    binding: str | None = None
+
+    def covers(self, options: Mapping[str, object]) -> frozenset[str]:
+        """Return what it covers beside the body: `query`, `address` and `header:NAME`.
+
+        A request may leave out what the option `required` does not list.
+        """
+        required = options.get("required", ())
+        names = required if isinstance(required, list | tuple) else ()
+        headers = {f"header:{each}" for each in names}
+        return self.beside.union(headers, *(_COMPONENTS.get(each, ()) for each in names))
+
+
+NAMED: Final = tuple(
+    sorted(path.stem for path in (Path(__file__).parent / "named").glob("[!_]*.py"))
 )
 
-WRAPPED: Final = frozenset({"braintree", "oppwa"})
-"""Schemes whose body wraps the document, or encrypts it."""
 
-SIGN_THE_ADDRESS: Final = frozenset({"twilio"})
-"""Schemes that always sign scheme and host, which a server behind a proxy does not see."""
-
-
-def factory_of(name: str) -> Factory:
-    """Load the factory of a named scheme."""
-    module = import_module(f"app.providers.named.{name}")
-    return cast(Factory, getattr(module, name))
+def named_scheme(mac: str) -> NamedScheme | None:
+    """Load the scheme that a `mac` names; None for one that the file describes in full."""
+    kind, _, name = mac.partition(":")
+    if kind != "named":
+        return None
+    return cast(NamedScheme, import_module(f"app.providers.named.{name}").SCHEME)
