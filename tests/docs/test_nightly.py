@@ -40,8 +40,8 @@ def test_the_page_has_every_long_form() -> None:
         for name in long_forms(path.read_text())
     ]
     rows = [line.split(" | ") for line in PAGE.read_text().splitlines() if "`tests/" in line]
-    assert sorted(name for row in rows for name in named_in(row[1])) == sorted(there)
-    assert [row for row in rows if _is_dated(row[3]) == (row[2] == "none written down")] == []
+    assert sorted(name for row in rows for name in named_in(row[0])) == sorted(there)
+    assert [row for row in rows if _is_dated(row[2]) == (row[1] == "none written down")] == []
 
 
 def test_further_tests_of_a_file_are_named_by_themselves() -> None:
