@@ -5,4 +5,5 @@ __all__ = (
     "client",
     "open_checkout",
     "request",
+    "session_api",
 )

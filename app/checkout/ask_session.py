@@ -133,7 +133,7 @@ def key_spent(payment: CheckoutPayment, client: CheckoutClient, *, now: Instant)
     return payments.key_is_spent(
         payment,
         now=now,
-        lifetime=client.settings.rule.key_lifetime_s * SECOND,
+        lifetime=client.settings.api.key_lifetime_s * SECOND,
         reserve=Duration(round(client.settings.retry.total_s * SECOND)),
     )
 

@@ -22,13 +22,13 @@ import structlog
 
 from app.checkout import request as requests
 from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
+from app.checkout.session_api import SESSION_APIS, SessionApi
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
 from app.core.logs import Repeating
 from app.core.masking import Mask
 from app.providers.configured import profile_of
-from app.providers.sections import CheckoutRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ log = structlog.get_logger()
 class ClientSettings:
     """The service to ask. Raises ConfigurationError with every problem at once.
 
-    base_url  http or https; `rule.path` comes after it
+    base_url  http or https; `api.path` comes after it
     token     the bearer token
     source    the provider account that sessions belong to; it sends their webhooks
     """
@@ -154,7 +154,7 @@ class ClientSettings:
     base_url: str
     token: str = field(repr=False)
     source: str
-    rule: CheckoutRule = field(default_factory=CheckoutRule)
+    api: SessionApi = field(default_factory=SessionApi)
     retry: RetrySettings = field(default_factory=RetrySettings)
 
     def __post_init__(self) -> None:
@@ -193,7 +193,7 @@ class CheckoutClient:
         self._held_off_until = 0.0
         """Until when, on the monotonic clock, the service wants no requests."""
         self._sleep = sleep
-        self._url = settings.base_url.rstrip("/") + settings.rule.path
+        self._url = settings.base_url.rstrip("/") + settings.api.path
         self._http = outgoing_client(timeout_s=settings.retry.try_s, transport=transport)
 
     def __repr__(self) -> str:
@@ -237,7 +237,7 @@ class CheckoutClient:
         return verdict
 
     async def _until_clear(self, order: str, body: bytes, key: str, *, lost: bool) -> Verdict:
-        retry, rule = self.settings.retry, self.settings.rule
+        retry, api = self.settings.retry, self.settings.api
         mask = self.mask_for(requests.phone_in(body))
         number, spent = 1, self._held_off_s(key)
         if spent + retry.try_s > retry.total_s:
@@ -248,7 +248,7 @@ class CheckoutClient:
             started = time.monotonic()
             reply = await self._request(body, key, limit_s=min(retry.try_s, retry.total_s - spent))
             spent += time.monotonic() - started
-            verdict = requests.judge_reply(reply, order=order, rule=rule, mask=mask, lost=lost)
+            verdict = requests.judge_reply(reply, order=order, api=api, mask=mask, lost=lost)
             if not isinstance(verdict, ComeAgain):
                 return verdict
             if verdict.code in WAITS_FOR_ALL:
@@ -299,19 +299,17 @@ def client_settings(settings: Settings) -> ClientSettings:
         raise ConfigurationError(
             ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
         )
-    rule = profile_of(settings, checkout.source).checkout
+    api = SESSION_APIS.get(profile_of(settings, checkout.source).name, SessionApi())
     token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
-    if requests.token_is_foreign(token, rule, environment=environment):
+    if api.refuses(token, environment=environment):
         variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
         raise ConfigurationError(
             [
-                f"{variable}: looks like a token of the other environment (its profile's "
-                f"[checkout] says so); write the one for {environment}"
+                f"{variable}: looks like a token of the other environment; write the one for "
+                f"{environment}"
             ]
         )
-    return ClientSettings(
-        base_url=checkout.base_url, token=token, source=checkout.source, rule=rule
-    )
+    return ClientSettings(base_url=checkout.base_url, token=token, source=checkout.source, api=api)
 
 
 def client_of(settings: Settings) -> CheckoutClient | None:

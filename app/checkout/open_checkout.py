@@ -64,7 +64,7 @@ async def open_checkout(
     (nothing was sent), UnreachableError when the service refuses our credentials or the store
     fails. Calls for one order wait for each other; equal calls share one answer.
     """
-    live, requires = context.database.environment == "live", client.settings.rule.requires
+    live, requires = context.database.environment == "live", client.settings.api.requires
     sound = requests.check_request(request, live=live, requires=requires)  # (1)
     asked = (sound, new_payment)
     async with client.flights.of(sound.order) as flight:
@@ -250,7 +250,7 @@ class _Opening:
         return row
 
     def _row(self, key: str, *, held_until: Instant) -> PendingSession:
-        body = requests.request_body(self._request, amount=self._settings.rule.amount)
+        body = requests.request_body(self._request)
         return PendingSession(
             key=key, order=self._request.order, request=body, due_at=EARLIEST, held_until=held_until
         )
@@ -278,7 +278,7 @@ class _Opening:
             assert refused is not None, "only what is settled can be found"
             return refused_result(payment, refused.reason or "")
         details = await self._context.database.on_snapshot(details_of, opened)
-        url = requests.kept_checkout_url(details, self._settings.rule)
+        url = requests.kept_checkout_url(details, self._settings.api)
         return opened_result(payment, opened, url)
 
 

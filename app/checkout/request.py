@@ -22,11 +22,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
-from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
+from app.checkout.session_api import SessionApi
 from app.core.errors import UnreachableError, UsageError
 from app.core.masking import HIDDEN, Mask, clipped, masked_words, plain
 from app.core.reading import Unreadable
@@ -34,8 +34,7 @@ from app.core.references import RULE, composed, is_reference
 from app.core.strict_json import parse
 from app.providers.dates import DATES
 from app.providers.fields import is_own_order
-from app.providers.paths import compile_path, find_paths
-from app.providers.sections import CheckoutRule
+from app.providers.paths import find_paths
 from reconcile.canonical import canonical_json, fingerprint
 from reconcile.instants import Instant
 from reconcile.money import Money, MoneyError, from_major, is_currency, major_text
@@ -116,12 +115,6 @@ def without_query(url: str) -> str:
     """Return the URL up to its path: queries and fragments belong to one customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
-
-
-def token_is_foreign(token: str, rule: CheckoutRule, *, environment: str) -> bool:
-    """Check whether the token looks like one of the other environment."""
-    foreign = rule.sandbox_tokens if environment == "live" else rule.live_tokens
-    return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
 
 
 _PHONE = re.compile(r"[1-9]\d{7,14}", re.ASCII)
@@ -210,21 +203,15 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
     return (money, "") if money.minor > 0 else (None, "Give an amount of more than zero.")
 
 
-def request_body(request: SoundRequest, *, amount: str) -> bytes:
+def request_body(request: SoundRequest) -> bytes:
     """Write the JSON to send; for one request always the same bytes.
 
     Written by hand because the amount must be an exact number (1500.00), which `json` would write
     as a binary float.
-
-    amount  `major_number`, `major_text` or `minor_number`
     """
-    money = request.money
-    written = str(money.minor) if amount == "minor_number" else major_text(money)
-    if amount == "major_text":
-        written = _text(written)
     order = (
-        f'{{"reference":{_text(request.order)},"amount":{written},'
-        f'"currency":{_text(money.currency)}}}'
+        f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
+        f'"currency":{_text(request.money.currency)}}}'
     )
     customer = _given(phone=request.phone)
     urls = _given(success=request.success_url, cancel=request.cancel_url)
@@ -379,7 +366,7 @@ Verdict = Opened | SessionRefused | AnswerUnclear | Denied | ComeAgain
 
 
 def judge_reply(
-    reply: ServiceReply, *, order: str, rule: CheckoutRule, mask: Mask, lost: bool = False
+    reply: ServiceReply, *, order: str, api: SessionApi, mask: Mask, lost: bool = False
 ) -> Verdict:
     """Decide what one answer means for the session of `order`.
 
@@ -402,11 +389,11 @@ def judge_reply(
         if lost and not isinstance(_document_in(reply.body), dict):
             return AnswerUnclear(code=f"status_{status}")
         return _refused(reply, mask)
-    if status not in rule.accepted:
+    if status not in api.accepted:
         return AnswerUnclear(code=f"status_{status}")
     if reply.problem is not None:
         return AnswerUnclear(code=reply.problem)
-    return _opened(reply.body, order=order, rule=rule, mask=mask)
+    return _opened(reply.body, order=order, api=api, mask=mask)
 
 
 def _document_in(body: bytes) -> object:
@@ -417,12 +404,12 @@ def _document_in(body: bytes) -> object:
         return None
 
 
-def _opened(body: bytes, *, order: str, rule: CheckoutRule, mask: Mask) -> Opened | AnswerUnclear:
+def _opened(body: bytes, *, order: str, api: SessionApi, mask: Mask) -> Opened | AnswerUnclear:
     try:
-        document = parse(body)
+        stated = api.read(parse(body))
     except Unreadable:
         return AnswerUnclear(code="not_json")
-    session = find_paths(document, compile_path(rule.reference))
+    session, expires_at = stated.reference, stated.expires_at
     if (
         not isinstance(session, str)
         or not 1 <= len(session) <= MAX_REFERENCE
@@ -430,15 +417,14 @@ def _opened(body: bytes, *, order: str, rule: CheckoutRule, mask: Mask) -> Opene
         or mask.touches(session)
     ):
         return AnswerUnclear(code="no_reference")
-    if find_paths(document, compile_path(rule.order)) not in (None, order):
+    if stated.order not in (None, order):
         return AnswerUnclear(code="other_order")
-    expires_at = find_paths(document, compile_path(rule.expires_at))
     if expires_at is not None:
         try:
-            expires_at = DATES[rule.dates](expires_at, "expires_at", "+00:00")
+            expires_at = DATES["rfc3339"](expires_at, "expires_at", "+00:00")
         except Unreadable:
             expires_at = None
-    checkout_url, details = _checkout_url(document, rule), body.decode()
+    checkout_url, details = _web_address(stated.checkout_url), body.decode()
     if len(details) > MAX_DETAILS or mask.touches(details):
         kept = {"session": session, "checkout_url": mask.hide(checkout_url or "")}
         details = canonical_json({"read": kept}).decode()
@@ -447,17 +433,18 @@ def _opened(body: bytes, *, order: str, rule: CheckoutRule, mask: Mask) -> Opene
     )
 
 
-def _checkout_url(document: object, rule: CheckoutRule) -> str | None:
+def _web_address(url: object) -> str | None:
     """Return where the customer pays; None unless it is plainly a URL of the web."""
-    url = find_paths(document, compile_path(rule.checkout_url))
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
-def kept_checkout_url(details: str | None, rule: CheckoutRule) -> str | None:
+def kept_checkout_url(details: str | None, api: SessionApi) -> str | None:
     """Return the checkout URL from the details of a session that was opened earlier."""
     document = _document_in((details or "").encode())
-    url = _checkout_url(document, rule) or find_paths(document, ("read", "checkout_url"))
-    return url if isinstance(url, str) and is_web_address(url) and HIDDEN not in url else None
+    url = _web_address(api.read(document).checkout_url) or _web_address(
+        find_paths(document, ("read", "checkout_url"))
+    )
+    return url if url is not None and HIDDEN not in url else None
 
 
 def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:

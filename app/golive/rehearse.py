@@ -268,7 +268,7 @@ class _Stage:
 
     def _checked(self, request: CheckoutRequest) -> SoundRequest:
         live = self._context.database.environment == "live"
-        return check_request(request, live=live, requires=self._client.settings.rule.requires)
+        return check_request(request, live=live, requires=self._client.settings.api.requires)
 
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
@@ -277,7 +277,7 @@ class _Stage:
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
-        body = request_body(self._checked(request), amount=self._client.settings.rule.amount)
+        body = request_body(self._checked(request))
         answer = await self._client.ask(request.order, body, key=first.key)
         sessions = {first.session, found.session}
         sessions.add(answer.session if isinstance(answer, Opened) else None)

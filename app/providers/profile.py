@@ -1,7 +1,7 @@
 """Reading a profile file: all of its mistakes at once, each with its line, or a frozen Profile."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -139,7 +139,18 @@ def _table_of(kind: Any) -> type[TomlTable]:
             default = ... if defaults[name] is dataclasses.MISSING else defaults[name]
             reading = Annotated[Any, PlainValidator(key.rule)]
             given[name] = (reading, Field(default, validate_default=False))
-    return create_model(kind.__name__, __base__=TomlTable, **given)
+    model: type[TomlTable] = create_model(kind.__name__, __base__=TomlTable, **given)
+    model.gone = GONE.get(kind.__name__, {})
+    return model
+
+
+GONE: Final[Mapping[str, Mapping[str, str]]] = {
+    "Profile": {
+        "checkout": "sessions open as at the simulated provider; add another API to SESSION_APIS "
+        "in app/checkout/session_api.py",
+    },
+}
+"""Keys that a file may still have, by section, and what replaces each."""
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:

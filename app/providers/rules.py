@@ -129,20 +129,6 @@ def timestamp_place(value: Any) -> str:
     return words(value) if kind == "signature" and label else place(value)
 
 
-def address_path(value: Any) -> str:
-    """Return the path that follows a base URL; nothing else of the address may change."""
-    if not re.fullmatch(r"(?:/[A-Za-z0-9._~%-]+)+", text(value)) or len(value) > MAX_ANSWER:
-        raise ValueError("must be a path such as /api/v1/checkout/sessions")
-    return str(value)
-
-
-def token_pattern(value: Any) -> str:
-    """Return a pattern with * wildcards. A pattern of * alone would fit every token."""
-    if not words(value).strip("*?") or "[" in value:
-        raise ValueError("must be a pattern such as live_* with something beside the *")
-    return str(value)
-
-
 def zone(value: Any) -> str:
     if not dates.ZONE.fullmatch(text(value)):
         raise ValueError("must be an offset from UTC such as +03:00")

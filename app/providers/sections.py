@@ -469,45 +469,6 @@ class FetchBackRule:
         return bool(sums or self.refunds or self.chargebacks)
 
 
-WRITTEN_AMOUNTS = ("major_number", "major_text", "minor_number")
-MAY_BE_REQUIRED = ("phone", "success_url", "cancel_url")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckoutRule:
-    """Section [checkout]: how sessions are opened, and how the service answers.
-
-    path            where sessions are opened, after the base URL
-    amount          how a request writes money: 1500.00, "1500.00" or 150000
-    requires        the optional members that a request must have
-    accepted        HTTP statuses of an open session
-    reference … order
-                    paths in the answer; `order`, where it is repeated, must then be ours
-    dates           how `expires_at` is written
-    key_lifetime_s  seconds that the service remembers an idempotency key
-    live_tokens, sandbox_tokens
-                    patterns of the tokens of the two environments
-    """
-
-    path: Annotated[str, rules.address_path] = "/api/v1/checkout/sessions"
-    amount: Annotated[str, one_of(WRITTEN_AMOUNTS)] = "major_number"
-    requires: Annotated[tuple[str, ...], listed(one_of(MAY_BE_REQUIRED))] = ()
-    accepted: Annotated[tuple[int, ...], listed(integer(200, 299))] = (200, 201)
-    reference: Annotated[str, rules.json_path] = "reference"
-    checkout_url: Annotated[str, rules.json_path] = "checkout_url"
-    expires_at: Annotated[str, rules.json_path] = "expires_at"
-    dates: Annotated[str, one_of(dates.DATES)] = "rfc3339"
-    order: Annotated[str, rules.json_path] = "order.reference"
-    key_lifetime_s: Annotated[int, integer(60, 30 * 24 * 3600)] = 24 * 3600
-    live_tokens: Annotated[tuple[str, ...], listed(rules.token_pattern)] = ("live_*", "*_live_*")
-    sandbox_tokens: Annotated[tuple[str, ...], listed(rules.token_pattern)] = (
-        "sandbox_*",
-        "*_sandbox_*",
-        "test_*",
-        "*_test_*",
-    )
-
-
 MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 
@@ -546,7 +507,6 @@ class Profile:
     amounts: AmountsRule
     slow: SlowRule
     fetch_back: FetchBackRule | None
-    checkout: CheckoutRule
     rests_on: RestsOnRule | None
     claims: Claims = ()
 

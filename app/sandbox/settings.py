@@ -1,11 +1,11 @@
 """Settings of a sandbox. Nothing here reads the environment."""
 
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from app.checkout.session_api import SessionApi
 from app.core.errors import ConfigurationError
 
 DEFAULT_PORT: Final = 8090
@@ -18,9 +18,6 @@ SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
 """Default signing secret of a sandbox. It decodes to words that say so."""
-
-LIVE_TOKENS: Final = ("live_*", "*_live_*")
-"""Patterns of the live service's tokens, as in the profile `checkout`. A sandbox answers 403."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
 """Units within which every scenario moves its money, before a session expires."""
@@ -87,7 +84,7 @@ class SandboxSettings:
 
 def is_live_token(token: str) -> bool:
     """Return whether a token looks like one of the live service, in any case."""
-    return any(fnmatchcase(token.lower(), pattern) for pattern in LIVE_TOKENS)
+    return SessionApi().refuses(token, environment="sandbox")
 
 
 def is_absolute_http(url: str) -> bool:

@@ -17,23 +17,21 @@ from app.checkout.request import (
     Verdict,
     judge_reply,
     kept_checkout_url,
-    token_is_foreign,
 )
+from app.checkout.session_api import SessionAnswer, SessionApi
 from app.core.masking import Mask
-from app.providers.profile import load_profile
-from app.providers.sections import CheckoutRule
-from reconcile.instants import EARLIEST, SECOND, parse_instant
+from reconcile.instants import parse_instant
 from tests.checkout.service import EXPIRES, PHONE, TOKEN
 
 MASK = Mask(phone=PHONE, token=TOKEN)
-RULE = CheckoutRule()
+API = SessionApi()
 GOOD = {"reference": "cs_1", "checkout_url": "https://pay.test/cs_1", "expires_at": EXPIRES}
 
 
-def judged(status: int | None, body: Any = b"", rule: CheckoutRule = RULE, **more: Any) -> Verdict:
+def judged(status: int | None, body: Any = b"", api: SessionApi = API, **more: Any) -> Verdict:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     reply = ServiceReply(status=status, body=content, **more)
-    return judge_reply(reply, order="ORD-1", rule=rule, mask=MASK)
+    return judge_reply(reply, order="ORD-1", api=api, mask=MASK)
 
 
 def test_an_open_session_is_read_and_kept_verbatim() -> None:
@@ -146,21 +144,21 @@ def test_an_answer_that_repeats_the_phone_number_is_kept_without_it() -> None:
     result = judged(201, body)
     assert isinstance(result, Opened)
     assert PHONE not in result.details
-    assert kept_checkout_url(result.details, RULE) == GOOD["checkout_url"]
+    assert kept_checkout_url(result.details, API) == GOOD["checkout_url"]
 
 
 def test_a_long_answer_is_kept_as_what_was_read_of_it() -> None:
     result = judged(201, GOOD | {"terms": "x" * 9_000})
     assert isinstance(result, Opened)
     assert len(result.details) < 200
-    assert kept_checkout_url(result.details, RULE) == GOOD["checkout_url"]
+    assert kept_checkout_url(result.details, API) == GOOD["checkout_url"]
 
 
 def test_a_checkout_url_with_the_phone_number_is_given_once_and_not_kept() -> None:
     result = judged(201, GOOD | {"checkout_url": f"https://pay.test/?p={PHONE}"})
     assert isinstance(result, Opened)
     assert result.checkout_url == f"https://pay.test/?p={PHONE}"
-    assert kept_checkout_url(result.details, RULE) is None
+    assert kept_checkout_url(result.details, API) is None
 
 
 @pytest.mark.parametrize(
@@ -179,13 +177,22 @@ def test_an_expiry_that_cannot_be_read_is_none(text: Any) -> None:
     assert result.expires_at is None
 
 
-def test_another_service_is_another_rule_and_no_other_code() -> None:
-    rule = CheckoutRule(accepted=(202,), reference="data.id", checkout_url="data.links.pay")
-    body = {"data": {"id": "s-9", "links": {"pay": "https://pay.test/s-9"}}, "x": PHONE}
-    result = judged(202, body, rule)
+def test_another_service_is_one_value_of_its_own() -> None:
+    def read(answer: Any) -> SessionAnswer:
+        data = (answer or {}).get("data", {})
+        return SessionAnswer(data.get("id"), data.get("pay"), data.get("ends"), data.get("for"))
+
+    api = SessionApi(accepted=frozenset({202}), read=read)
+    data = {"id": "s-9", "pay": "https://pay.test/s-9", "ends": EXPIRES, "for": "ORD-1"}
+    result = judged(202, {"data": data}, api)
     assert isinstance(result, Opened)
     assert (result.session, result.checkout_url) == ("s-9", "https://pay.test/s-9")
-    assert kept_checkout_url(result.details, rule) == "https://pay.test/s-9"
+    assert result.expires_at == parse_instant(EXPIRES)
+    assert kept_checkout_url(result.details, api) == "https://pay.test/s-9"
+    masked = judged(202, {"data": data, "x": PHONE}, api)
+    assert isinstance(masked, Opened)
+    assert kept_checkout_url(masked.details, api) == "https://pay.test/s-9"
+    assert judged(202, {"data": data | {"for": "ORD-2"}}, api) == AnswerUnclear(code="other_order")
 
 
 _VALUES = st.recursive(
@@ -201,26 +208,7 @@ def test_no_answer_raises_or_brings_a_secret_into_what_is_kept(status: int, body
     result = judged(status, body)
     kept = [getattr(result, name, "") for name in ("session", "reason", "details", "code")]
     assert not any(secret in "".join(kept) for secret in (PHONE, TOKEN))
-    assert isinstance(result, Opened) <= (status in RULE.accepted)
-
-
-def test_the_shipped_profile_has_the_default_rule() -> None:
-    assert load_profile("checkout").checkout == RULE
-
-
-def test_a_profile_sets_the_paths_of_the_answer() -> None:
-    rule = CheckoutRule(
-        reference="data.id",
-        checkout_url="links[rel=pay].href",
-        expires_at="data.ends",
-        dates="unix_s",
-    )
-    links = [{"rel": "self", "href": "https://a.test/"}, {"rel": "pay", "href": "https://b.test/"}]
-    body = {"data": {"id": "s-9", "ends": 1_795_000_000}, "links": links}
-    result = judged(201, body, rule)
-    assert isinstance(result, Opened)
-    assert (result.session, result.checkout_url) == ("s-9", "https://b.test/")
-    assert result.expires_at == EARLIEST + 1_795_000_000 * SECOND
+    assert isinstance(result, Opened) <= (status in API.accepted)
 
 
 @pytest.mark.parametrize(
@@ -241,5 +229,4 @@ def test_a_profile_sets_the_paths_of_the_answer() -> None:
 def test_a_token_of_the_other_environment_is_recognized(
     token: str, environment: str, foreign: bool
 ) -> None:
-    rule = load_profile("checkout").checkout
-    assert token_is_foreign(token, rule, environment=environment) == foreign
+    assert API.refuses(token, environment=environment) == foreign

@@ -93,15 +93,13 @@ def test_all_problems_are_reported_at_once_and_none_repeats_the_phone_number() -
 def test_only_what_the_service_requires_must_be_given() -> None:
     bare = asked(phone=None, success_url=None, cancel_url=None)
     sound = check_request(bare, live=True)
-    body = request_body(sound, amount="major_number")
+    body = request_body(sound)
     assert body == b'{"order":{"reference":"ORD-1","amount":1500.00,"currency":"KES"}}'
     assert phone_in(body) is None
     with pytest.raises(CheckoutRequestError) as caught:
         check_request(bare, live=False, requires={"phone", "cancel_url"})
     assert [name for name, _ in caught.value.problems] == ["phone", "cancel_url"]
-    one = request_body(
-        check_request(asked(phone=None, cancel_url=None), live=False), amount="major_number"
-    )
+    one = request_body(check_request(asked(phone=None, cancel_url=None), live=False))
     assert b'"customer":' not in one
     assert one.endswith(b'"return_urls":{"success":"https://shop.test/ok?customer=c77"}}')
     assert request_digest(sound) != request_digest(check_request(asked(), live=False))
@@ -130,9 +128,7 @@ def test_the_amount_is_sent_as_an_exact_number(
 ) -> None:
     sound = check_request(asked(amount=amount, currency=currency), live=False)
     assert sound.money == Money(minor=minor, currency=currency)
-    assert b'"amount":' + written + b"," in request_body(sound, amount="major_number")
-    assert b'"amount":"' + written + b'",' in request_body(sound, amount="major_text")
-    assert b'"amount":%d,' % minor in request_body(sound, amount="minor_number")
+    assert b'"amount":' + written + b"," in request_body(sound)
 
 
 def test_the_digest_changes_with_every_field_but_not_with_the_writing_of_the_amount() -> None:

@@ -40,7 +40,7 @@ PROFILES: Final[Mapping[str, str]] = {
     "no_section": "environment = 3\ntimestamp = 'x'\nclaims = 7\n"
     + GOOD.replace("[claims]\npaid", "#"),
     "wrong_kinds": GOOD.replace('"json:id"', "7").replace('"hmac-sha256"', "['hmac-sha256']")
-    + "[acknowledgement]\nstatus = true\nbody = 3\n[checkout]\naccepted = []\npath = 'x'\n",
+    + "[acknowledgement]\nstatus = true\nbody = 3\n[checkout]\npath = 'x'\n",
     "wrong_words": GOOD.replace("hmac-sha256", "md5").replace("succeeded", "success")
     + "[secret]\nencoding = 'rot13'\n[timestamp]\nwhere = 'cookie:x'\npast_s = -1\nunit = 'h'\n",
     "free_keys": GOOD

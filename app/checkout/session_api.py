@@ -1,0 +1,64 @@
+"""The session API of a payment service: what differs from one service to the next.
+
+Leaves out what is alike: the request's form (`request.request_body`), HTTP, keys, repeats, and the
+meaning of statuses. Another service's API is one entry of SESSION_APIS.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, Final, NamedTuple
+
+from app.providers.paths import find_paths
+
+LIVE_TOKENS: Final = ("live_*", "*_live_*")
+SANDBOX_TOKENS: Final = ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
+
+
+class SessionAnswer(NamedTuple):
+    """Members of an answer, unchecked. `expires_at` in RFC 3339; `order`: ours, repeated."""
+
+    reference: Any
+    checkout_url: Any
+    expires_at: Any
+    order: Any
+
+
+def _as_the_sandbox(document: object) -> SessionAnswer:
+    return SessionAnswer(
+        reference=find_paths(document, ("reference",)),
+        checkout_url=find_paths(document, ("checkout_url",)),
+        expires_at=find_paths(document, ("expires_at",)),
+        order=find_paths(document, ("order", "reference")),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionApi:
+    """One service's API. The defaults are those of the simulated provider.
+
+    path            where sessions are opened, after the base URL
+    read            parsed answer → its members
+    requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
+    accepted        HTTP statuses of an open session
+    key_lifetime_s  seconds that the service remembers an idempotency key
+    live_tokens, sandbox_tokens
+                    patterns of the tokens of the two environments
+    """
+
+    path: str = "/api/v1/checkout/sessions"
+    read: Callable[[object], SessionAnswer] = _as_the_sandbox
+    requires: frozenset[str] = frozenset()
+    accepted: frozenset[int] = frozenset({200, 201})
+    key_lifetime_s: int = 24 * 3600
+    live_tokens: tuple[str, ...] = LIVE_TOKENS
+    sandbox_tokens: tuple[str, ...] = SANDBOX_TOKENS
+
+    def refuses(self, token: str, *, environment: str) -> bool:
+        """Check whether a token looks like one of the other environment than `environment`."""
+        foreign = self.sandbox_tokens if environment == "live" else self.live_tokens
+        return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
+
+
+SESSION_APIS: Final[Mapping[str, SessionApi]] = {}
+"""The API of each profile whose service differs from the defaults, by the profile's name."""
