@@ -7,6 +7,7 @@ here, with what must have been looked at before it may be said. A new one is not
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -320,24 +321,23 @@ def statements_in(path: str, text: str) -> list[str]:
     return [each for each in found if SAYS.search(each)]
 
 
-def said() -> Iterator[tuple[str, str]]:
-    """Yield each statement of absence with its file."""
+@cache
+def said() -> list[tuple[str, str]]:
+    """Return each statement of absence with its file."""
+    found = []
     for room in ("reconcile", "app"):
         for path in sorted((ROOT / room).rglob("*")):
             name = path.relative_to(ROOT).as_posix()
             passed = name.startswith(tuple(f"app/{each}/" for each in OF_NO_MONEY))
             if path.suffix in (".py", ".html") and not passed:
-                for each in statements_in(name, path.read_text()):
-                    yield name, each
-
-
-SAID: Final = list(said())
+                found += [(name, each) for each in statements_in(name, path.read_text())]
+    return found
 
 
 def test_every_statement_of_absence_is_in_the_table() -> None:
     missing = [
         f"{file}: {text[:200]}"
-        for file, text in SAID
+        for file, text in said()
         if not any(part in text for part in STATEMENTS.get(file, ()))
     ]
     assert not missing, "add them with the evidence that they need:\n" + "\n".join(missing)
@@ -348,7 +348,7 @@ def test_the_table_has_no_statement_that_is_no_longer_made() -> None:
         f"{file}: {part}"
         for file, parts in STATEMENTS.items()
         for part in parts
-        if not any(part in text for name, text in SAID if name == file)
+        if not any(part in text for name, text in said() if name == file)
     ]
     assert not gone, "\n".join(gone)
 

@@ -24,7 +24,7 @@ PLANT_SEEDS = 120
 """Worlds in which each planted defect must show; most show in the first five."""
 
 SHOWN_IN = {
-    "ack_before_commit": 23, "evidence_overtaken": 40, "first_body_wins": 8,
+    "ack_before_commit": 4, "evidence_overtaken": 40, "first_body_wins": 8,
     "deadline_ignored": 7, "environment_not_checked": 5, "log_not_synced": 2,
     "signature_not_checked": 1, "dedupe_off": 1, "stored_not_asked": 1, "last_word_wins": 1,
 }  # fmt: skip

@@ -7,8 +7,8 @@ import pytest
 
 from tests.simulation.many import play
 
-GATE = 250
-"""Worlds of the gate, from 0 on, of a quarter of a second each."""
+GATE = 50
+"""Worlds of the gate, from 0 on, of half a second to a second each."""
 
 LONG = 2_000
 """Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` is set."""
