@@ -293,15 +293,13 @@ OF_NO_MONEY: Final = (
 def _without_docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield the texts of a module; a field in one is written `…`."""
     passed = set[int]()
-    for node in ast.walk(tree):
+    for node in ast.walk(tree):  # a node comes before those in it
         if isinstance(node, ast.Expr):  # a docstring, also of a constant
             passed.add(id(node.value))
-        elif isinstance(node, ast.JoinedStr):
-            passed |= {id(each) for each in ast.walk(node) if each is not node}
-    for node in ast.walk(tree):
-        if id(node) in passed:
+        elif id(node) in passed:
             continue
-        if isinstance(node, ast.JoinedStr):
+        elif isinstance(node, ast.JoinedStr):
+            passed |= {id(each) for each in ast.walk(node)}
             parts = [each.value if isinstance(each, ast.Constant) else "…" for each in node.values]
             yield "".join(map(str, parts))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

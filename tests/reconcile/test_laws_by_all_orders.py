@@ -15,7 +15,7 @@ from tests.reconcile.test_laws_catch_broken_folds import first_body_wins
 from tests.reconcile.twelve import LAST, TWELVE, Story
 
 EVERY = pytest.mark.parametrize("story", TWELVE, ids=[story.name for story in TWELVE])
-SOME = 40
+SOME = 15
 
 Order = Sequence[Delivery]
 

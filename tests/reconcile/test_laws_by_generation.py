@@ -29,7 +29,7 @@ from tests.reconcile.strategies import (
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 30
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 15
 
 search = settings(
     max_examples=EXAMPLES,

@@ -34,7 +34,7 @@ from tests.reconcile.books_truth import (
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 18
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 10
 
 search = settings(
     max_examples=EXAMPLES,

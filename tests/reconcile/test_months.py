@@ -25,7 +25,7 @@ from tests.finance.reports.samples import scope, taking
 from tests.reconcile.books_strategies import World, dates, worlds
 from tests.reconcile.books_truth import AS_OF, START, in_key_order
 
-EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 20
+EXAMPLES = 5_000 if os.environ.get("TALLYHOOK_LONG") else 10
 
 FIRST, LAST = START - 60 * DAY, AS_OF + DAY
 """Before and after every date of a world."""

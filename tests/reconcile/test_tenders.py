@@ -25,7 +25,7 @@ from tests.reconcile.books_truth import KES, Case
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 from tests.reconcile.strategies import deliveries, moments
 
-EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 60
+EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 25
 
 
 def card(minor: int, currency: str = "KES") -> Tender:
