@@ -18,7 +18,7 @@ ROOMS: Final = Path(__file__).parents[1]
 def command_table() -> str:
     """Return every command in the order of `--help`: its arguments and its first sentence."""
     commands: Any = typer.main.get_command(application)
-    lines = ["| `tallyhook …` | what it does |", "|---|---|"]
+    lines = ["Each follows `tallyhook`:"]
     for names in SECTIONS.values():
         for name in names:
             lines += _rows(name, commands.commands[name])
@@ -37,8 +37,7 @@ def _row(path: str, command: Any) -> str:
     arguments = [
         p.metavar or p.name.upper() for p in command.params if p.param_type_name == "argument"
     ]
-    sentence = command.get_short_help_str(1_000).replace("|", "\\|")
-    return f"| `{' '.join([path, *arguments])}` | {sentence} |"
+    return f"- `{' '.join([path, *arguments])}`: {command.get_short_help_str(1_000)}"
 
 
 TABLES: Final[Mapping[str, Callable[[], str]]] = {
@@ -48,11 +47,11 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return the page with this table in place of the one with the same heading. Raises ValueError
-    where there is none."""
+    """Return the page with this table or list in place of the one with the same first line, which
+    ends at an empty line. Raises ValueError where there is none."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
-    end = next((n for n in range(begin, len(lines)) if not lines[n].startswith("|")), len(lines))
+    end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))
     return "\n".join([*lines[:begin], *rows, *lines[end:]])
 
 

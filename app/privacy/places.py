@@ -182,17 +182,17 @@ def reported_places(
 def places_table() -> str:
     """Return the page's table in Markdown: one row for what reads alike, what is personal first.
 
-    Leaves out the columns that hold nothing personal: `erase --places` has them.
+    Leaves out names of columns, and what is not personal: `erase --places` has both.
     """
-    order = get_args(marks.Personal)
-    rows: dict[marks.Mark, list[str]] = {}
-    for where, mark in sorted(
-        (*columns(), *FILES), key=lambda each: order.index(each.mark.personal)
-    ):
-        if mark.personal != "not":
-            rows.setdefault(mark, []).append(where)
-    lines = ["| personal | what | where | an erasure |", "|---|---|---|---|"]
-    for mark, places in rows.items():
-        shown = ", ".join(f"`{each}`" for each in places)
-        lines.append(f"| {mark.personal} | {mark.what} | {shown} | {mark.erased_words} |")
+    tables = [(where.partition(".")[0], mark) for where, mark in columns()]
+    lines = ["| text from outside | where | an erasure |", "|---|---|---|"]
+    for personal in get_args(marks.Personal):
+        rows: dict[marks.Mark, list[str]] = {}
+        for where, mark in (*tables, *FILES):
+            if mark.personal == personal != "not" and where not in rows.setdefault(mark, []):
+                rows[mark].append(where)
+        lines += [f"| **{personal}** | | |"] if rows else []
+        for mark, places in rows.items():
+            shown = f"`{'`, `'.join(places)}`" if len(places) < 9 else f"{len(places)} tables"
+            lines.append(f"| {mark.what} | {shown} | {mark.erased_words} |")
     return "\n".join(lines) + "\n"
