@@ -53,6 +53,12 @@ FORMER: Final = (
     "it, or start this service again where a backup was restored"
 )
 
+_UNUSABLE: Final = (
+    *(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
+    asyncpg.InternalClientError,  # a standby, where one that takes writes is wanted
+)
+"""What a host raises that cannot be used."""
+
 Address = tuple[str | None, int | None]
 """Host, or folder of its socket, and port; None where the driver is to find it."""
 
@@ -163,7 +169,7 @@ class Hosts:
         for address in sorted(addresses, key=lambda each: self._left.get(each, 0.0)):
             try:
                 connection = await self._reach(address, writes=writes, **words)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            except _UNUSABLE as error:
                 failures.append(error)
             except StoreUnavailable as error:
                 failures.insert(0, error)  # it says more than that others are down or standbys
@@ -281,5 +287,5 @@ async def _answer(
                 return await connection.fetchrow(question)
             finally:
                 connection.terminate()
-    except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+    except _UNUSABLE:
         return None

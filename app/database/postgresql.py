@@ -303,6 +303,14 @@ async def _driver(connection: AsyncConnection) -> Connection:
     return cast("Connection", driver)
 
 
+async def is_lost(connection: AsyncConnection) -> bool:
+    """Return whether a connection has ended, also because another task left its server: the driver
+    answers some questions about such a one with an AttributeError."""
+    if connection.dialect.name == "sqlite":
+        return False
+    return connection.invalidated or (await _driver(connection)).is_closed()
+
+
 _OF_NUMBERS: Final = "varsup.c"
 """Source file of the server's warning that transaction numbers will run out. It comes with every
 statement that takes one, from forty million numbers before the end on."""

@@ -623,7 +623,7 @@ class Writer:
         return meaning
 
     async def _connected(self) -> AsyncConnection:
-        if self._connection is not None and self._connection.invalidated:
+        if self._connection is not None and await postgresql.is_lost(self._connection):
             await self._give_up_connection()  # else its next use connects anew, unchecked
         if self._connection is None:
             try:

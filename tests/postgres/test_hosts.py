@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from app.core.errors import StoreUnavailable
 from app.database import hosts, postgresql
 from app.database.database import Database
-from app.database.hosts import FORMER, Hosts
+from app.database.hosts import FORMER, Connection, Hosts
 from app.database.statements import PlainConnection, run_snapshot
 from app.receiving.inbox import Inbox
 from tests.contexts import settings_of
@@ -107,6 +107,30 @@ async def test_a_process_that_only_reads_follows_a_takeover(
             while await database.on_snapshot(_folder) != str(standby.folder):  # noqa: ASYNC110
                 await asyncio.sleep(LOOK_S)
         await database.close()
+
+
+async def test_a_writer_whose_server_was_left_between_two_commits_connects_anew(
+    inbox: Inbox,
+) -> None:
+    """Another task leaves it, such as one that asks all hosts whether a standby took over."""
+    await acknowledged(inbox, "e1")
+    connection = inbox.writer.writer._connection
+    assert connection is not None
+    left = (await connection.get_raw_connection()).driver_connection
+    assert isinstance(left, Connection)
+    left.hosts.leave(left, reason="another_writes")
+    await submit(inbox, arrival(said("e2", order="A")))
+
+
+async def test_a_host_that_is_a_standby_leads_on_to_the_next(
+    place: tuple[Programs, Path],
+) -> None:
+    """It is tried first where the primary was left later, as when no standby confirms commits."""
+    async with pair(place, "n") as servers:
+        folders = [str(each.folder) for each in (servers.standby, servers.primary)]
+        found = await Hosts().connect(writes=True, host=folders, port=PORT, user="postgres")
+        assert found.address[0] == folders[1]
+        found.terminate()
 
 
 async def test_a_commit_that_nobody_confirms_is_given_up(
