@@ -288,8 +288,8 @@ class ServerWatch:
         here, before = seen.server, self.servers.get(holder, self.server)
         is_later = before is not None and here.follows(before)
         is_open = seen.noted is not None and here.follows(seen.noted)
-        if here != before and not seen.accepted:
-            if self._is_missing(seen):
+        if not seen.accepted:
+            if self._is_missing(seen, holder):
                 detail = _LACKS if is_later else _OTHER
                 await self._find_gap(connection, detail, now=holder.clock.now())
             if is_later and here != self.server and self.waits is False:
@@ -305,13 +305,16 @@ class ServerWatch:
         self.waits = self.waits if seen.waits else False
         self.servers[holder] = here
 
-    def _is_missing(self, seen: Look) -> bool:
-        """Return whether a server lacks the newest commit of a holder that was elsewhere."""
-        return any(
-            each.newest and seen.newest.get(each.id) not in each.newest
-            for each, server in self.servers.items()
-            if server != seen.server
-        )
+    def _is_missing(self, seen: Look, holder: Holder) -> bool:
+        """Return whether a server lacks the newest commit of a holder that was elsewhere, or of
+        this one: two standbys that were promoted alike are one server by name. There a row that is
+        gone was taken over."""
+        for each, server in self.servers.items():
+            mark, moved = seen.newest.get(each.id), server != seen.server
+            lacks = each.newest and mark not in each.newest
+            if lacks and (moved or (each is holder and mark is not None)):
+                return True
+        return False
 
     async def _find_gap(self, connection: AsyncConnection, detail: str, *, now: Instant) -> None:
         async with postgresql.transaction(connection, None):
