@@ -267,6 +267,9 @@ class Inbox(InboxRows):
         if purpose in ("working", "folding"):
             await self.database.on_snapshot(self.database.check)
         if purpose == "serving":
+            if self.turn is not None:  # else a reader that cannot open it would end again and again
+                self.turn.take()
+                self.turn.release()
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:

@@ -240,18 +240,19 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Put the pages of a new file into one that was emptied, so that what its log holds can be
-    read: SQLite would delete the log. Only while nothing has it open."""
-    log_file = Path(f"{path}-wal")
-    if path.exists() and not path.stat().st_size and log_file.exists() and log_file.stat().st_size:
+    """Put the pages of a new file in the place of one that was emptied or removed, so that what its
+    log holds can be read: SQLite would delete the log. Only while nothing has it open."""
+    lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
+    if not lengths[0] and lengths[1]:
         with tempfile.TemporaryDirectory() as folder:
             new = Path(folder) / "new"
             engine = create_engine(f"sqlite:///{new}")
             with engine.begin() as connection:
                 _create(connection)
             engine.dispose()
+            path.touch(0o600)
             path.write_bytes(new.read_bytes())
-        log.warning("an emptied inbox is read from its log", database=str(path))
+        log.warning("a lost inbox is read from its log", database=str(path))
 
 
 def path_of(database: Path) -> Path:

@@ -247,7 +247,7 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
             if not inbox.execute("SELECT 1 FROM sqlite_master WHERE name='inbox'").fetchall():
                 return "was emptied"
             if not inbox.execute("SELECT value FROM meta").fetchall():  # see `mend_emptied`
-                return DAMAGED
+                return "was removed or emptied"
             found = inbox.execute("PRAGMA quick_check(1)").fetchall() if look() else [("ok",)]
     except sqlite3.DatabaseError as error:
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in (
