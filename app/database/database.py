@@ -354,6 +354,13 @@ class Database:
             current = await schema.current_version(connection)
             if current != schema.NEWEST:
                 raise _upgrade_is_due(current)
+            if await schema.stamp_environment(connection, None) is None and self.environment:
+                raise ConfigurationError(
+                    [
+                        "TALLYHOOK_DATABASE_URL: the database is new and has no environment yet; "
+                        "start `tallyhook serve`, or run `tallyhook db upgrade`"
+                    ]
+                )
             self.environment = await schema.stamp_environment(connection, self.environment)
             await self._note_layout(connection)
 

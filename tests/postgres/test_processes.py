@@ -12,12 +12,15 @@ from typing import Any
 import pytest
 
 from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError
 from app.database import schema
+from app.receiving.inbox import open_inbox
 from tests.api.driving import environ, of_order
+from tests.contexts import settings_of
 from tests.e2e.processes import Process, command, running, serving
 from tests.forking import Started, start
 from tests.memory import memory
-from tests.postgres.conftest import a_database, ask
+from tests.postgres.conftest import a_database, ask, migrate
 from tests.postgres.server import Server
 from tests.postgres.server import running as a_server
 from tests.waiting import PATIENCE_S, until
@@ -63,6 +66,16 @@ def _words_of(process: Started) -> str:
     assert process.stderr is not None
     with process.stderr as stream:
         return str(stream.read().decode())
+
+
+async def test_a_worker_that_comes_first_to_a_new_database_says_what_is_missing(
+    empty_url: str,
+) -> None:
+    """Its environment, which `db upgrade` was not told; the server takes writes."""
+    await migrate(empty_url)
+    with pytest.raises(ConfigurationError, match="has no environment yet; start `tallyhook serve`"):
+        async with open_inbox(settings_of(empty_url), purpose="working"):
+            pass
 
 
 @pytest.mark.slow
