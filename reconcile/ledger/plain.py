@@ -153,7 +153,7 @@ STATE_AGAIN: Final = (
 ASK_AFTER_GAP: Final = (
     "Do not ship: what was said in an accepted gap may be lost, such as a refund. Look the payment "
     "up at the payment service, and look into the shop's own books whether the order was shipped; "
-    "then run `tallyhook orders release` for it with `--held-for gap_accepted`."
+    "then release it on its page, or with `tallyhook orders release --held-for gap_accepted`."
 )
 """For staff, where an order is held for an accepted gap."""
 

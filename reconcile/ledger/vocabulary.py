@@ -252,8 +252,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "number alone, and its provider account also brings payments for orders that nobody placed",
         plain="The order waits until somebody has checked that its payment is meant for it.",
         staff="Do not ship yet: another shop may use this provider account, and the payment may be "
-        "for its order of the same number. Compare it with the provider's dashboard; then run "
-        "`tallyhook orders release` for it, or assign the payment elsewhere.",
+        "for its order of the same number. Compare it with the provider's dashboard; then release "
+        "it on its page, or with `tallyhook orders release`, or assign the payment elsewhere.",
         summary="A payment may be another shop's on the same provider account",
     ),
     "same_id_different_body": FindingWords(
@@ -351,8 +351,8 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="Held back since {held_at} ({hold}): not to be fulfilled until it is released",
         plain="The order is on hold since {held_at}.",
-        staff="Do not ship: the order is on hold since {held_at}. Find out why, then run "
-        "`tallyhook orders release` for it.",
+        staff="Do not ship: the order is on hold since {held_at}. Find out why, then "
+        "release it on its page, or with `tallyhook orders release`.",
         summary="Held back until a person releases it",
     ),
 }
@@ -619,8 +619,8 @@ REASONS: Final[dict[str, ReasonWords]] = {
     "held_back": ReasonWords(
         sentence="held back since {held_at} ({hold}); a person must release it",
         plain="The order is on hold since {held_at}.",
-        staff="Do not ship: the order is on hold since {held_at}. Find out why, then run "
-        "`tallyhook orders release` for it.",
+        staff="Do not ship: the order is on hold since {held_at}. Find out why, then "
+        "release it on its page, or with `tallyhook orders release`.",
         summary="Held back until a person releases it",
     ),
     "money_may_go_back": ReasonWords(
