@@ -44,6 +44,9 @@ OrderReference = Annotated[
 """The merchant's name of an order, as `app.core.references` checks it."""
 
 Cites = Annotated[list[str], "Ids of the events, deliveries and records that it rests on."]
+_NEXT: Final = "What to ask the next page with; null where there is none."
+NextText = Annotated[str | None, _NEXT]
+NextNumber = Annotated[Count | None, _NEXT]
 
 
 class MoneyDocument(TypedDict):

@@ -16,7 +16,7 @@ from app.core.problems import ApiProblem
 from app.evidence.attachments import attachments_of, listing
 from app.evidence.dispute import FAMILIES
 from app.evidence.dispute_case import CaseRequest, dispute_case, stated_family
-from app.evidence.dispute_letter import letter_of
+from app.evidence.dispute_letter import LetterDocument, letter_of
 from app.finance.read_lines import lines_naming
 
 
@@ -60,9 +60,9 @@ class CaseRoutes:
         return _answer(listing(found))
 
 
-async def _letter(context: AppContext, asked: CaseRequest) -> dict[str, Any]:
+async def _letter(context: AppContext, asked: CaseRequest) -> LetterDocument:
     found = await letter_of(context, asked, lines=lines_naming)
-    return found.document | {"checklist": found.case.document()}
+    return {**found.document, "checklist": found.case.document()}
 
 
 def _asked(request: Request) -> CaseRequest:

@@ -4,10 +4,13 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from app.access.proposals import ProposalDocument
-from app.api.document_schemas import CASE_SCHEMAS, FINANCE_SCHEMAS
+from app.api.document_schemas import FINANCE_SCHEMAS
 from app.api.request_body import GREATEST
 from app.api.schemas import INSTANT, SCHEMAS, WORD, Schema, example_of, ref
 from app.api.typed_schemas import schemas_of
+from app.evidence.attachments import AttachmentListDocument
+from app.evidence.dispute_letter import LetterDocument
+from app.evidence.witnesses import WitnessesDocument
 from app.orders.notify_shop import SentDocument
 from app.orders.unallocated import UnallocatedDocument
 
@@ -15,8 +18,15 @@ PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
 """What the description says where an instance has not been asked for its own."""
 
-DOCUMENTS: Final = (ProposalDocument, SentDocument, UnallocatedDocument)
-ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS | CASE_SCHEMAS | schemas_of(DOCUMENTS)
+DOCUMENTS: Final = (
+    AttachmentListDocument,
+    LetterDocument,
+    ProposalDocument,
+    SentDocument,
+    UnallocatedDocument,
+    WitnessesDocument,
+)
+ALL_SCHEMAS: Final = SCHEMAS | FINANCE_SCHEMAS | schemas_of(DOCUMENTS)
 
 
 def parameter(name: str, schema: Schema, description: str) -> dict[str, Any]:

@@ -681,38 +681,6 @@ SCHEMAS: Final[dict[str, Schema]] = {
     "ArrivalPage": page("deliveries", "Arrival", MAYBE_WORD),
     "WholeArrival": _WHOLE_ARRIVAL,
     "SentPage": page("notifications", "Sent", MAYBE_COUNT),
-    "Witness": members(
-        {
-            "witness": word("witness.example/w1"),
-            "key": described(WORD, "Its verifier key, in the form of C2SP signed-note."),
-            "state": {"enum": ["waiting", "cosigns", "fails", "contradicts"]},
-            "leaves": described(COUNT, "Of the largest checkpoint that it has cosigned."),
-            "cosigned_at": MAYBE_INSTANT,
-            "since": described(MAYBE_INSTANT, "Since when it cosigns nothing."),
-            "problem": described(MAYBE_WORD, "Why it does not, as a code."),
-            "sentence": described(MAYBE_WORD, "The same for people, and what to do."),
-        }
-    ),
-    "Departure": members(
-        {
-            "way": described(
-                WORD, "published, folder, mail, post, or the witness that cosigned it."
-            ),
-            "leaves": COUNT,
-            "at": INSTANT,
-            "head": described(WORD, "SHA-256 in hex."),
-        }
-    ),
-    "Witnesses": members(
-        {
-            "quorum": described(
-                MAYBE_COUNT, "How many have to cosign; null where none are set up."
-            ),
-            "cosigned": described(COUNT, "Leaves of the largest checkpoint that so many cosigned."),
-            "witnesses": listed(ref("Witness")),
-            "left": listed(ref("Departure")),
-        }
-    ),
     "Checkout": _CHECKOUT,
     "Session": _SESSION,
     "Numbers": _NUMBERS,

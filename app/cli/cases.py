@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -130,7 +130,7 @@ def attachments_of_break(
 def _print(found: list[Attachment], form: printing.Format) -> None:
     from app.evidence.attachments import listing
 
-    listed: dict[str, Any] = listing(found)
+    listed = listing(found)
     if form is not printing.Format.table:
         printing.document(listed, form)
     elif found:
@@ -208,7 +208,7 @@ def letter(
         if kind == "pdf" and (lacking := unshown(made)):
             printing.note(lacking)
     if form is not printing.Format.table:
-        printing.document(made.document | {"checklist": made.case.document()}, form)
+        printing.document({**made.document, "checklist": made.case.document()}, form)
         return
     _say_missing(made.case)
 
@@ -287,7 +287,7 @@ def checklist(
         printing.note(f"The dispute: {document['about']}.")
     if case.dispute is not None or case.respond_by is not None:
         _say_deadline(case)
-    rows = [each | {"there": "yes" if each["there"] else "NO"} for each in document["items"]]
+    rows = [{**each, "there": "yes" if each["there"] else "NO"} for each in document["items"]]
     printing.emit(rows, columns=("there", "sentence", "do"), form=form)
 
 

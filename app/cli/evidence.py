@@ -365,8 +365,8 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
         leaves = counted(shown["cosigned"], *LEAF)
         have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
         printing.note(f"{have} have to cosign, and so many have cosigned {leaves}.")
-    for each in shown["left"]:
-        printing.note(f"Left ({each['way']}): {counted(each['leaves'], *LEAF)}, at {each['at']}.")
+    for left in shown["left"]:
+        printing.note(f"Left ({left['way']}): {counted(left['leaves'], *LEAF)}, at {left['at']}.")
 
 
 WITNESS_COLUMNS = ("witness", "leaves", "cosigned_at", "state", "since", "problem")

@@ -13,7 +13,7 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.core.zones import typed_deadline, typed_instant, wall_clock
 from app.evidence import attachments, dispute, dispute_case
-from app.evidence.dispute_case import to_second
+from app.evidence.dispute import to_second
 from app.evidence.letter_forms import LetterForm, take_letter
 from app.finance.break_acts import one_break
 from app.finance.read_lines import lines_naming

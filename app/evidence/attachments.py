@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypedDict, get_args
 
 from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
@@ -31,6 +31,7 @@ from app.evidence.mail_text import is_mail
 from app.orders.customers import checked_reason
 from app.orders.read_orders import explain_order
 from reconcile.canonical import canonical_json
+from reconcile.documents import Count, InstantText, Keywords, Sha256
 from reconcile.instants import format_instant, format_known
 
 AttachmentKind = Literal["receipt", "delivery", "correspondence", "terms", "refund_policy", "other"]
@@ -122,6 +123,32 @@ class AttachRequest:
     by: str | None
 
 
+KindText = Annotated[str, Keywords(enum=ATTACHMENT_KINDS)]
+
+
+class AttachmentDocument(TypedDict):
+    attachment: str
+    about: attachment_store.About
+    subject: str
+    order: str
+    kind: KindText
+    name: Annotated[str, "Empty once it is gone."]
+    note: str
+    carrier: str
+    tracking: str
+    media: Annotated[str, Keywords(examples=["application/pdf"])]
+    size: Count
+    sha256: Sha256
+    by: str
+    at: InstantText
+    deed: Annotated[Count, "The number of the audit entry that says so."]
+    gone_at: InstantText | None
+
+
+class AttachmentListDocument(TypedDict):
+    attachments: list[AttachmentDocument]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
     """One attachment, for people who may see it. `name`, `note`, `carrier` and `tracking` are empty
@@ -138,7 +165,7 @@ class Attachment:
         """Whether it was detached or erased."""
         return self.record.gone_at is not None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> AttachmentDocument:
         """Return its JSON document, with only the last digits of whatever may be a phone number."""
         found = self.record
         return {
@@ -384,8 +411,7 @@ async def attachments_of(
     return [attachment_of(each) for each in found]
 
 
-def listing(attachments: Iterable[Attachment]) -> dict[str, Any]:
-    """Return attachments for JSON."""
+def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
     return {"attachments": [each.document() for each in attachments]}
 
 

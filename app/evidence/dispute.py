@@ -7,10 +7,11 @@ a person can name the family of what no line names.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Final, Literal, TypedDict, get_args
 
 from app.evidence.attachments import KIND_WORDS, Attachment
-from reconcile.instants import Instant
+from reconcile.documents import InstantText, MoneyDocument
+from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.movements import payments_of
@@ -93,6 +94,39 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 }  # fmt: skip
 
 
+def exact(instant: Instant | None) -> str | None:
+    """Write an instant for JSON, to the second."""
+    return None if instant is None else format_instant(to_second(instant))
+
+
+def to_second(instant: Instant) -> Instant:
+    """Cut off what is below a second."""
+    return Instant(instant - instant % SECOND)
+
+
+class CaseDisputeDocument(TypedDict):
+    reference: str | None
+    payment: str | None
+    source: str
+    reason: Annotated[str | None, "The provider's word, or the card network's code."]
+    family: Family | None
+    about: str
+    money: MoneyDocument | None
+    opened_at: InstantText
+    state: State
+    still_lost: Annotated[
+        MoneyDocument | None, "Of one that was won or lost in part: what stays lost."
+    ]
+    respond_by: InstantText | None
+
+
+class CaseItemDocument(TypedDict):
+    item: str
+    there: bool
+    sentence: str
+    do: Annotated[str, "What brings it; empty where it is there."]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
     """One dispute, by what its messages say.
@@ -121,8 +155,7 @@ class ReportedDispute:
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
-    def document(self, moment: Any) -> dict[str, Any]:
-        """Return its JSON document. `moment`: how an instant is written."""
+    def document(self) -> CaseDisputeDocument:
         return {
             "reference": self.reference,
             "payment": self.payment,
@@ -131,10 +164,10 @@ class ReportedDispute:
             "family": self.family,
             "about": FAMILY_WORDS[self.family or "other"],
             "money": None if self.money is None else to_json(self.money),
-            "opened_at": moment(self.opened_at),
+            "opened_at": format_instant(to_second(self.opened_at)),
             "state": self.state,
             "still_lost": None if self.still_lost is None else to_json(self.still_lost),
-            "respond_by": moment(self.respond_by),
+            "respond_by": exact(self.respond_by),
         }
 
 
@@ -284,8 +317,7 @@ class Item:
     there: bool
     do: str
 
-    def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+    def document(self) -> CaseItemDocument:
         do = "" if self.there else self.do
         return {"item": self.name, "there": self.there, "sentence": self.sentence, "do": do}
 

@@ -3,7 +3,8 @@ orders of its customer, and what is missing for an answer. Changes nothing."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import tzinfo
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from app.config.settings import Settings
 from app.context.context import AppContext
@@ -18,8 +19,15 @@ from app.database.statements import run
 from app.evidence import attachment_store, gather_evidence
 from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
-from app.evidence.first_party import Purchase, Qualification, network_of, qualifications
-from app.evidence.letter_limits import LetterLimits, limits_of
+from app.evidence.dispute import exact, to_second
+from app.evidence.first_party import (
+    NetworkRuleDocument,
+    Purchase,
+    Qualification,
+    network_of,
+    qualifications,
+)
+from app.evidence.letter_limits import LetterLimits, LetterLimitsDocument, limits_of
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
 from app.orders.holds import as_judged
@@ -31,7 +39,8 @@ from app.receiving.caught_up import behind_s
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import read_request
 from app.receiving.phone_store import notes_of, orders_by_phone
-from reconcile.instants import MONTHS, SECOND, Instant, format_instant, moment_of
+from reconcile.documents import Count, InstantText, MoneyDocument
+from reconcile.instants import MONTHS, Instant, format_instant, moment_of
 from reconcile.ledger.events import ANSWERS, Delivery, Event
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -88,6 +97,35 @@ class EarlierOrder:
     money: Money
 
 
+class EarlierOrderDocument(TypedDict):
+    order: str
+    paid_at: InstantText
+    money: MoneyDocument
+
+
+class CaseDocument(TypedDict):
+    order: str
+    as_of: InstantText
+    dispute: disputes.CaseDisputeDocument | None
+    family: disputes.Family
+    about: str
+    respond_by: InstantText | None
+    overdue: Annotated[bool, "An answer is still due, and `respond_by` is over."]
+    deadline: Annotated[str, "Until when an answer is taken, and what if that is over."]
+    missing: Count
+    items: list[disputes.CaseItemDocument]
+    earlier_orders: list[EarlierOrderDocument]
+    rules: list[NetworkRuleDocument]
+    limits: LetterLimitsDocument
+    behind_s: NotRequired[
+        Annotated[
+            Count,
+            "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
+            "there only where there are some.",
+        ]
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts.
@@ -127,14 +165,12 @@ class DisputeCase:
         """Say until when an answer is taken, and what to do if that is over."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> CaseDocument:
         """Return the checklist for JSON."""
-        reported = None if self.dispute is None else self.dispute.document(exact)
-        behind = {"behind_s": self.behind_s} if self.behind_s else {}
-        return behind | {
+        document: CaseDocument = {
             "order": self.order,
-            "as_of": exact(self.as_of),
-            "dispute": reported,
+            "as_of": format_instant(to_second(self.as_of)),
+            "dispute": None if self.dispute is None else self.dispute.document(),
             "family": self.family,
             "about": disputes.FAMILY_WORDS[self.family],
             "respond_by": exact(self.respond_by),
@@ -145,20 +181,17 @@ class DisputeCase:
             "rules": [each.document() for each in self.rules],
             "limits": self.limits.document(),
             "earlier_orders": [
-                {"order": each.order, "paid_at": exact(each.paid_at), "money": to_json(each.money)}
+                {
+                    "order": each.order,
+                    "paid_at": format_instant(to_second(each.paid_at)),
+                    "money": to_json(each.money),
+                }
                 for each in self.earlier
             ],
         }
-
-
-def exact(instant: Instant | None) -> str | None:
-    """Write an instant for JSON, to the second."""
-    return None if instant is None else format_instant(to_second(instant))
-
-
-def to_second(instant: Instant) -> Instant:
-    """Cut off what is below a second."""
-    return Instant(instant - instant % SECOND)
+        if self.behind_s:
+            document["behind_s"] = self.behind_s
+        return document
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
@@ -400,7 +433,7 @@ def _paid(
     return min(paid, key=lambda each: each[0], default=None)
 
 
-def local_words(instant: Instant, zone: Any) -> str:
+def local_words(instant: Instant, zone: tzinfo) -> str:
     """Write an instant as people of a zone do, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

@@ -13,16 +13,18 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypedDict
 
 from app.context.context import AppContext
 from app.core.child import ChildLimits, ChildStopped, run_in_child
 from app.core.text import capital, counted
 from app.core.zones import local_text
 from app.evidence import attachments, dispute, dispute_case, gather_evidence, keys
-from app.evidence.bundle_letter import STAMP, price_rows
+from app.evidence.bundle_letter import price_rows
+from app.evidence.first_party import NetworkRuleDocument
 from app.evidence.mail_text import is_mail, mail_text
 from app.providers.schemes import TOKENS
+from reconcile.documents import Count, InstantText, MoneyDocument, Sha256
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import Heard
 from reconcile.ledger.events import ANSWERS, UNCONFIRMED, Standing
@@ -85,11 +87,110 @@ class Exhibit:
     smaller: bool = False
 
 
+class LetterMomentDocument(TypedDict):
+    """In the merchant's time zone, to the second, and in UTC beside it."""
+
+    at: InstantText | None
+    local: str | None
+    utc: str | None
+
+
+class MerchantDocument(TypedDict):
+    name: str
+    address: str
+    contact: str
+
+
+class LetterDisputeDocument(TypedDict):
+    reference: str | None
+    payment: str | None
+    reason: str
+    family: dispute.Family
+    code: Annotated[str | None, "The card network's reason code."]
+    money: MoneyDocument | None
+    words: str | None
+    opened_at: LetterMomentDocument
+    respond_by: LetterMomentDocument
+    overdue: bool
+    state: str
+    open: bool
+
+
+class StatedDocument(TypedDict):
+    name: str
+    values: list[str]
+
+
+class LetterFactDocument(TypedDict):
+    at: LetterMomentDocument
+    fact: str
+    rests_on: str
+
+
+class ExhibitDocument(TypedDict):
+    number: Count
+    attachment: str
+    kind: attachments.KindText
+    name: str
+    note: str
+    carrier: str
+    tracking: str
+    media: str
+    size: Count
+    words: str
+    sha256: Sha256
+    attached_at: LetterMomentDocument
+
+
+class EarlierPurchaseDocument(TypedDict):
+    order: str
+    paid_at: LetterMomentDocument
+    money: MoneyDocument
+    words: str
+
+
+class SealedHeadDocument(TypedDict):
+    origin: str
+    size: str
+    head: str
+    key: str
+
+
+class LetterTextDocument(TypedDict):
+    title: str
+    stamp: Literal["SANDBOX", ""]
+    environment: str
+    merchant: MerchantDocument
+    missing: Annotated[list[str], "Settings of the merchant that say nothing."]
+    order: str
+    as_of: LetterMomentDocument
+    zone: str
+    dispute: LetterDisputeDocument | None
+    stated: Annotated[
+        list[StatedDocument],
+        "What messages state of the payment; nothing of who the customer is.",
+    ]
+    not_stated: list[str]
+    asked_for: str
+    rules: list[NetworkRuleDocument]
+    answer: list[str]
+    money: list[list[str]]
+    facts: list[LetterFactDocument]
+    facts_left_out: Count
+    exhibits: list[ExhibitDocument]
+    earlier_orders: list[EarlierPurchaseDocument]
+    log: SealedHeadDocument | None
+
+
+class LetterDocument(LetterTextDocument):
+    checklist: dispute_case.CaseDocument
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
     """The letter as values, the files behind it, and what is missing for it."""
 
-    document: dict[str, Any]
+    document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
     case: dispute_case.DisputeCase
 
@@ -148,7 +249,7 @@ class _Writer:
             for first, *_ in by_event(case.history.as_stored().deliveries)
         }
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> LetterTextDocument:
         """Return all that is in the letter."""
         case, merchant = self._case, self._merchant
         rows = sorted([*self._of_records(), *self._of_messages()], key=lambda each: each[0])
@@ -157,14 +258,15 @@ class _Writer:
             title = f"Statement on the payment of order {case.order}"
         elif case.dispute.state == "open":
             title = "Response to a payment dispute"
-        sealed, log = self._dossier.sealed, None
+        sealed = self._dossier.sealed
+        log: SealedHeadDocument | None = None
         if sealed.checkpoint:  # the signed head that the entries lie under, and the log's key
             origin, size, head = sealed.checkpoint.split("\n")[:3]
             key = keys.key_name(keys.PublicKey(bytes.fromhex(sealed.keys[-1])))
             log = {"origin": origin, "size": size, "head": head, "key": key}
         return {
             "title": title,
-            "stamp": STAMP if self._environment == "sandbox" else "",
+            "stamp": "SANDBOX" if self._environment == "sandbox" else "",
             "environment": self._environment,
             "merchant": {
                 "name": merchant.name, "address": merchant.address, "contact": merchant.contact,
@@ -205,7 +307,7 @@ class _Writer:
             "log": log,
         }  # fmt: skip
 
-    def _moment(self, instant: Instant | None) -> dict[str, str | None]:
+    def _moment(self, instant: Instant | None) -> LetterMomentDocument:
         """Write the merchant's time and UTC beside it, with its day where that is another one."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
@@ -215,12 +317,12 @@ class _Writer:
         )
         day, _, time = utc.partition(", ")
         return {
-            "at": dispute_case.exact(instant),
+            "at": dispute.exact(instant),
             "local": local,
             "utc": f"{time} UTC" if local.startswith(day) else f"{utc} UTC",
         }
 
-    def _dispute(self) -> dict[str, Any] | None:
+    def _dispute(self) -> LetterDisputeDocument | None:
         found = self._case.dispute
         if found is None:
             return None
@@ -321,21 +423,25 @@ class _Writer:
         words += f"; {_signature_words(evidence, heard.event.standing)}"
         return words + (self._entry(first) if first else "")
 
-    def _exhibits(self) -> list[dict[str, Any]]:
-        found = []
-        for number, each in enumerate(self._case.attachments, 1):
-            document = each.document()
-            parts = ("attachment", "kind", "name", "note", "carrier", "tracking", "media", "size")
-            found.append(
-                {
-                    "number": number,
-                    **{part: document[part] for part in parts},
-                    "words": attachments.KIND_WORDS[each.record.kind],
-                    "sha256": each.record.sha256,
-                    "attached_at": self._moment(each.record.at),
-                }
-            )
-        return found
+    def _exhibits(self) -> list[ExhibitDocument]:
+        return [
+            {
+                "number": number,
+                "attachment": shown["attachment"],
+                "kind": shown["kind"],
+                "name": shown["name"],
+                "note": shown["note"],
+                "carrier": shown["carrier"],
+                "tracking": shown["tracking"],
+                "media": shown["media"],
+                "size": shown["size"],
+                "words": attachments.KIND_WORDS[each.record.kind],
+                "sha256": shown["sha256"],
+                "attached_at": self._moment(each.record.at),
+            }
+            for number, each in enumerate(self._case.attachments, 1)
+            for shown in [each.document()]
+        ]
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}

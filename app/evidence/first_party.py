@@ -8,8 +8,9 @@ full: where pages differ, the stricter one counts.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
+from reconcile.documents import Keywords
 from reconcile.instants import DAY, Instant
 
 
@@ -104,6 +105,17 @@ def network_of(words: Sequence[str]) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
+class NetworkRuleDocument(TypedDict):
+    """Whether the dispute qualifies under a card network's rule on earlier payments."""
+
+    rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
+    qualifies: bool
+    sentence: str
+    orders: Annotated[list[str], "Earlier orders that show it."]
+    source: Annotated[str, "The pages that state the rule."]
+    read: Annotated[str, "The day on which they were read."]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
     """Answer whether a dispute qualifies under a rule: the orders that show it, or why not."""
@@ -119,8 +131,7 @@ class Qualification:
             return f"This payment qualifies for {self.rule.name}: {self.because}."
         return f"This payment does not qualify for {self.rule.name}, because {self.because}."
 
-    def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+    def document(self) -> NetworkRuleDocument:
         return {
             "rule": self.rule.name, "qualifies": bool(self.orders), "sentence": self.sentence,
             "orders": list(self.orders), "source": self.rule.source, "read": self.rule.read,

@@ -34,7 +34,14 @@ from app.core.pages.letters import (
 from app.core.text import capital
 from app.evidence import dispute_case, gather_evidence, seal
 from app.evidence.attachments import ENDINGS
-from app.evidence.dispute_letter import OF_ONE_EXHIBIT, Exhibit, Letter, letter_of
+from app.evidence.dispute_letter import (
+    OF_ONE_EXHIBIT,
+    Exhibit,
+    Letter,
+    LetterMomentDocument,
+    SealedHeadDocument,
+    letter_of,
+)
 from app.evidence.letter_limits import SentFile, fault_of_sending
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
@@ -206,7 +213,7 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
     pages  of each exhibit by its number, as many as the form shows behind the letter
     """
     said, order = letter.document, f"Order {letter.document['order']}"
-    merchant: dict[str, str] = said["merchant"]
+    merchant: Mapping[str, Any] = said["merchant"]
     parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}
     sender = [Phrase(words, line=True) for words in parts.values()]
     sender[0] = Phrase(parts["name"], "strong")
@@ -258,7 +265,7 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
     )  # fmt: skip
 
 
-def _at(moment: Mapping[str, str | None]) -> str:
+def _at(moment: LetterMomentDocument) -> str:
     """Write a moment in a line: the merchant's time, and UTC where that is another."""
     if moment["local"] is None:
         return "not stated"
@@ -332,7 +339,7 @@ def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> 
     return LetterTable(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
 
 
-def _checked(log: Mapping[str, str] | None) -> Phrases:
+def _checked(log: SealedHeadDocument | None) -> Phrases:
     said = (
         "Each message was judged as it came, as its source's profile says, before anything was "
         "read from it. The shop's evidence bundle of this order holds the messages' digests, the "

@@ -6,11 +6,26 @@ has one. A row that lacks a limit states none: no page was found that does.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from app.core.text import counted
+from reconcile.documents import Count
 
 MB: Final = 1_000_000
+
+
+class LetterLimitsDocument(TypedDict):
+    """What the channel and the card network take; null where no page was found."""
+
+    who: str
+    words: Annotated[str, "The limits in a sentence."]
+    files: Count | None
+    pages: Count | None
+    bytes: Count | None
+    bytes_of_one: Count | None
+    formats: list[str]
+    name_characters: Count | None
+    sources: Annotated[list[str], "Pages that state it, with their dates."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +49,7 @@ class LetterLimits:
     who: str = ""
     sources: tuple[str, ...] = ()
 
-    def document(self) -> dict[str, Any]:
-        """Return their JSON document."""
+    def document(self) -> LetterLimitsDocument:
         return {
             "who": self.who, "words": self.words, "files": self.files, "pages": self.pages,
             "bytes": self.size, "bytes_of_one": self.each, "formats": list(self.formats),

@@ -18,7 +18,7 @@ No transaction is open while a witness is waited for.
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypedDict
 
 import httpx2
 import structlog
@@ -32,6 +32,7 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.sealing import departure_store, log_store
+from reconcile.documents import Count, InstantText, Keywords
 from reconcile.instants import (
     HOUR,
     MINUTE,
@@ -156,7 +157,35 @@ def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
 # --- what is known of them ------------------------------------------------------------------------
 
 
-def witness_state(state: departure_store.WitnessState | None) -> str:
+WitnessState = Literal["waiting", "cosigns", "fails", "contradicts"]
+
+
+class WitnessDocument(TypedDict):
+    witness: Annotated[str, Keywords(examples=["witness.example/w1"])]
+    key: Annotated[str, "Its verifier key, in the form of C2SP signed-note."]
+    state: WitnessState
+    leaves: Annotated[Count, "Of the largest checkpoint that it has cosigned."]
+    cosigned_at: InstantText | None
+    since: Annotated[InstantText | None, "Since when it cosigns nothing."]
+    problem: Annotated[str | None, "Why it does not, as a code."]
+    sentence: Annotated[str | None, "The same for people, and what to do."]
+
+
+class DepartureDocument(TypedDict):
+    way: Annotated[str, "published, folder, mail, post, or the witness that cosigned it."]
+    leaves: Count
+    at: InstantText
+    head: Annotated[str, "SHA-256 in hex."]
+
+
+class WitnessesDocument(TypedDict):
+    quorum: Annotated[Count | None, "How many have to cosign; null where none are set up."]
+    cosigned: Annotated[Count, "Leaves of the largest checkpoint that so many cosigned."]
+    witnesses: list[WitnessDocument]
+    left: list[DepartureDocument]
+
+
+def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
     """Return `waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
@@ -165,7 +194,7 @@ def witness_state(state: departure_store.WitnessState | None) -> str:
     return "contradicts" if state.problem in CONTRADICTING else "fails"
 
 
-async def witness_document(context: AppContext) -> dict[str, Any]:
+async def witness_document(context: AppContext) -> WitnessesDocument:
     """Return, for JSON, the witnesses, how far a quorum has cosigned the log, and the last
     checkpoint that left by each way."""
     witnesses = witnesses_of(context.settings)
@@ -193,7 +222,7 @@ async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> 
 
 def _witness_document(
     witness: Witness, state: departure_store.WitnessState | None
-) -> dict[str, Any]:
+) -> WitnessDocument:
     problem = None if state is None else state.problem
     return {
         "witness": witness.key.name,
@@ -207,7 +236,7 @@ def _witness_document(
     }
 
 
-def departure_document(departure: departure_store.Departure) -> dict[str, Any]:
+def departure_document(departure: departure_store.Departure) -> DepartureDocument:
     """Return a departure for JSON."""
     return {
         "way": departure_way(departure),

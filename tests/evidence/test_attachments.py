@@ -112,7 +112,7 @@ async def test_it_is_kept_once_listed_detached_and_the_trail_tells(tmp_path: Pat
         assert driver.rows("SELECT sha256, body FROM attachment_files") == [
             (hashlib.sha256(PDF).hexdigest(), PDF)
         ]
-        (shown,) = [each.document() for each in await attachments_of(context, order="ORD-1")]
+        (shown,) = [dict(each.document()) for each in await attachments_of(context, order="ORD-1")]
         parts = ("name", "note", "carrier", "tracking", "gone_at")
         assert tuple(shown[part] for part in parts) == (
             "Kamau.pdf", "signed by the neighbour", "DHL", "JD0146", None,

@@ -68,7 +68,8 @@ async def made(folder: Path, *, events: int, redeliveries: int) -> LargeOrder:
         began = time.process_time()
         letter = await letter_of(driver.context, CaseRequest(order=ORDER), lines=lines_naming)
         took["letter"] = time.process_time() - began
-    return LargeOrder(events, redeliveries, folder, archive, letter.document, document, row, took)
+    said = dict(letter.document)
+    return LargeOrder(events, redeliveries, folder, archive, said, document, row, took)
 
 
 @pytest.fixture(
