@@ -8,11 +8,15 @@ from app.api.document_schemas import FINANCE_SCHEMAS
 from app.api.request_body import GREATEST
 from app.api.schemas import INSTANT, SCHEMAS, WORD, Schema, example_of, ref
 from app.api.typed_schemas import schemas_of
+from app.checkout.open_checkout import SessionDocument
 from app.evidence.attachments import AttachmentListDocument
 from app.evidence.dispute_letter import LetterDocument
 from app.evidence.witnesses import WitnessesDocument
-from app.orders.notify_shop import SentDocument
+from app.orders.notify_shop import NotificationDocument, SentDocument
+from app.orders.read_feed import OutcomePageDocument
+from app.orders.read_orders import LedgerDocument, OrderPageDocument
 from app.orders.unallocated import UnallocatedDocument
+from app.orders.unmask_many import NumbersDocument
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
@@ -20,9 +24,15 @@ LONGPOLL_MAX_S: Final = 60
 
 DOCUMENTS: Final = (
     AttachmentListDocument,
+    LedgerDocument,
     LetterDocument,
+    NotificationDocument,
+    NumbersDocument,
+    OrderPageDocument,
+    OutcomePageDocument,
     ProposalDocument,
     SentDocument,
+    SessionDocument,
     UnallocatedDocument,
     WitnessesDocument,
 )

@@ -31,7 +31,7 @@ from app.core.jobs import computed
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
 from app.orders.read_feed import outcome_documents, read_feed, read_from, superseded_of
-from app.orders.read_orders import list_orders, listed_documents, order_document
+from app.orders.read_orders import LedgerDocument, list_orders, listed_documents, order_document
 from app.receiving.caught_up import behind_s
 from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
@@ -176,7 +176,7 @@ def _refusing(scope: str) -> Iterator[None]:
 _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
-def _if_new(request: Request, document: dict[str, Any]) -> Response:
+def _if_new(request: Request, document: LedgerDocument) -> Response:
     """Return the ledger with its ETag, or 304 where the client has it. The tag covers all members
     but `as_of`, also those outside the fingerprint. It is weak, since two responses with one tag
     differ in `as_of`."""
@@ -194,7 +194,7 @@ def _if_new(request: Request, document: dict[str, Any]) -> Response:
 _KEPT_BY_304: Final = ("ETag", "Tallyhook-Behind")
 
 
-def _of_order(document: dict[str, Any]) -> Response:
+def _of_order(document: LedgerDocument) -> Response:
     behind = document.get("behind_s")
     return _json(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
 

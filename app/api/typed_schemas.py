@@ -45,7 +45,7 @@ class Schemas:
             for note in args[1:]:
                 more = note.keywords if isinstance(note, Keywords) else {"description": note}
                 if "enum" in more:
-                    schema.pop("type")
+                    schema.pop("type", None)
                 schema = {**schema, **more}
             return schema
         if origin is Literal:

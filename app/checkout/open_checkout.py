@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 import anyio
 import structlog
@@ -33,6 +33,7 @@ from app.orders.read_orders import explain_order
 from app.orders.record_store import details_of, keep_records, order_records
 from app.receiving.caught_up import must_have_read
 from app.receiving.phone_store import phone_note, write_phone_notes
+from reconcile.documents import InstantText, OrderReference
 from reconcile.instants import EARLIEST, SECOND, Instant, format_instant, format_known
 from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
@@ -288,12 +289,28 @@ OVER: Final[frozenset[Outcome]] = frozenset({"failed", "canceled", "expired", "t
 """Outcomes after which the customer may try again with a new payment: nothing was paid."""
 
 CheckoutState = Literal["opened", "paid", "expired", "refused", "unknown", "unresolved"]
-STATUSES: Final = ("open", "paid", "expired", "unknown", "unresolved")
-"""States as documents have them. A refused session has no document."""
 
 
-def result_document(result: CheckoutResult) -> dict[str, Any]:
-    """Write the result as JSON values, in the payment service's own shape."""
+class SessionOrderDocument(TypedDict):
+    reference: OrderReference
+
+
+class SessionDocument(TypedDict):
+    """A session in the payment service's own shape. A refused one has no document."""
+
+    reference: Annotated[str | None, "The service's own."]
+    status: Literal["open", "paid", "expired", "unknown", "unresolved"]
+    checkout_url: str | None
+    expires_at: InstantText | None
+    order: SessionOrderDocument
+    idempotency_key: Annotated[
+        str | None, "For questions to the service; null where no payment was started here."
+    ]
+    detail: NotRequired[str]
+
+
+def result_document(result: CheckoutResult) -> SessionDocument:
+    assert result.state != "refused"
     return {
         "reference": result.session,
         "status": "open" if result.state == "opened" else result.state,

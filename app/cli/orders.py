@@ -139,12 +139,16 @@ COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanati
 FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 
 
-def _for_whom(rows: Sequence[dict[str, Any]], form: printing.Format) -> Sequence[dict[str, Any]]:
+def _for_whom(
+    rows: Sequence[Mapping[str, Any]], form: printing.Format
+) -> Sequence[Mapping[str, Any]]:
     """In a table their sentences give the merchant's times."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()
-    shown = [printing.local_sentence(row, zone, name="explanation") for row in rows]
+    shown: list[Mapping[str, Any]] = [
+        printing.local_sentence(row, zone, name="explanation") for row in rows
+    ]
     return [
         printing.local_sentence(row, zone, name="found") if "found" in row else row for row in shown
     ]
@@ -167,7 +171,7 @@ def list_orders(
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
 
-    async def listed(context: AppContext) -> list[dict[str, Any]]:
+    async def listed(context: AppContext) -> Sequence[Mapping[str, Any]]:
         ledgers = await read_orders.list_orders(
             context,
             after=after,
@@ -178,8 +182,8 @@ def list_orders(
         return await read_orders.listed_documents(context, ledgers)
 
     rows = running.with_context(listed)
-    for row in rows:
-        row["captured"] = row["totals"]["captured"]
+    if form in printing.FLAT:
+        rows = [{**row, "captured": row["totals"]["captured"]} for row in rows]
     printing.emit(_for_whom(rows, form), columns=COLUMNS, form=form)
     if len(rows) == limit:
         printing.note(f"There may be more: --after {rows[-1]['order']}")
@@ -254,7 +258,9 @@ def show_order(
 
     instant = printing.moment(as_of, "--as-of")
 
-    async def look(context: AppContext) -> tuple[dict[str, Any], list[dict[str, Any]], list[str]]:
+    async def look(
+        context: AppContext,
+    ) -> tuple[Mapping[str, Any], list[dict[str, Any]], list[str]]:
         from app.orders.customers import unmask
         from app.orders.read_orders import merchant_records, order_document
 
@@ -264,7 +270,7 @@ def show_order(
         if not with_personal_data:
             return shown, records, refused
         phones = await unmask(context, reference, reason=reason, by=by)
-        return shown | {"customer": {"phones": phones}}, records, refused
+        return {**shown, "customer": {"phones": phones}}, records, refused
 
     found, records, refused = running.with_context(
         look, purpose="writing" if with_personal_data else "reading"
@@ -410,7 +416,7 @@ def numbers(
     from app.orders.unmask_many import NAME, see_numbers
     from app.wiring.work import proposals_of
 
-    async def work(context: AppContext) -> list[dict[str, Any]]:
+    async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         proposals = proposals_of(context)
         found, kind = await proposals.one(proposal), proposals.kinds[NAME]
         seen = await see_numbers(context, kind, found, by=None)

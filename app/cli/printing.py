@@ -422,6 +422,9 @@ def _bar() -> Iterator[Any]:
         yield bar
 
 
+FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
+"""Formats with a cell a column."""
+
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
 TABLE_MAX = 1_000

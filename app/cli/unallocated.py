@@ -68,15 +68,12 @@ def list_payments(
     )
 
     async def work(context: AppContext) -> int:
-        found = _documents(context, asked, flat=form in _FLAT)
+        found = _documents(context, asked, flat=form in printing.FLAT)
         return await printing.print_items(found, columns=COLUMNS, form=form)
 
     left_out = running.with_context(work)
     if left_out:
         printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
-
-
-_FLAT = frozenset({printing.Format.table, printing.Format.csv, printing.Format.csv_excel})
 
 
 async def _documents(

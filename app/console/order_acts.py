@@ -18,7 +18,7 @@ from app.access.proposals import ProposalKind
 from app.console.orders_pages import GROUPS
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import ActionResult, Field, Form, View, stated
+from app.console.view import ActionResult, Document, Field, Form, View, stated
 from app.console.words import FINDINGS, HOLDS, TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted, is_human_text
@@ -585,7 +585,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
     seen = await unmask_many.see_numbers(view.context, kind, found, by=view.person.name)
-    document = unmask_many.numbers_document(kind, found, seen)
+    document: Document = {**unmask_many.numbers_document(kind, found, seen)}
     if form == "page":
         rows = tuple(
             (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)

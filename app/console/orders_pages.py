@@ -198,7 +198,7 @@ _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
     """Return an order's row of a listing."""
-    return _row(ledger_summary(changed.ledger) | changed.facts.document()) | {
+    return _row({**ledger_summary(changed.ledger), **changed.facts.document()}) | {
         "changed_at": format_instant(changed.at) if changed.seq else None,
         "revision": changed.seq,
     }
@@ -302,7 +302,7 @@ async def order_page_document(view: View) -> Document:
     """
     order, as_of = view.subject, view.instant("as_of")
     now = as_of or view.context.clock.now()
-    ledger = await read_orders.order_document(view.context, order, as_of=as_of)
+    ledger: dict[str, Any] = {**await read_orders.order_document(view.context, order, as_of=as_of)}
     records = await read_orders.merchant_records(view.context, order, as_of=as_of)
     names = {order, *(each["reference"] for each in ledger["attempts"])}
     kept = await bookmarks_of(view.context, view.person.name)

@@ -23,7 +23,7 @@ from app.core.text import counted
 from app.golive.signoff_store import Judged, Signoff, add_signoff
 from app.orders.ledger_store import times_released
 from app.orders.order_facts import OrderFacts, tell_order
-from app.orders.read_orders import order_document
+from app.orders.read_orders import LedgerDocument, order_document
 from app.sandbox.scenarios import SCENARIOS
 from reconcile.instants import SECOND
 from reconcile.ledger.ledger import Outcome
@@ -298,7 +298,7 @@ class _Stage:
 
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
-    ) -> dict[str, Any]:
+    ) -> LedgerDocument:
         """Return the order's document once it is as expected and published, or after a while."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),

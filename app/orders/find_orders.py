@@ -168,8 +168,8 @@ async def find_orders(
             naming = await run(connection, unread_naming, {order: history})
             if order in naming:
                 shown["unread"] = [each.delivery_id for each in naming[order][:MOST_UNREAD]]
-            stated = facts[order].document() | window_document(ledger.window)
-            found.hits.append(ledger_summary(ledger) | stated | shown)
+            stated = {**facts[order].document(), **window_document(ledger.window)}
+            found.hits.append({**ledger_summary(ledger), **stated, **shown})
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         now = context.clock.now()
         nothing = not found.hits and not look.hidden

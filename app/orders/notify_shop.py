@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Final, Literal, TypedDict
 
 import httpx2
 import structlog
@@ -40,7 +40,7 @@ from app.orders.notification_store import (
     State,
 )
 from app.orders.published_store import Published
-from app.orders.read_feed import outcome_document
+from app.orders.read_feed import OutcomeDocument, outcome_document
 from app.orders.shop_facts_store import ShopFacts, facts_of_orders
 from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
@@ -78,7 +78,7 @@ GIVE_UP_AFTER: Final[Duration] = 3 * DAY
 MOST_NAMED: Final = 20
 """Notifications that the trail names of those that a person sends again; it counts all."""
 
-KIND: Final = "order.revised"
+KIND: Final[Literal["order.revised"]] = "order.revised"
 
 _log_taken = LogLine("notification", "delivery", "order", "revision", "attempt_number")
 
@@ -301,6 +301,14 @@ def notification_id(published: Published) -> str:
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
 
 
+class NotificationDocument(TypedDict):
+    """What the shop is notified of one published change."""
+
+    type: Literal["order.revised"]
+    timestamp: InstantText
+    data: OutcomeDocument
+
+
 def notification_body(
     published: Published, facts: ShopFacts, *, window: PaymentWindow = NO_WINDOW
 ) -> bytes:
@@ -310,7 +318,7 @@ def notification_body(
     a slow payment has changed.
     See https://www.standardwebhooks.com, "Payload structure".
     """
-    document: dict[str, Any] = {
+    document: NotificationDocument = {
         "type": KIND,
         "timestamp": instants.format_instant(published.at),
         "data": outcome_document(published, facts, window=window),

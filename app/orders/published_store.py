@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import StoreUnavailable
 from reconcile.instants import SECOND, Instant
+from reconcile.ledger.ledger import Outcome
 
 PUBLISHED_COLUMNS: Final = (
     "seq",
@@ -38,9 +39,9 @@ class Published:
     seq: int
     order: str
     at: Instant
-    outcome: str
+    outcome: Outcome
     fulfillable: bool
-    before_outcome: str | None
+    before_outcome: Outcome | None
     before_fulfillable: bool | None
     because: tuple[str, ...]
 

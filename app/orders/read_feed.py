@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from time import monotonic
-from typing import Any, Final
+from typing import Annotated, Final, NotRequired, TypedDict
 
 from app.context.context import AppContext
 from app.orders.ledger_store import feed, superseded, windows_of_orders
 from app.orders.published_store import Published, head_of, place_to_read_from
-from app.orders.shop_facts_store import ShopFacts, facts_of_orders
+from app.orders.shop_facts_store import ShopFacts, ShopFactsDocument, facts_of_orders
+from reconcile.documents import Count, InstantText, Keywords, OrderReference
 from reconcile.instants import format_instant
+from reconcile.ledger.documents import WindowDocument
 from reconcile.ledger.explain import window_document
-from reconcile.ledger.ledger import PaymentWindow
+from reconcile.ledger.ledger import Outcome, PaymentWindow
 
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
@@ -64,7 +66,47 @@ async def read_from(context: AppContext, *, after: int) -> int | None:
         return await place_to_read_from(connection)
 
 
-async def outcome_documents(context: AppContext, page: Sequence[Published]) -> list[dict[str, Any]]:
+class BeforeDocument(TypedDict):
+    outcome: Outcome
+    fulfillable: bool
+
+
+class OutcomeDocument(ShopFactsDocument, WindowDocument):
+    """`fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and `revocable_until` are as of
+    this reading; all else is as it was published."""
+
+    id: Annotated[int, Keywords(minimum=1), "Rises; none is given twice."]
+    order: OrderReference
+    outcome: Outcome
+    fulfillable: bool
+    before: Annotated[BeforeDocument | None, "What was published before; null at first."]
+    because: list[str]
+    at: InstantText
+
+
+class OutcomePageDocument(TypedDict):
+    outcomes: list[OutcomeDocument]
+    cursor: Annotated[Count, "Ask the next page with it as `after`."]
+    superseded: NotRequired[
+        Annotated[
+            list[Count],
+            "The ids among these whose order has a later outcome in the feed by now: what they "
+            "say is not how it stands, so nothing is to be shipped on them. Missing where there is "
+            "none.",
+        ]
+    ]
+    alarms: NotRequired[
+        Annotated[
+            list[str],
+            "Sentences on what goes wrong that no outcome shows, such as that no verified event "
+            "comes any more. Missing while nothing does.",
+        ]
+    ]
+
+
+async def outcome_documents(
+    context: AppContext, page: Sequence[Published]
+) -> list[OutcomeDocument]:
     """Return entries of the feed as JSON values, with facts and windows as of this reading."""
     orders = {each.order for each in page}
     async with context.database.reading() as connection:
@@ -75,11 +117,14 @@ async def outcome_documents(context: AppContext, page: Sequence[Published]) -> l
 
 def outcome_document(
     published: Published, facts: ShopFacts, *, window: PaymentWindow
-) -> dict[str, Any]:
+) -> OutcomeDocument:
     """Return one entry of the feed as JSON values; the shop's notifications carry the same."""
-    before = None
+    before: BeforeDocument | None = None
     if published.before_outcome is not None:
-        before = {"outcome": published.before_outcome, "fulfillable": published.before_fulfillable}
+        before = {
+            "outcome": published.before_outcome,
+            "fulfillable": bool(published.before_fulfillable),
+        }
     return {
         "id": published.seq,
         "order": published.order,

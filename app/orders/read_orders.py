@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
@@ -30,26 +30,108 @@ from app.orders.listing_store import last_numbers, listed_with
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
-from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders, shop_facts
+from app.orders.shop_facts_store import (
+    UNKNOWN,
+    ShopFacts,
+    ShopFactsDocument,
+    facts_of_orders,
+    shop_facts,
+)
 from app.orders.unallocated_store import PaymentKey, key_of, other_shops_key_naming
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
-from app.receiving.restrictions import Restriction, restricted_orders
+from app.receiving.restrictions import Restriction, RestrictionDocument, restricted_orders
 from app.receiving.source_state_store import arrivals_by_source, not_kept_in
 from app.receiving.unread_store import UnreadMessage, messages_with
-from reconcile.instants import DAY, Instant, format_instant, format_known
+from reconcile.documents import Count, InstantText, NextText
+from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.correlate import made_by
+from reconcile.ledger.documents import SummaryDocument, ToldLedgerDocument, WindowDocument
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.plain import with_plain
 from reconcile.ledger.shops import Aside, judge_shops
-from reconcile.ledger.unheard import Unheard, unheard_document
+from reconcile.ledger.unheard import (
+    LostSpanDocument,
+    PaymentOfNoOrderDocument,
+    Unheard,
+    UnreadMessageDocument,
+    unheard_document,
+)
 from reconcile.transparency.evidence import value_document
 
 NotItsOwn = Aside | Literal["standalone"]
 """Reasons why a payment that names an order is not the order's."""
+
+
+class PrunedDocument(TypedDict):
+    """What of its deliveries was deleted; there only where something was. The fingerprint does not
+    cover it."""
+
+    deliveries: Count
+    last_at: InstantText
+    sentence: str
+
+
+class RefusingDocument(TypedDict):
+    source: str
+    since: InstantText
+    refused: Count
+
+
+class LedgerDocument(ToldLedgerDocument, ShopFactsDocument, WindowDocument):
+    restricted: NotRequired[RestrictionDocument]
+    pruned: NotRequired[PrunedDocument]
+    unread: NotRequired[
+        Annotated[
+            list[UnreadMessageDocument],
+            "Messages of its payment service that may be about the order and cannot be read; there "
+            "only where there are any. One that does not name the order is one from which no value "
+            "can be read. The fingerprint does not cover it.",
+        ]
+    ]
+    unallocated: NotRequired[
+        Annotated[
+            list[PaymentOfNoOrderDocument],
+            "Payments of no order that may be for this one: each names it and may not be linked by "
+            "that, or is what is still due and its payer has this customer's phone number. There "
+            "only where there are any. The fingerprint does not cover it.",
+        ]
+    ]
+    refusing: NotRequired[
+        Annotated[
+            list[RefusingDocument],
+            "Sources of the order of which nothing was accepted since refusals began; there only "
+            "where there are any. The fingerprint does not cover it.",
+        ]
+    ]
+    gaps: NotRequired[
+        Annotated[
+            list[LostSpanDocument],
+            "Accepted gaps in the order's time, in which messages and statements may be lost; "
+            "`looked_at` where its providers were asked since, or a person released it. There only "
+            "where there are any. The fingerprint does not cover it.",
+        ]
+    ]
+    behind_s: NotRequired[
+        Annotated[
+            Count,
+            "For how many seconds something accepted has waited to be read; there only where "
+            "something does, and then `fulfillable` is false.",
+        ]
+    ]
+
+
+class OrderRowDocument(SummaryDocument, ShopFactsDocument, WindowDocument):
+    pass
+
+
+class OrderPageDocument(TypedDict):
+    orders: list[OrderRowDocument]
+    next: NextText
+
 
 FOLDS_IN_A_ROW: Final = 25
 """Orders folded before other requests have their turn: about a millisecond."""
@@ -79,57 +161,45 @@ async def order_document(
     *,
     as_of: Instant | None = None,
     patience: Patience = "long",
-) -> dict[str, Any]:
-    """Return the ledger as JSON values, with `plain`, the same in words for a customer.
+) -> LedgerDocument:
+    """Return the ledger as JSON values, with the words for a customer and for the staff.
 
-    fulfilled_at, canceled_at
-              as the shop has stated it; None if it has not; "unknown" after a restore
-    expected_by, method_class, revocable_until
-              the ends of slow payments; None without any
-    restricted  present while an erasure keeps its customer's data: since when, until when and why;
-              the provider's words for a failure are hidden then
-    pruned    present where any of the order's deliveries has been emptied
-    behind_s  seconds for which the oldest unread delivery has waited, where not all could be read
-              in time; `fulfillable` is false then, whatever the fingerprint covers
-
-    unread    messages that may be about the order and cannot be read, where there are any
-    unallocated  payments of no order that may be for this one, where there are any
-    refusing  sources of the order of which everything is refused, where there are any
-    gaps      accepted gaps in the order's time, where there are any
-
-    The fingerprint covers every member but these, `as_of` and `plain`, also of findings.
     `patience` is as in `caught_up.behind_s`. Raises as `explain_order` does.
     """
     found = await _explained(context, order, as_of, patience=patience)
     return await computed(partial(_document, found), size=found.deliveries)
 
 
-def _document(found: _Explained) -> dict[str, Any]:
+def _document(found: _Explained) -> LedgerDocument:
     ledger, pruned = found.ledger, found.pruned
-    unheard = found.unheard
-    document = with_plain(
+    unheard, missed = found.unheard, unheard_document(found.unheard)
+    told = with_plain(
         ledger_document(ledger),
         ledger,
         behind_s=found.behind_s,
         unheard=unheard,
         forgotten=found.facts.fulfilled_at == UNKNOWN,
     )
-    if unheard.messages:
-        document["unread"] = unheard_document(unheard)["unread"]
-    if unheard.payments:
-        document["unallocated"] = unheard_document(unheard)["unallocated"]
+    # cast: the type checker holds that what is spread may have any further member
+    document = cast(
+        LedgerDocument, {**told, **found.facts.document(), **window_document(ledger.window)}
+    )
+    if missed["unread"]:
+        document["unread"] = missed["unread"]
+    if missed["unallocated"]:
+        document["unallocated"] = missed["unallocated"]
     if unheard.refusing:
         document["refusing"] = [
             {
                 "source": each.source,
-                "since": format_known(each.refusing_since),
+                "since": format_instant(each.refusing_since),
                 "refused": each.refused,
             }
             for each in unheard.refusing
+            if each.refusing_since is not None
         ]
-    if unheard.gaps:
-        document["gaps"] = unheard_document(unheard)["gaps"]
-    document |= found.facts.document() | window_document(ledger.window)
+    if missed["gaps"]:
+        document["gaps"] = missed["gaps"]
     if pruned is not None:
         last = format_instant(pruned.last_at)
         count = counted(pruned.deliveries, "delivery", "deliveries")
@@ -142,7 +212,8 @@ def _document(found: _Explained) -> dict[str, Any]:
     if found.restricted is not None:
         document["restricted"] = found.restricted.document()
     if found.behind_s:
-        document |= {"fulfillable": False, "behind_s": found.behind_s}
+        document["fulfillable"] = False
+        document["behind_s"] = found.behind_s
     return document
 
 
@@ -355,12 +426,14 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
     return ledgers
 
 
-async def listed_documents(context: AppContext, ledgers: Sequence[Ledger]) -> list[dict[str, Any]]:
+async def listed_documents(
+    context: AppContext, ledgers: Sequence[Ledger]
+) -> list[OrderRowDocument]:
     """Return rows of a list as JSON values: the summary, and what the shop has stated by now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
     return [
-        ledger_summary(each) | facts[each.order].document() | window_document(each.window)
+        {**ledger_summary(each), **facts[each.order].document(), **window_document(each.window)}
         for each in ledgers
     ]
 

@@ -11,13 +11,14 @@ placing if the shop dated it, are dated later.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import RECORD_SELECT, record_of
 from app.database.statements import PlainConnection, run, select_rows, statement
+from reconcile.documents import InstantText
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
@@ -28,6 +29,20 @@ UNKNOWN: Final[Literal["unknown"]] = "unknown"
 Stated = Instant | Literal["unknown"] | None
 
 
+StatedText = InstantText | Literal["unknown"] | None
+
+
+class ShopFactsDocument(TypedDict):
+    fulfilled_at: Annotated[
+        StatedText,
+        "When the shop fulfilled the order, as it has stated it by now; null where it has not. "
+        "`unknown` after a restore, until it states it or states null. Ship only where it is null.",
+    ]
+    canceled_at: Annotated[
+        StatedText, "When the shop canceled the order, in the same way as `fulfilled_at`."
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
     """When an order was fulfilled and canceled; None: the shop has not said that it was."""
@@ -35,13 +50,15 @@ class ShopFacts:
     fulfilled_at: Stated = None
     canceled_at: Stated = None
 
-    def document(self) -> dict[str, Any]:
-        """Return both as JSON values."""
-        stated = {"fulfilled_at": self.fulfilled_at, "canceled_at": self.canceled_at}
+    def document(self) -> ShopFactsDocument:
         return {
-            name: at if at is None or at == UNKNOWN else format_instant(at)
-            for name, at in stated.items()
+            "fulfilled_at": _stated_text(self.fulfilled_at),
+            "canceled_at": _stated_text(self.canceled_at),
         }
+
+
+def _stated_text(at: Stated) -> StatedText:
+    return at if at is None or at == UNKNOWN else format_instant(at)
 
 
 def shop_facts(

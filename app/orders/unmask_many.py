@@ -13,7 +13,7 @@ at each look, so that a customer who was erased meanwhile is not seen.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 from app.access.operator_store import audit_entries
 from app.access.operators import AFTER_ALL, note_in_trail, permitted
@@ -38,6 +38,7 @@ from app.orders.ledger_store import latest_orders
 from app.orders.read_orders import spoken_of
 from app.orders.retention_store import pruned_among
 from app.receiving.restrictions import restricted_orders
+from reconcile.documents import InstantText, Keywords, OrderReference
 from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
@@ -72,6 +73,18 @@ class UnmaskRequest:
     by: str | None
 
 
+class CustomerNumbersDocument(TypedDict):
+    order: OrderReference
+    phones: Annotated[list[Annotated[str, Keywords(examples=["254700000001"])]], "As E.164 digits."]
+    note: Annotated[str, "Why there is none, such as that it was erased."]
+
+
+class NumbersDocument(TypedDict):
+    proposal: str
+    open_until: Annotated[InstantText, "Until when they may be asked for again."]
+    orders: list[CustomerNumbersDocument]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
     """Numbers of an order as E.164 digits; `note` says in a sentence why there are none."""
@@ -80,7 +93,7 @@ class CustomerNumbers:
     phones: tuple[str, ...]
     note: str
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> CustomerNumbersDocument:
         """Return it as JSON values, which are also a row of a table."""
         return {"order": self.order, "phones": list(self.phones), "note": self.note}
 
@@ -205,7 +218,7 @@ async def see_numbers(
 
 def numbers_document(
     kind: ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
-) -> dict[str, Any]:
+) -> NumbersDocument:
     """Return the seen numbers of an approved proposal as JSON values."""
     until = kind.open_until(proposal)
     assert until is not None

@@ -6,13 +6,14 @@ A restriction stands in the database with the erasure that made it, and ends by 
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, TypedDict
 
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.database.marks import GROUNDS, Ground
 from app.database.statements import PlainConnection, run
 from app.receiving import restriction_store
+from reconcile.documents import InstantText
 from reconcile.instants import Instant, format_instant, format_known
 
 Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
@@ -54,6 +55,17 @@ REASONS: Final[Mapping[str, Reason]] = {
 """Reasons by the code that is stored."""
 
 
+class RestrictionDocument(TypedDict):
+    """There only while the customer's data are restricted: an erasure may not empty them yet, and
+    nobody finds or sees them. `until` is null where only the reason says when it ends. The
+    fingerprint does not cover it."""
+
+    since: InstantText
+    until: InstantText | None
+    why: str
+    sentence: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
     """One thing that is restricted.
@@ -80,8 +92,7 @@ class Restriction:
             f"{because} ({GROUNDS[ground]})."
         )
 
-    def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+    def document(self) -> RestrictionDocument:
         return {
             "since": format_instant(self.since),
             "until": format_known(self.until),

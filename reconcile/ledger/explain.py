@@ -4,12 +4,20 @@ Leaves out: layout, such as colours, columns and pages.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from reconcile.canonical import fingerprint
-from reconcile.documents import MoneyDocument
+from reconcile.documents import FactDocument, FactsDocument, MoneyDocument
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
 from reconcile.ledger.correlate import Heard, cites_of
+from reconcile.ledger.documents import (
+    BalanceDocument,
+    FoldedDocument,
+    SummaryDocument,
+    TimelineRowDocument,
+    TotalsDocument,
+    WindowDocument,
+)
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.grouping import ALIKE, grouped, grouped_reasons, some
 from reconcile.ledger.ledger import (
@@ -118,18 +126,20 @@ def _in_words(name: str, value: FactValue) -> str:
     return f"{value:,}" if name == ALIKE else str(value)
 
 
-def facts_document(facts: Facts) -> dict[str, object]:
+def facts_document(facts: Facts) -> FactsDocument:
     """Return facts as JSON: money as decimal strings, instants RFC 3339, durations microseconds.
 
     A name that occurs several times (captured, in several currencies) becomes a list.
     """
-    document: dict[str, object] = {}
+    document: FactsDocument = {}
     for name, value in facts:
-        written: object = value
+        written: FactDocument
         if isinstance(value, Money):
             written = to_json(value)
         elif isinstance(value, int) and name.endswith("_at"):
             written = format_instant(Instant(value))
+        else:
+            written = value
         if name not in document:
             document[name] = written
         elif isinstance(earlier := document[name], list):
@@ -219,11 +229,12 @@ def withheld_text(reason: Reason) -> str:
     return f"Do not ship: {_reason(reason)}"
 
 
-def ledger_document(ledger: Ledger) -> dict[str, Any]:
+def ledger_document(ledger: Ledger) -> FoldedDocument:
     """Return the ledger as JSON values, ending in `fingerprint`, which covers all but `as_of`."""
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
-    document: dict[str, Any] = {
+    document: FoldedDocument = {
         "order": ledger.order,
+        "as_of": format_instant(ledger.as_of),
         "outcome": ledger.outcome,
         "fulfillable": ledger.fulfillable,
         "totals": _totals(ledger),
@@ -268,17 +279,16 @@ def ledger_document(ledger: Ledger) -> dict[str, Any]:
             for finding in grouped(ledger.findings)
         ],
         "next_decision_at": format_known(ledger.next_decision_at),
+        "fingerprint": "",
     }
-    mark = fingerprint(document)
-    return {
-        "order": document.pop("order"),
-        "as_of": format_instant(ledger.as_of),
-        **document,
-        "fingerprint": mark,
-    }
+    unmarked = ("as_of", "fingerprint")
+    document["fingerprint"] = fingerprint(
+        {name: value for name, value in document.items() if name not in unmarked}
+    )
+    return document
 
 
-def window_document(window: PaymentWindow) -> dict[str, Any]:
+def window_document(window: PaymentWindow) -> WindowDocument:
     """Return the ends of an order's slow payments as JSON values."""
     return {
         "expected_by": format_known(window.expected_by),
@@ -287,32 +297,21 @@ def window_document(window: PaymentWindow) -> dict[str, Any]:
     }
 
 
-def _totals(ledger: Ledger) -> dict[str, Any]:
-    """Return expected, captured, refunded and held; reversed and lost if not zero.
-
-    `expected` is what is due at providers; where the shop stated tenders, price and tenders follow,
-    and where discounts at providers count, their sum. `on_top` is the part of `held` on top of the
-    price, by kind; absent if there is none.
-
-    owed_back   what must still be given back, less refunds under way; absent if nothing is owed,
-                None if a refund under way states no amount
-    on_its_way  what refunds under way will take of what was owed; absent if nothing, None as above
-
-    Further currencies, if any, stand under `others`.
-    """
+def _totals(ledger: Ledger) -> TotalsDocument:
+    """Return the totals in the order's currency, and further currencies under `others`."""
     balances = {b.currency: b for b in ledger.balances}
     main = next(iter(ledger.balances), None)
     if ledger.expected is not None:
         currency = ledger.expected.currency
         main = balances.get(currency, Balance(currency=currency, captured=0, refunded=0))
-    totals: dict[str, Any] = {
+    totals: TotalsDocument = {
         "expected": None if ledger.expected is None else to_json(ledger.expected),
         "captured": None,
         "refunded": None,
         "held": None if ledger.held is None else to_json(ledger.held),
     }
     if main is not None:
-        totals |= _sides(main)
+        totals = {**totals, **_sides(main)}
     placed = ledger.case.filed.placed
     if placed is not None and placed.money is not None and placed.tenders:
         totals["price"] = to_json(placed.money)
@@ -328,23 +327,31 @@ def _totals(ledger: Ledger) -> dict[str, Any]:
             totals["owed_back"] = to_json(Money(minor=left, currency=ledger.owed.currency))
             totals["on_its_way"] = to_json(ledger.returning)
         if ledger.returning_more:
-            totals |= {"owed_back": None, "on_its_way": None}
+            totals["owed_back"] = totals["on_its_way"] = None
     others = [b for b in ledger.balances if main is None or b.currency != main.currency]
     if others:
         totals["others"] = [_sides(b) for b in others]
     return totals
 
 
-def _sides(balance: Balance) -> dict[str, MoneyDocument]:
+def _sides(balance: Balance) -> BalanceDocument:
     """Return captured and refunded of one currency; reversed and lost if not zero."""
-    sides = {"captured": balance.captured, "refunded": balance.refunded}
-    further = {"reversed": balance.reversed, "lost": balance.lost}
-    sides |= {name: minor for name, minor in further.items() if minor}
-    currency = balance.currency
-    return {name: to_json(Money(minor=minor, currency=currency)) for name, minor in sides.items()}
+
+    def money(minor: int) -> MoneyDocument:
+        return to_json(Money(minor=minor, currency=balance.currency))
+
+    sides: BalanceDocument = {
+        "captured": money(balance.captured),
+        "refunded": money(balance.refunded),
+    }
+    if balance.reversed:
+        sides["reversed"] = money(balance.reversed)
+    if balance.lost:
+        sides["lost"] = money(balance.lost)
+    return sides
 
 
-def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> dict[str, Any]:
+def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> TimelineRowDocument:
     """Return one event. `attempt`: the one it belongs to; None if it could be several."""
     event = heard.event
     notes = []
@@ -374,7 +381,7 @@ def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> dict[str
     }
 
 
-def ledger_summary(ledger: Ledger) -> dict[str, Any]:
+def ledger_summary(ledger: Ledger) -> SummaryDocument:
     """Return one row of a listing: what happened, without the evidence; `plain` for a customer."""
     return {
         "order": ledger.order,

@@ -8,13 +8,19 @@ Leaves out: the proof; `explain` gives sentences with cited ids. These words are
 ledger is shown, and no fingerprint covers them: they may be improved.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from reconcile.instants import Duration, Instant, format_duration, plain_instant
 from reconcile.ledger.attention import acceptance
 from reconcile.ledger.declines import WITHOUT_REASON, customer_words
+from reconcile.ledger.documents import (
+    FindingDocument,
+    FoldedDocument,
+    PlainDocument,
+    ToldLedgerDocument,
+)
 from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
 from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE
@@ -169,29 +175,25 @@ ABSENT: Final = frozenset(
 
 
 def with_plain(
-    document: Mapping[str, Any],
+    document: FoldedDocument,
     ledger: Ledger,
     *,
     behind_s: int = 0,
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
-) -> dict[str, Any]:
+) -> ToldLedgerDocument:
     """Add the words for both readers to a ledger's document; its fingerprint stays.
-
-    Each finding gets `plain` and `staff` beside its `sentence`. The document gets `plain`, with
-    `answer`, the sentences for the customer, the deciding one first, and `findings`, the sentences
-    by code; and `staff`, the sentences of what is to do.
 
     behind_s   seconds that an accepted delivery has waited to be read; 0: none waits
     unheard    what may be about the order and is not in the ledger
     forgotten  whether what the shop may have stated of shipping is lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
-    findings = [
+    findings: list[FindingDocument] = [
         {**each, "plain": plain_finding(finding), "staff": staff_finding(finding)}
         for each, finding in pairs
     ]
-    plain = {
+    plain: PlainDocument = {
         "answer": list(
             plain_answer(ledger, behind_s=behind_s, unheard=unheard, forgotten=forgotten)
         ),

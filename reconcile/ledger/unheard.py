@@ -6,8 +6,9 @@ of a payment", is made only where nothing of this stands against it.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
+from reconcile.documents import Count, InstantText, MoneyDocument
 from reconcile.instants import Instant, format_instant, format_known, parse_instant
 from reconcile.money import Money, from_major, to_json
 from reconcile.values import frozen
@@ -109,7 +110,44 @@ class Unheard:
 NOTHING: Final = Unheard()
 
 
-def unheard_document(unheard: Unheard) -> dict[str, Any]:
+class SourceHeardDocument(TypedDict):
+    source: str
+    last_read_at: InstantText | None
+    refusing_since: InstantText | None
+    refused: Count
+
+
+class UnreadMessageDocument(TypedDict):
+    delivery: str
+    source: str
+    received_at: InstantText
+    problem: str
+    names_order: bool
+
+
+class PaymentOfNoOrderDocument(TypedDict):
+    payment: str
+    received_at: InstantText
+    money: MoneyDocument | None
+
+
+class LostSpanDocument(TypedDict):
+    gap: str
+    since: InstantText
+    until: InstantText
+    looked_at: bool
+
+
+class UnheardDocument(TypedDict):
+    sources: list[SourceHeardDocument]
+    unread: list[UnreadMessageDocument]
+    unallocated: list[PaymentOfNoOrderDocument]
+    refused: Count
+    not_kept: Count
+    gaps: list[LostSpanDocument]
+
+
+def unheard_document(unheard: Unheard) -> UnheardDocument:
     """Return the state as JSON values."""
     return {
         "sources": [

@@ -9,6 +9,7 @@ from dataclasses import fields
 from typing import Any, Final, TypeVar, get_args
 
 from reconcile.instants import Instant, format_instant, parse_instant
+from reconcile.ledger.documents import FoldedDocument
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event, Standing
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
@@ -115,7 +116,7 @@ def value_document(value: Event | Record) -> dict[str, Any]:
     return document
 
 
-def ledger_of(document: Mapping[str, Any]) -> dict[str, Any]:
+def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
     """Fold a history document. Raises ValueError if it is malformed."""
     history, policy, as_of = history_of(document)
     return ledger_document(fold(history, policy=policy, as_of=as_of))

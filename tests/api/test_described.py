@@ -115,7 +115,10 @@ def test_no_object_is_left_open() -> None:
     assert list(_open_objects(dict(SCHEMAS), "")) == []
 
 
-STATED = ShopFacts(fulfilled_at="unknown").document() | window_document(NO_WINDOW)
+STATED: dict[str, Any] = {
+    **ShopFacts(fulfilled_at="unknown").document(),
+    **window_document(NO_WINDOW),
+}
 
 
 def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
@@ -129,7 +132,7 @@ def test_every_ledger_there_is_an_example_of_is_as_described() -> None:
 
 def test_a_member_that_is_not_described_is_found() -> None:
     ledger = LEDGERS[0]()
-    document = with_plain(ledger_document(ledger), ledger) | STATED
+    document: Any = with_plain(ledger_document(ledger), ledger) | STATED
     document["totals"]["expected"]["tax"] = "1"
     assert any("tax" in each for each in faults(SCHEMAS["Ledger"], document | {}))
     assert faults(SCHEMAS["Ledger"], {**document, "more": 1})

@@ -20,11 +20,17 @@ from app.console.orders_pages import EVENTS
 from app.core.errors import UsageError
 from app.evidence import verify, verify_entries
 from app.evidence.dispute_case import CaseRequest
-from app.evidence.dispute_letter import letter_of
+from app.evidence.dispute_letter import LetterTextDocument, letter_of
 from app.evidence.verify_evidence import verify_evidence
 from app.evidence.verify_forms import read_json
 from app.finance.read_lines import lines_naming
-from app.orders.read_orders import list_orders, listed_documents, order_document
+from app.orders.read_orders import (
+    LedgerDocument,
+    OrderRowDocument,
+    list_orders,
+    listed_documents,
+    order_document,
+)
 from reconcile.instants import DAY
 from reconcile.ledger.grouping import ONE_BY_ONE
 from tests.api.driving import driving, environ
@@ -46,9 +52,9 @@ class LargeOrder:
     redeliveries: int
     folder: Path
     archive: bytes
-    letter: dict[str, Any]
-    document: dict[str, Any]
-    row: dict[str, Any]
+    letter: LetterTextDocument
+    document: LedgerDocument
+    row: OrderRowDocument
     seconds: dict[str, float]
 
 
@@ -68,8 +74,7 @@ async def made(folder: Path, *, events: int, redeliveries: int) -> LargeOrder:
         began = time.process_time()
         letter = await letter_of(driver.context, CaseRequest(order=ORDER), lines=lines_naming)
         took["letter"] = time.process_time() - began
-    said = dict(letter.document)
-    return LargeOrder(events, redeliveries, folder, archive, said, document, row, took)
+    return LargeOrder(events, redeliveries, folder, archive, letter.document, document, row, took)
 
 
 @pytest.fixture(

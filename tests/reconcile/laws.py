@@ -68,7 +68,7 @@ def duplication_law(fold: Fold, history: History, again: Delivery, *, as_of: Ins
 
 def without_counts(ledger: Ledger) -> dict[str, Any]:
     """Return the document without what a redelivery may change."""
-    document = ledger_document(ledger)
+    document: dict[str, Any] = {**ledger_document(ledger)}
     for name in ("fingerprint", "explanation"):
         del document[name]
     document["findings"] = [f for f in document["findings"] if f["code"] != "redelivered"]
@@ -146,7 +146,7 @@ def quiet_law(fold: Fold, history: History, as_of: Instant) -> None:
 
 
 def timeless(ledger: Ledger) -> dict[str, Any]:
-    document = ledger_document(ledger)
+    document: dict[str, Any] = {**ledger_document(ledger)}
     del document["as_of"], document["fingerprint"]
     return document
 

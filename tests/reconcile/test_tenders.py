@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -80,7 +81,7 @@ def test_an_order_with_tenders_is_as_one_that_costs_what_is_due(
         found["facts"].pop("tendered", None)
     for name in ("outcome", "fulfillable", "findings", "explanation", "entries", "attempts"):
         assert with_tenders[name] == without[name]
-    totals = {**with_tenders["totals"]}
+    totals: Any = dict(with_tenders["totals"])
     price, tenders = totals.pop("price", None), totals.pop("tenders", [])
     assert totals == without["totals"]
     if tenders:

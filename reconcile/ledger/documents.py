@@ -1,0 +1,225 @@
+"""Types of a ledger's documents: what `explain` and `plain` build of a ledger.
+
+Leaves out: what the shop has stated since, and what is stored beside a ledger; `app` adds it.
+"""
+
+from typing import Annotated, NotRequired, TypedDict
+
+from reconcile.documents import (
+    Cites,
+    Count,
+    CurrencyCode,
+    Digest,
+    FactsDocument,
+    InstantText,
+    Keywords,
+    MoneyDocument,
+    OrderReference,
+)
+from reconcile.ledger.events import ClaimKind, PartKind
+from reconcile.ledger.ledger import AttemptOutcome, EntryKind, Outcome
+from reconcile.ledger.on_top import ON_TOP
+from reconcile.ledger.vocabulary import FindingCode, Severity
+
+
+class TenderDocument(TypedDict):
+    kind: Annotated[str, Keywords(examples=["gift_card"])]
+    amount: str
+    currency: CurrencyCode
+
+
+class OnTopDocument(TypedDict):
+    kind: Annotated[PartKind, Keywords(enum=ON_TOP)]
+    amount: str
+    currency: CurrencyCode
+
+
+class BalanceDocument(TypedDict):
+    captured: MoneyDocument
+    refunded: MoneyDocument
+    reversed: NotRequired[MoneyDocument]
+    lost: NotRequired[MoneyDocument]
+
+
+class TotalsDocument(TypedDict):
+    expected: MoneyDocument | None
+    captured: MoneyDocument | None
+    refunded: MoneyDocument | None
+    held: MoneyDocument | None
+    reversed: NotRequired[MoneyDocument]
+    lost: NotRequired[MoneyDocument]
+    price: NotRequired[Annotated[MoneyDocument, "What the order costs; there only with tenders."]]
+    tenders: NotRequired[
+        Annotated[
+            list[TenderDocument],
+            "What of the price is paid otherwise; `expected` is the rest, due at providers.",
+        ]
+    ]
+    discount: NotRequired[
+        Annotated[
+            MoneyDocument,
+            "What discounts at payment services took off the price; `expected` is the rest.",
+        ]
+    ]
+    on_top: NotRequired[
+        Annotated[
+            list[OnTopDocument],
+            "What of `held` is on top of the price, as the payment service names it. It is not "
+            "owed back.",
+        ]
+    ]
+    owed_back: NotRequired[
+        Annotated[
+            MoneyDocument | None,
+            "What must still be given back, less `on_its_way`; there only where something was "
+            "paid beyond the price, or is held after the shop canceled. Null where a refund under "
+            "way states no amount: ask the payment service before you refund.",
+        ]
+    ]
+    on_its_way: NotRequired[
+        Annotated[
+            MoneyDocument | None,
+            "What refunds under way will give back of it; never refund it again. Null as above.",
+        ]
+    ]
+    others: NotRequired[
+        Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
+    ]
+
+
+class ReasonDocument(TypedDict):
+    code: str
+    cites: Cites
+    facts: FactsDocument
+    sentence: str
+
+
+class AttemptDocument(TypedDict):
+    reference: str
+    source: str | None
+    outcome: AttemptOutcome
+    deadline: InstantText | None
+    reasons: list[ReasonDocument]
+
+
+class EntryDocument(TypedDict):
+    at: InstantText
+    kind: EntryKind
+    money: MoneyDocument
+    attempt: str | None
+    cites: Cites
+
+
+class TimelineRowDocument(TypedDict):
+    occurred_at: InstantText | None
+    received_at: InstantText
+    event: str
+    source: str
+    digest: str
+    kind: str
+    claim: ClaimKind
+    attempt: Annotated[str | None, "Of which it speaks; null where it could be several."]
+    money: MoneyDocument | None
+    deliveries: Count
+    note: str
+
+
+class CitedFindingDocument(TypedDict):
+    code: FindingCode
+    severity: Severity
+    cites: Cites
+    facts: FactsDocument
+    sentence: str
+
+
+class LedgerMembers(TypedDict):
+    """Members of a ledger's document that no reader's words change."""
+
+    order: OrderReference
+    as_of: InstantText
+    outcome: Outcome
+    fulfillable: Annotated[
+        bool,
+        "Ship where it is true, `fulfilled_at` is null, and your own books have not shipped it. "
+        "State `fulfilled_at` before the parcel leaves.",
+    ]
+    totals: TotalsDocument
+    explanation: list[str]
+    attempts: list[AttemptDocument]
+    entries: list[EntryDocument]
+    timeline: list[TimelineRowDocument]
+    next_decision_at: InstantText | None
+    fingerprint: Annotated[
+        Digest,
+        "`sha256:` and the digest of the members above, without `as_of` and the `plain` and "
+        "`staff` of findings, as canonical JSON.",
+    ]
+
+
+class FoldedDocument(LedgerMembers):
+    findings: list[CitedFindingDocument]
+
+
+class WindowDocument(TypedDict):
+    expected_by: Annotated[
+        InstantText | None,
+        "When the provider should have said how a slow payment ended, such as a debit from a bank "
+        "account; null where none is under way. Whether stock is kept until then is yours to "
+        "decide. An instant in the past: the payment is overdue, and may still come through.",
+    ]
+    method_class: Annotated[
+        str | None,
+        "The slow payment method, as the profile calls it; `unknown` where no event names it.",
+    ]
+    revocable_until: Annotated[
+        InstantText | None,
+        "Until when the customer can revoke the payment without giving a reason; null where the "
+        "profile states no such time.",
+    ]
+
+
+class SummaryDocument(TypedDict):
+    order: OrderReference
+    outcome: Outcome
+    fulfillable: bool
+    totals: TotalsDocument
+    findings: list[FindingCode]
+    plain: Annotated[str, "For a customer, without ids."]
+    explanation: str
+    next_decision_at: InstantText | None
+
+
+class FindingDocument(CitedFindingDocument):
+    plain: Annotated[
+        str, "The same for a customer, without ids; the fingerprint does not cover it."
+    ]
+    staff: Annotated[str, "What the shop's people must do about it; empty where nothing is to do."]
+
+
+class PlainFindingDocument(TypedDict):
+    code: FindingCode
+    sentence: str
+
+
+class PlainDocument(TypedDict):
+    """What can be read to a customer: `answer`, sentences without ids, and `findings`, the `plain`
+    of each by its code. The fingerprint does not cover it."""
+
+    answer: list[str]
+    findings: list[PlainFindingDocument]
+
+
+class ToldLedgerDocument(LedgerMembers):
+    findings: Annotated[
+        list[FindingDocument],
+        "More than three of one code are one: its `facts` have their number as `alike`, the "
+        "largest of what is counted and the first and last date, and `cites` has all ids; a "
+        "sentence names a few of them.",
+    ]
+    plain: PlainDocument
+    staff: Annotated[
+        list[str],
+        "What the shop's people must do, the most urgent first. It may have the payment "
+        "service's own code of a decline: do not read it to a customer. The fingerprint does "
+        "not cover it.",
+    ]
