@@ -85,7 +85,7 @@ async def _documents(
 
 @breaks_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one break: what differs, what to do next, the nearest lines, and its whole history."""
+    """Show one break: what differs, the next step, the nearest lines, its history."""
     from app.finance.break_acts import SeenBreak, one_break
 
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
@@ -215,7 +215,7 @@ def accept(
     seen: Seen = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Write a break off, or propose it above the limits of one person; or many.
+    """Write off a break or several, or propose it above one person's limits.
 
     It is open again as soon as its money changes. Of many, what one person may not accept is left.
     """
@@ -393,7 +393,7 @@ def list_late(
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List late money as the last run saw it, each with a proposed action and where it stands."""
+    """List late money as of the last run, with a proposed action."""
     from app.cli import printing
     from app.finance.break_acts import finished_runs
 

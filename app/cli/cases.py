@@ -109,7 +109,7 @@ def attachments(
     order: printing.OrderArgument,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to an order and its breaks; detached files are listed without names."""
+    """List what is attached to an order and its breaks."""
     from app.evidence.attachments import attachments_of
 
     found = running.with_context(lambda context: attachments_of(context, order=order))
@@ -120,7 +120,7 @@ def attachments_of_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """List what is attached to a break; detached files are listed without names."""
+    """List what is attached to a break."""
     from app.evidence.attachments import attachments_of
 
     found = running.with_context(lambda context: attachments_of(context, break_=name))
@@ -189,7 +189,7 @@ def letter(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Write the letter that answers a dispute, with what is attached; say what is missing.
+    """Write the letter that answers a dispute, with attachments; say what is missing.
 
     With --format json and without -o, what the letter says.
     """
@@ -268,7 +268,7 @@ def checklist(
     respond_by: RespondBy = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Say what a bank asks to see in an answer to the order's dispute, and what is missing."""
+    """Say what a bank asks for in a dispute's answer, and what is missing."""
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)

@@ -529,7 +529,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
-    """Show everything a profile says, defaults included, and what its facts rest on."""
+    """Show all that a profile says, with defaults and sources."""
     from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, profile_rows, show_profile
 
@@ -577,7 +577,7 @@ def check_signatures(
         str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")
     ] = None,
 ) -> None:
-    """Verify one request a line, each a JSON object, and print one verdict a line, in order.
+    """Verify one request a line, each a JSON object; print one verdict a line.
 
     Exit code 0 whatever the verdicts are: they are the answer.
     """

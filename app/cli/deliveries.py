@@ -47,8 +47,8 @@ def list_deliveries(
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Arrivals at most.")] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List arrivals, newest first: stored, duplicate, unreadable and refused alike, each with its
-    event's kind, order (or none), claim and money."""
+    """List deliveries, newest first, each with its verdict, and its event's kind, order, claim and
+    money."""
     from app.orders.delivery_log import VERDICTS, list_deliveries, listed_delivery, order_cell
 
     if verdict is not None and verdict not in VERDICTS:
@@ -82,8 +82,8 @@ def list_poisoned(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List deliveries that were accepted and could not be read, each alone, three times: they are
-    set aside and kept, and the orders that they are known to be about are held."""
+    """List accepted deliveries that could not be read three times; they are kept, and their orders
+    held."""
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
@@ -115,7 +115,7 @@ def judge_delivery(
     reason: Annotated[str, typer.Option(help="What it says; the audit trail keeps it.")],
     by: operators.ByOption = None,
 ) -> None:
-    """Say that you know what an unreadable message says: no order is held because of it any more.
+    """Say that you know what an unreadable message says, so that it holds no order.
 
     First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
     about money, correct the profile and run `reindex` instead.
@@ -135,7 +135,7 @@ def show_delivery(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one arrival: its verdict, why, its order, its customer's phone masked, and its headers.
+    """Show one delivery: its verdict, why, its order, masked phone and headers.
 
     Never its body.
     """
@@ -181,7 +181,7 @@ def diagnose_delivery(
     delivery: Annotated[str, typer.Argument(help="The id of a refused delivery.")],
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Try the known mistakes on a refused delivery and name the one that would explain it.
+    """Name the known mistake that would explain a refused delivery.
 
     Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
     """
@@ -218,8 +218,8 @@ def replay_delivery(
     yes: YesOption = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Send one delivery's request again, body and headers as they were kept. Exit code 1 where it
-    was not taken.
+    """Send one delivery's request again, body and headers as kept. Exit code 1 where it was not
+    taken.
 
     Its signature keeps its age, so a receiver that checks it may refuse. The audit trail records
     who sent it.
@@ -245,7 +245,7 @@ def reverify_deliveries(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Judge refused deliveries again, as of their arrival, after a secret or profile was corrected.
+    """Judge refused deliveries again, as of their arrival, after a correction.
 
     What is genuine now is stored as if it had been accepted then. Its orders are folded by `serve`,
     or now by `refold`.

@@ -290,7 +290,7 @@ def rename(
 
 @log_group.command("seal")
 def seal() -> None:
-    """Seal what waits now, and look for rows that nothing has marked; `serve` does it by itself."""
+    """Seal what waits now, and rows that nothing has marked, as `serve` does by itself."""
     from app.evidence.seal import open_signer, seal_all
 
     async def work(context: AppContext) -> int:
@@ -337,7 +337,7 @@ def consistency(
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Prove that the later of two checkpoints holds all that the earlier one held, as JSON."""
+    """Prove, as JSON, that the later of two checkpoints holds all of the earlier one."""
     from app.evidence.prove_sealed import prove_growth
 
     printing.document(
@@ -348,7 +348,7 @@ def consistency(
 
 @log_group.command("witnesses")
 def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show the witnesses that cosign checkpoints, and the last checkpoint that left by each way."""
+    """Show the witnesses, and the last checkpoint that left by each way."""
     from app.evidence.witnesses import witness_document
 
     shown = running.with_context(witness_document)
@@ -380,7 +380,7 @@ def check_log(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Recompute leaves from rows, hashes from leaves and heads from hashes, and check signatures.
+    """Recompute leaves, hashes and heads from rows, and check signatures.
 
     Exit code 1 where something does not fit; the first leaf that does not is named.
     """

@@ -53,8 +53,8 @@ def register(application: typer.Typer) -> None:
 
 
 def doctor(form: printing.FormatOption = printing.Format.table) -> None:
-    """Look at the configuration, files of secrets, clock, database, alarms, disk, provider, TLS and
-    profiles, and say what to do. Exit code 1 when something must be done."""
+    """Check configuration, secrets, clock, database, alarms, disk, provider, TLS and profiles, and
+    say what to do. Exit code 1 when something must be done."""
     from app.core.logs import configure_logging
     from app.golive.examine import examine
 
@@ -72,8 +72,8 @@ def rehearse(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Play the scenarios against the configured provider, beside a service that runs, and compare
-    how each ends with how it must. Exit code 1 on any difference."""
+    """Play the scenarios against the configured provider, beside a running service, and compare how
+    each ends. Exit code 1 on any difference."""
     from app.golive.rehearse import play
 
     printing.note("Playing; each scenario is waited for until its deadline")

@@ -194,7 +194,7 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
 
 @operators_group.command("disable")
 def disable_operator(name: OperatorName, by: ByOption = None) -> None:
-    """Disable a person: they can do nothing any more; the audit trail keeps their name."""
+    """Disable a person; the audit trail keeps their name."""
     from app.access.operators import retire_operator
 
     running.with_context(
@@ -451,7 +451,7 @@ def list_proposals(
 
 @proposals_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one proposal: what would be done, who asked, why, and what became of it."""
+    """Show one proposal: its act, who asked, why, and what became of it."""
 
     async def work(context: AppContext) -> Mapping[str, Any]:
         proposals = _proposals(context)

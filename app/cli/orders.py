@@ -205,7 +205,7 @@ def find(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Find an order by whatever the customer knows about it, and say how it was found.
+    """Find an order by whatever the customer knows about it.
 
     A search for a person takes the role support or finance, and stands in the audit trail. Exit
     code 5 where nothing is found.
@@ -254,7 +254,7 @@ def show_order(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one order's ledger: what happened, why we say so, and what would change it."""
+    """Show one order's ledger: what happened, why, and what would change it."""
 
     instant = printing.moment(as_of, "--as-of")
 
@@ -299,7 +299,7 @@ def release_orders(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Release held orders: they are published, and the shop is notified, as for any other.
+    """Release held orders: they are published, and the shop is notified.
 
     An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
     what is held. Exit code 5, and nothing is released, where one of them is not held.
@@ -340,7 +340,7 @@ def accept_finding(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: operators.ByOption = None,
 ) -> None:
-    """Accept a finding of an order as it is: the order needs no person for it any more.
+    """Accept a finding of an order as it is.
 
     What the finding says stays. It needs a person again as soon as something new arrives about it.
     """
@@ -569,7 +569,7 @@ def redeliver(
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again, with the same ids, and retry them for three more days."""
+    """Send notifications again, with their ids, for three more days."""
     from app.orders import notify_shop
 
     count = running.with_context(

@@ -226,7 +226,7 @@ def prune(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Delete bodies and headers of settled orders, as `serve` does by itself from time to time.
+    """Delete bodies and headers of settled orders, as `serve` does by itself.
 
     Deliveries about no order and no payment, such as a customer's new address, are deleted after
     as many days. Unreadable deliveries, and payments of no order, stay: they need a person's
@@ -489,7 +489,7 @@ def export_copy(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Write a copy of all that is kept about a person, to hand to them.
+    """Write a copy of all that is kept about a person.
 
     Begin with index.html in it: what is kept, where from, since when, until when, and on which
     ground. Phone numbers and email addresses of others are masked. Look through it for their names

@@ -199,7 +199,7 @@ def show(
     fail_on_breaks: FailOption = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Show a run again: its totals, and each break that it saw with where that stands now."""
+    """Show a run again: its totals, and where each of its breaks stands now."""
     from app.finance.break_acts import finished_run
     from app.finance.reconcile_period import ran
 
@@ -350,7 +350,7 @@ def suggest(
     until: Annotated[str, typer.Option("--to", help="Up to this day, all of it, or to a moment.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Print fee rules that explain a month's statement lines, as TOML for a file of rules.
+    """Print fee rules that explain a month's statement lines, as TOML.
 
     Rules tell lines apart by method, scheme, card type, card country and channel where the
     statement states them. Compare them with your contract before you save them.

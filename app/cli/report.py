@@ -140,7 +140,7 @@ def report_journal(
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Write a period's payments as balanced double entries: a payments journal, not sales.
+    """Write a period's payments, not sales, as balanced double entries.
 
     Payments and refunds are posted against Assets:Receivable, where your invoices and their taxes
     are posted by your own books. With revenue_at = "fulfilment" in the file of accounts they are
@@ -169,7 +169,7 @@ def report_journal(
 
 @report_group.command("accounts", epilog="Such as: tallyhook report accounts > accounts.toml")
 def print_accounts() -> None:
-    """Print a file of accounts with every default, to be edited for `report journal --accounts`."""
+    """Print a file of accounts with every default, for `report journal --accounts`."""
     from app.finance.reports.accounts import FILE
 
     print(FILE, end="")
@@ -227,7 +227,7 @@ def close_month(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Close a month: keep its report and journal with everything they rest on, for ever.
+    """Close a month: keep its report and journal, with their evidence, for ever.
 
     Months are closed in order, without gaps: none before the first one can be closed later. Where
     the rules in force require two people, it becomes a proposal of that report as of that moment.
@@ -337,7 +337,7 @@ def _print_closed(closing: Any, form: printing.Format) -> None:
 
 @period_group.command("list")
 def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
-    """List every closing, also those that were reopened, the earliest month first."""
+    """List every closing, reopened ones included, the earliest month first."""
     from app.finance.closed_periods import list_closed
 
     closed = running.with_context(list_closed)
@@ -393,7 +393,7 @@ def show_period(
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:
-    """Print the report or journal of a closed month again, byte for byte as it was closed."""
+    """Print the report or journal of a closed month, byte for byte."""
     from app.finance.closed_periods import closed_report
     from app.finance.reports.journal import closed_journal
     from app.finance.reports.render import BINARY
@@ -428,8 +428,7 @@ def check_months(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Prove that closed months, and those reopened, follow from their evidence; exit code 1 where
-    one does not."""
+    """Prove that closed and reopened months follow from their evidence; else exit code 1."""
     from app.finance.verify_periods import verify_periods
 
     async def work(context: AppContext) -> list[Any]:
@@ -463,7 +462,7 @@ def shown(context: typer.Context) -> None:
 
 @schedule_group.command("list")
 def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
-    """List the entries, with their last and next times and what became of the last."""
+    """List the entries, with their last and next times."""
     from app.core.schedule import schedule_entries
     from app.finance.scheduled import schedule_document
 

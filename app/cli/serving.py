@@ -263,7 +263,7 @@ def worker(
     ] = False,
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
-    PostgreSQL: any number of them. On SQLite `serve` does this itself."""
+    PostgreSQL. On SQLite `serve` does this itself."""
     from app.config.load import load_settings
     from app.core.child_processes import Parent, give_way_to_parent, taken_over
     from app.core.logs import configure_logging

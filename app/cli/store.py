@@ -104,10 +104,9 @@ def check(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Check that every layer of the store fits the one below it: the file, the bodies and their
-    digests, events, links, ledgers, revisions, the log, and what people did. Names the first rows
-    that do not fit. Takes a minute and a half for ten million deliveries where the file fits into
-    memory, and twice as long where it does not."""
+    """Check that every layer of the store fits the one below it, from the file to what people did.
+    Names the first rows that do not fit. Takes a minute and a half for ten million deliveries where
+    the file fits into memory, and twice as long where it does not."""
     from app.config.load import load_settings
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
     from app.privacy.check import check_database
@@ -160,10 +159,10 @@ def distribute() -> None:
 
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
-    """Let an SQLite database continue with the inbox file beside it, where `serve` refuses to start
-    because that is lost, or not the one it read from. All in the file counts as unread, and what is
-    stored already is skipped. Of a file that is gone or was cut off, what was acknowledged and not
-    read may be lost: that is named, and to be accepted. The service must be stopped."""
+    """Let an SQLite database continue with the inbox file beside it, after a loss or exchange. All
+    in the file counts as unread, and what is stored already is skipped. Of a file that is gone or
+    was cut off, what was acknowledged and not read may be lost: that is named, and to be accepted.
+    The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
@@ -179,8 +178,7 @@ def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
 
 @group.command("vacuum")
 def vacuum() -> None:
-    """Write an SQLite database anew, so that nothing deleted is left in unused places, and it
-    becomes as small as it can be. The service must be stopped."""
+    """Write an SQLite database anew, small and without deleted rows. Stop the service first."""
     from app.privacy.backup import rewrite
 
     running.with_context(rewrite, purpose="alone")
@@ -195,10 +193,9 @@ def restored(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Say that other tools than `restore` have put the database back, before it is served: after
-    pg_restore, a base backup or a return to a moment, and after a takeover that may have lost
-    something. Revisions then go on beyond all numbers that were ever given, and whoever was erased
-    is erased again, by the journal of erasures."""
+    """Do what `restore` does, after pg_restore, a base backup, or a takeover that may have lost
+    something, before the database is served. Revisions then go on beyond all numbers that were ever
+    given, and whoever was erased is erased again, by the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found
@@ -297,7 +294,7 @@ def prove(
     seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Fold stored histories again, shuffled, duplicated and split, and compare the ledgers."""
+    """Fold stored histories shuffled, duplicated and split, and compare the ledgers."""
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
