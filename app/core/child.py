@@ -23,6 +23,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import PurePath
 from time import monotonic
 from traceback import extract_tb
@@ -88,43 +89,15 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
     Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
     ChildStopped.
     """
-    process = await asyncio.create_subprocess_exec(
-        *_words(limits),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=_environment(),
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    most, answer, head = limits.result_mib * MIB, bytearray(), b""
+    process, answer = _started(limits), BytesIO()
     try:
-        async with asyncio.timeout(limits.duration_s):
-            with suppress(ConnectionError):  # it has died: its exit code says how
-                process.stdin.write(_request(work, values))
-                await process.stdin.drain()
-                process.stdin.close()
-            while len(answer) <= most and (part := await process.stdout.read(MIB)):
-                answer += part
-            if len(answer) <= most:
-                head = await process.stderr.read(MAX_HEAD)
-                code = await process.wait()
-            else:
-                code = _TOO_MUCH
-    except TimeoutError:
-        code = -signal.SIGALRM
+        head, code = await asyncio.to_thread(
+            _written, process, _request(work, values), limits=limits, to=answer
+        )
     finally:
-        if process.returncode is None or not process.stdout.at_eof():
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
-        with suppress(TimeoutError):  # a process that left the group may hold the pipes open
-            async with asyncio.timeout(1):
-                while await process.stdout.read(MIB) or await process.stderr.read(MIB):
-                    pass
-    found: Result = _result(bytes(answer), head, code, limits)
+        if process.poll() is None:  # the caller was canceled: the thread ends with the process
+            _kill(process)
+    found: Result = _result(answer.getvalue(), head, code, limits)
     return found
 
 
@@ -136,59 +109,71 @@ def write_from_child(
     Blocks the thread: for readers in processes that serve nobody meanwhile. Raises as
     `run_in_child`; what was written before that is not whole.
     """
-    process = subprocess.Popen(  # noqa: S603  # this interpreter
-        _words(limits),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment(),
-        start_new_session=True,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    ends, most, written, head = monotonic() + limits.duration_s, limits.result_mib * MIB, 0, b""
-    code = -signal.SIGALRM
-    try:
-        with suppress(BrokenPipeError):  # it has died: its exit code says how
-            process.stdin.write(_request(work, values))
-            process.stdin.close()
-        while select.select([process.stdout], [], [], max(0.0, ends - monotonic()))[0]:
-            if not (part := os.read(process.stdout.fileno(), MIB)):
-                code = process.wait(max(0.0, ends - monotonic()))
-                # What it started may hold the pipe open.
-                if select.select([process.stderr], [], [], max(0.0, ends - monotonic()))[0]:
-                    head = os.read(process.stderr.fileno(), MAX_HEAD)
-                else:
-                    code = -signal.SIGALRM
-                break
-            written += to.write(part)
-            if written > most:
-                code = _TOO_MUCH
-                break
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        if process.returncode is None or code == -signal.SIGALRM:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            with suppress(BrokenPipeError):
-                pipe.close()
+    head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
 
 
-def _words(limits: ChildLimits) -> list[str]:
-    """Return the command of a child."""
+def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
     given = (limits.memory_mib * MIB, limits.processor_s, limits.duration_s)
     folders = repr([each or os.getcwd() for each in sys.path])
-    return [sys.executable, "-IB", "-c", _START, folders, *map(str, given)]
-
-
-def _environment() -> dict[str, str]:
     kept = {k: v for k, v in os.environ.items() if k in _INHERITED or k.startswith("LC_")}
-    return {**kept, "MALLOC_ARENA_MAX": "2"}  # each reserves address space
+    return subprocess.Popen(  # noqa: S603  # this interpreter
+        [sys.executable, "-IB", "-c", _START, folders, *map(str, given)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**kept, "MALLOC_ARENA_MAX": "2"},  # each reserves address space
+        start_new_session=True,
+    )
+
+
+def _written(
+    process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
+) -> tuple[bytes, int]:
+    """Write what a child answers to a file, and end the child. Return the head of its answer, and
+    its exit code or _TOO_MUCH."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    ends, written, head, code = monotonic() + limits.duration_s, 0, b"", -signal.SIGALRM
+    unread = [process.stdout, process.stderr]  # what the child started may hold them open
+    try:
+        with suppress(BrokenPipeError):  # it has died: its exit code says how
+            process.stdin.write(request)
+            process.stdin.close()
+        while unread and code != _TOO_MUCH:
+            for pipe in select.select(unread, [], [], _until(ends))[0]:
+                if not (part := os.read(pipe.fileno(), MIB)):
+                    unread.remove(pipe)
+                elif pipe is process.stderr:
+                    head += part[: MAX_HEAD - len(head)]
+                elif (written := written + to.write(part)) > limits.result_mib * MIB:
+                    code = _TOO_MUCH
+        if not unread:
+            code = process.wait(_until(ends))
+    except (TimeoutError, subprocess.TimeoutExpired):
+        pass
+    finally:
+        if process.returncode is None:
+            _kill(process)
+            process.wait()
+        for each in (process.stdin, process.stdout, process.stderr):
+            with suppress(BrokenPipeError):
+                each.close()
+    return head, code
+
+
+def _until(end: float) -> float:
+    """Return the seconds until an end. Raises TimeoutError after it."""
+    if (left := end - monotonic()) <= 0:
+        raise TimeoutError
+    return left
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child with everything that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:
