@@ -11,18 +11,16 @@ one deletes every such folder that no living console has locked.
 """
 
 import asyncio
-import fcntl
 import hashlib
 import os
 import re
 import shutil
-import stat
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -32,6 +30,7 @@ from app.core.clock import Clock
 from app.core.errors import UnreachableError, UsageError
 from app.core.ids import new_token
 from app.core.jobs import Job
+from app.core.private_files import lock_folder
 from app.core.text import printable
 from app.finance.file_identity import FileIdentity
 from app.finance.files.mapping_draft import TablePreview
@@ -142,7 +141,7 @@ class Uploads:
         self._clock = clock
         self._kept: dict[str, Upload] = {}
         self._folder: Path | None = None
-        self._lock: BinaryIO | None = None
+        self._lock: int | None = None
         self._turns = asyncio.Semaphore(MOST_RECEIVED)
         self.reading = asyncio.Semaphore(READ_AT_ONCE)
         self.importing = asyncio.Lock()
@@ -218,11 +217,10 @@ class Uploads:
         if self._folder is None or not self._folder.exists():
             self.close()
             _delete_left_behind()
-            self._folder = Path(tempfile.mkdtemp(prefix=PREFIX))
-            made = self._folder / "lock.new"
-            self._lock = made.open("wb")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            made.rename(self._folder / "lock")  # seen by others once it is locked
+            made = Path(tempfile.mkdtemp(prefix=f"new-{PREFIX}"))
+            self._lock = lock_folder(made)
+            # Others see it once it is locked.
+            self._folder = made.rename(made.with_name(made.name.removeprefix("new-")))
         place = self._folder / new_token("")
         place.mkdir(mode=0o700)
         return place
@@ -270,7 +268,7 @@ class Uploads:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._folder = None
         if self._lock is not None:
-            self._lock.close()
+            os.close(self._lock)
             self._lock = None
 
     def _expire(self) -> None:
@@ -283,33 +281,11 @@ class Uploads:
 def _delete_left_behind() -> None:
     """Delete folders of killed consoles: their locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        try:
-            with _lock_in(folder) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # another console's, another user's, or gone
-            continue
-
-
-def _lock_in(folder: Path) -> BinaryIO:
-    """Open the lock of a folder of this user.
-
-    Raises OSError if it is something else: anybody can make a folder or link of this name, or put a
-    pipe into it that would block.
-    """
-    _must(stat.S_ISDIR, folder.lstat())
-    opened = os.open(folder / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        _must(stat.S_ISREG, os.fstat(opened))
-    except OSError:
-        os.close(opened)
-        raise
-    return open(opened, "rb")
-
-
-def _must(be: Callable[[int], bool], found: os.stat_result) -> None:
-    if not be(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError("not of this console's user")
+        with suppress(OSError):  # another user's, a link, or gone
+            if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
 
 
 # --- what a form holds ----------------------------------------------------------------------------

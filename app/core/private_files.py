@@ -1,9 +1,10 @@
-"""Files that are written whole or not at all, and private files: keys, and the journal of erasures.
+"""Files that are written whole or not at all, private files such as keys, and locks of folders.
 
 A private file is for its owner alone, and refused if everyone may use it. Leaves out: its content.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator
@@ -15,6 +16,18 @@ from app.core.errors import ConfigurationError
 
 MODE: Final = 0o600
 _OTHERS: Final = 0o007
+
+
+def lock_folder(folder: Path) -> int | None:
+    """Lock a folder for as long as the returned descriptor is open; None while another process has
+    locked it."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 Owner = tuple[int, int]

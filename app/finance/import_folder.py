@@ -16,7 +16,6 @@ only moved. Links, and what is no plain file, are never followed or opened.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
@@ -36,6 +35,7 @@ from app.context.context import AppContext
 from app.context.work import Work
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from app.core.logs import Repeating
+from app.core.private_files import lock_folder
 from app.core.text import counted, printable
 from app.finance import import_store, imports
 from app.finance.coverage_store import coverage_lines
@@ -107,8 +107,9 @@ class ImportFolder:
         """
         with ExitStack() as stack:
             try:
-                if not stack.enter_context(_Alone(self._folder)).alone:
+                if (lock := lock_folder(self._folder)) is None:
                     return 0
+                stack.callback(os.close, lock)
                 found = await anyio.to_thread.run_sync(lambda: list(_found_in(self._folder)))
             except OSError as error:
                 reason = error.strerror or type(error).__name__
@@ -183,23 +184,6 @@ async def try_again(context: AppContext) -> None:
     """Have every file with a task tried at the next look."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
-
-
-class _Alone:
-    """Holds the folder's lock, if no other process has it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        self.alone = False
-
-    def __enter__(self) -> _Alone:
-        with suppress(BlockingIOError):
-            fcntl.flock(self._opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self.alone = True
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._opened)
 
 
 def _found_in(root: Path) -> Iterator[FoundFile]:

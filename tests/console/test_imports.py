@@ -1,7 +1,6 @@
 """Importing from pages: sent, read, looked at, and only then imported; the very same bytes."""
 
 import asyncio
-import fcntl
 import html
 import io
 import os
@@ -23,6 +22,7 @@ from app.console.application import build_console
 from app.console.uploads import Uploads
 from app.core.errors import UsageError
 from app.core.jobs import Jobs
+from app.core.private_files import lock_folder
 from app.finance.close_period import CloseRequest, close_period
 from app.finance.import_store import ImportTask, replace_import_tasks
 from app.finance.match_rules import save_rules
@@ -372,7 +372,7 @@ async def test_a_form_with_too_many_files_is_refused_and_leaves_none(
     assert "at most 8 files" in shown(sent.text)
     folder = console.console.uploads._folder
     assert folder is not None
-    assert [each.name for each in folder.iterdir()] == ["lock"]
+    assert list(folder.iterdir()) == []
 
 
 async def test_a_statement_is_offered_only_as_one_of_its_providers_sources(
@@ -769,18 +769,22 @@ async def test_what_a_killed_console_left_is_deleted(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name in ("killed", "living"):
         (tmp_path / f"{uploads.PREFIX}{name}").mkdir()
-        (tmp_path / f"{uploads.PREFIX}{name}" / "lock").touch()
-    with (tmp_path / f"{uploads.PREFIX}living" / "lock").open("rb") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        place = Uploads(console.context.clock)
-        place._place()
-        left = set(os.listdir(tmp_path))
-        place.close()
-    assert f"{uploads.PREFIX}killed" not in left
-    assert f"{uploads.PREFIX}living" in left
+    living = lock_folder(tmp_path / f"{uploads.PREFIX}living")
+    assert living is not None
+    place, other = Uploads(console.context.clock), Uploads(console.context.clock)
+    for each in (place, other):
+        each._place()
+    left = {each for each in os.listdir(tmp_path) if uploads.PREFIX in each}
+    assert {f"{uploads.PREFIX}living", str(place._folder and place._folder.name)} < left
+    assert (len(left), f"{uploads.PREFIX}killed" in left) == (3, False)
+    for each in (place, other):
+        each.close()
+    os.close(living)
+    left = {each for each in os.listdir(tmp_path) if uploads.PREFIX in each}
+    assert left == {f"{uploads.PREFIX}living"}
 
 
-@pytest.mark.parametrize("planted", ["link", "linked folder", "another's", "pipe"])
+@pytest.mark.parametrize("planted", ["linked folder", "another's", "file"])
 async def test_what_another_program_planted_is_left_alone(
     console: RunningConsole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, planted: str
 ) -> None:
@@ -788,23 +792,19 @@ async def test_what_another_program_planted_is_left_alone(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     folder, elsewhere = tmp_path / f"{uploads.PREFIX}x", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "lock").touch()
+    (elsewhere / "kept").touch()
     if planted == "linked folder":
         folder.symlink_to(elsewhere)
+    elif planted == "file":
+        folder.touch()
     else:
         folder.mkdir()
-    if planted == "link":
-        (folder / "lock").symlink_to(elsewhere / "lock")
-    elif planted == "pipe":
-        os.mkfifo(folder / "lock")
-    elif planted == "another's":
-        (folder / "lock").touch()
         monkeypatch.setattr("app.console.uploads.os.getuid", lambda: -1)
     place = Uploads(console.context.clock)
     place._place()
     place.close()
-    assert (folder / "lock").exists()
-    assert (elsewhere / "lock").exists()
+    assert folder.exists()
+    assert (elsewhere / "kept").exists()
 
 
 async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningConsole) -> None:

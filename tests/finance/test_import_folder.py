@@ -15,6 +15,7 @@ from app.access.proposals import Proposals
 from app.config.settings import SourceSettings
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
+from app.core.private_files import lock_folder
 from app.finance import import_folder
 from app.finance.bank_balances import difference_kind
 from app.finance.files.presets import shipped_exports
@@ -383,8 +384,10 @@ def test_the_doctor_says_whether_it_can_be_watched(
 
 async def test_one_process_looks_at_a_time(watched: Watched) -> None:
     watched.put("shop/own.csv", LINES)
-    with import_folder._Alone(watched.root):
-        await watched.looks(3)
-        assert await watched.imported() == []
+    lock = lock_folder(watched.root)
+    assert lock is not None
+    await watched.looks(3)
+    assert await watched.imported() == []
+    os.close(lock)
     await watched.looks()
     assert len(await watched.imported()) == 1
