@@ -499,38 +499,29 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
 def run_one(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name.")],
     by: operators.ByOption = None,
-    due: Annotated[
-        str | None,
-        typer.Option(hidden=True, help="When it was due: what the service gives its own process."),
-    ] = None,
-    tries: Annotated[
-        int, typer.Option("--try", hidden=True, help="And which try of it the service has claimed.")
-    ] = 1,
+    claimed: Annotated[
+        bool, typer.Option("--claimed", hidden=True, help="For the service: do what it hands over.")
+    ] = False,
 ) -> None:
     """Do one entry now: reconcile, report, deliver. Exit code 1 where it failed."""
     from app.core.child_processes import taken_over
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document
     from app.finance.scheduled_work import LIMIT_S, run_claimed, run_now, schedule_of
-    from reconcile.instants import parse_instant
+
+    settings, due = taken_over() if claimed else (None, None)
 
     async def work(context: AppContext) -> Mapping[str, Any] | None:
         async with outgoing_client(timeout_s=LIMIT_S) as client:
             schedule = schedule_of(context, client)
             if due is None:
                 return time_document(await run_now(context, schedule, name, by=by))
-            try:
-                due_at = parse_instant(due)
-            except ValueError:
-                raise UsageError("--due is no moment; to do an entry now, leave it out") from None
-            claimed = await claimed_run(context, name, due_at=due_at, tries=tries)
-            if claimed is None:
-                return None
-            return time_document(await run_claimed(context, schedule, claimed))
+            if await claimed_run(context, name, due_at=due.due_at, tries=due.tries):
+                await run_claimed(context, schedule, due)
+            return None
 
-    handed = None if due is None else taken_over()
-    ended = running.with_context(work, purpose="writing", loaded=handed)
-    if ended is None or due is not None:
+    ended = running.with_context(work, purpose="writing", loaded=settings)
+    if ended is None:
         return  # what became of it is written down; another may have done it
     for each in ended["delivered"]:
         printing.note(f"{each['file']}: delivered ({each['way']}).")

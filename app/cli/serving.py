@@ -213,7 +213,7 @@ def console(
     from app.core.logs import configure_logging
     from app.wiring.serving import serve_console
 
-    settings = load_settings() if parent is None else taken_over()
+    (settings,) = (load_settings(),) if parent is None else taken_over()
     if parent is None:  # else `serve` has printed them
         for warning in settings.warnings:
             printing.note(warning)
@@ -269,7 +269,7 @@ def worker(
     from app.core.logs import configure_logging
     from app.wiring.serving import fold_beside, work
 
-    settings = load_settings() if parent is None else taken_over()
+    (settings,) = (load_settings(),) if parent is None else taken_over()
     configure_logging(
         format=settings.log_format,
         level=settings.log_level,

@@ -24,7 +24,7 @@ import os
 import pickle
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from time import monotonic
@@ -44,24 +44,25 @@ _VERSION: Final = version("tallyhook")
 """The version that was loaded: the program may be replaced while it runs."""
 
 
-def handed_over(settings: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and the settings, to be the standard input
-    of a child: other users could read secrets on its command line."""
+def handed_over(*values: object) -> IO[bytes]:
+    """Return anonymous memory with the program's version and values such as the settings, to be the
+    standard input of a child: other users could read secrets on its command line."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
-    pickle.dump(settings, memory)
+    pickle.dump(values, memory)
     memory.seek(0)
     return memory
 
 
-def taken_over() -> Any:
-    """Return the settings that the parent handed over. Raises ConfigurationError where the program
+def taken_over() -> tuple[Any, ...]:
+    """Return the values that the parent handed over. Raises ConfigurationError where the program
     was replaced since the parent started: its parts would judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
             if pickle.load(memory) == _VERSION:  # noqa: S301  # from the parent
-                return pickle.load(memory)  # noqa: S301
+                values: tuple[Any, ...] = pickle.load(memory)  # noqa: S301
+                return values
     raise ConfigurationError(
         ["the program is another than the service was started with: start the service again"]
     )
@@ -100,6 +101,9 @@ FOLD: Final = b"f"
 ALARMING: Final = b"a"
 
 
+READER: Final = "the process that reads the inbox"
+
+
 class WorkerProcess:
     """Keeps one child running. `ready`: it has made sure of the disk, and has not ended."""
 
@@ -123,7 +127,6 @@ class WorkerProcess:
         self._drains = drains
         self._settings = settings
         self._clock = clock
-        self._ended = Repeating(clock)
         self._read = read
         self._news = news
         self._process: asyncio.subprocess.Process | None = None
@@ -161,7 +164,11 @@ class WorkerProcess:
         was killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
-        keeping = asyncio.create_task(self._keep())
+        kept = keep(
+            self._live, component=READER, stopping=self._stopping, again_s=AGAIN_S, most_s=MOST_S,
+            clock=self._clock,
+        )  # fmt: skip
+        keeping = asyncio.create_task(kept)
         try:
             yield
         finally:
@@ -173,38 +180,10 @@ class WorkerProcess:
         self.on_news()
         tell_news(self._writer)
 
-    async def _keep(self) -> None:
-        pause = AGAIN_S
-        while not self._stopping.is_set():
-            began = monotonic()
-            try:
-                code = await self._live()
-            except OSError as error:  # no memory, no descriptor: perhaps in a moment
-                log.error("the process that reads the inbox cannot be started", exc_info=error)
-                code = None
-            if self.ready:
-                self.ready, self._gone_at = False, self._clock()
-            if self._stopping.is_set():
-                return
-            if times := self._ended.times(str(code)):
-                why = None if code is None else why_ended(code)
-                log.error(
-                    "the process that reads the inbox has ended",
-                    code=code,
-                    problem=why,
-                    count=times,
-                )
-            pause = AGAIN_S if monotonic() - began > STEADY_S else min(2 * pause, MOST_S)
-            try:
-                async with asyncio.timeout(pause):
-                    await self._stopping.wait()
-            except TimeoutError:
-                continue
-
     async def _live(self) -> int:
         """One child from its start to its end. Returns its exit code."""
         async with self._starting:
-            self._process, reader, self._writer = await started(self._settings)
+            self._process, reader, self._writer = await started(self._settings, "worker")
         try:
             while received := await bytes_of(reader):
                 if READY in received and not self.ready:
@@ -225,7 +204,10 @@ class WorkerProcess:
         finally:
             writer, self._writer = self._writer, None
             writer.close()
-        return await self._process.wait()
+        code = await self._process.wait()
+        if self.ready:
+            self.ready, self._gone_at = False, self._clock()
+        return code
 
     async def _end(self) -> None:
         async with self._starting:
@@ -236,22 +218,24 @@ class WorkerProcess:
             return
         if not (self._drains or self.ready):  # it has not begun
             process.kill()
-        if await ended_by_kill(process, within_s=STOP_S):
-            log.error("the process that reads the inbox does not end; it is killed")
+        await end_of(process, within_s=STOP_S, component=READER)
 
 
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a worker; return it with its parent's end of the pair of sockets. words: further ones
-    of its command line."""
+    """Start a command as a child; return it with its parent's end of the pair of sockets."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", "worker", *words, "--parent", str(theirs.fileno())),
-            stdin=memory,
-            pass_fds=(theirs.fileno(),),
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "app", *words, "--parent", str(theirs.fileno())),
+                stdin=memory,
+                pass_fds=(theirs.fileno(),),
+            )
+        except OSError:
+            ours.close()
+            raise
     return process, *await asyncio.open_connection(sock=ours)
 
 
@@ -338,17 +322,55 @@ def tell_news(writer: asyncio.StreamWriter | None) -> None:
         say(writer, NEWS)
 
 
-async def ended_by_kill(process: asyncio.subprocess.Process, *, within_s: float) -> bool:
-    """Wait for the end of a process, which is killed where it does not come in time. Whether it
-    was."""
+async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
+    """Wait for the end of a process, and kill it where it does not come in time. Return its exit
+    code."""
     try:
         async with asyncio.timeout(within_s):
-            await process.wait()
+            return await process.wait()
     except TimeoutError:
         process.kill()
-        await process.wait()
-        return True
-    return False
+        log.error("a child process does not end; it is killed", component=component)
+        return await process.wait()
+
+
+async def keep(
+    live: Callable[[], Awaitable[int]],
+    *,
+    component: str,
+    stopping: asyncio.Event,
+    again_s: float,
+    most_s: float,
+    clock: Callable[[], float] = monotonic,
+) -> None:
+    """Start a child again whenever it has ended, until told to stop.
+
+    live     starts one, and returns its exit code at its end
+    again_s  seconds until it is started again; twice as long each time, up to most_s, and as long
+             as at first after one that has run for longer than STEADY_S
+    """
+    ended, pause = Repeating(clock), again_s
+    while not stopping.is_set():
+        began = monotonic()
+        try:
+            code = await live()
+        except OSError as error:  # no memory, no descriptor: perhaps in a moment
+            log.error("a child process cannot be started", component=component, exc_info=error)
+        else:
+            if not stopping.is_set() and (times := ended.times(str(code))):
+                log.error(
+                    "a child process has ended",
+                    component=component,
+                    exit_code=code,
+                    problem=why_ended(code),
+                    count=times,
+                )
+        if monotonic() - began > STEADY_S:
+            pause = again_s
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await stopping.wait()
+        pause = min(2 * pause, most_s)
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
@@ -362,8 +384,7 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Until a console that has ended is started again; twice as long each time, up to CONSOLE_MOST_S,
-and as long as at first after one that has run for longer than STEADY_S."""
+"""Until a console that has ended is started again, later each time, up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
@@ -375,48 +396,23 @@ CONSOLE_STOP_S: Final = 10.0
 async def console_beside(*, host: str, port: int, settings: object) -> AsyncIterator[None]:
     """Run a console in a process of its own until the block ends."""
     stopping = asyncio.Event()
-    keeping = asyncio.create_task(_keep(stopping, host=host, port=port, settings=settings))
+
+    async def live() -> int:
+        process, _, writer = await started(settings, "console", "--host", host, "--port", str(port))
+        ended = asyncio.ensure_future(process.wait())
+        asked = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
+        asked.cancel()
+        writer.close()
+        return await end_of(process, within_s=CONSOLE_STOP_S, component="the console")
+
+    kept = keep(
+        live, component="the console", stopping=stopping, again_s=CONSOLE_AGAIN_S,
+        most_s=CONSOLE_MOST_S,
+    )  # fmt: skip
+    keeping = asyncio.create_task(kept)
     try:
         yield
     finally:
         stopping.set()
         await keeping
-
-
-async def _keep(stopping: asyncio.Event, *, host: str, port: int, settings: object) -> None:
-    pause = CONSOLE_AGAIN_S
-    while not stopping.is_set():
-        began = monotonic()
-        try:
-            await _live(stopping, host=host, port=port, settings=settings)
-        except OSError as error:  # no memory, no descriptor: perhaps in a moment
-            log.error("the console cannot be started", exc_info=error)
-        if monotonic() - began > STEADY_S:
-            pause = CONSOLE_AGAIN_S
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await stopping.wait()
-        pause = min(2 * pause, CONSOLE_MOST_S)
-
-
-async def _live(stopping: asyncio.Event, *, host: str, port: int, settings: object) -> None:
-    """One console from its start to its end, or until stopping."""
-    ours, theirs = socket.socketpair()
-    words = ("console", "--host", host, "--port", str(port), "--parent", str(theirs.fileno()))
-    with ours, theirs, handed_over(settings) as memory:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "app", *words),
-            stdin=memory,
-            pass_fds=(theirs.fileno(),),
-        )
-        theirs.close()
-        ended = asyncio.ensure_future(process.wait())
-        asked = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait({ended, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-    if not stopping.is_set():
-        code = process.returncode
-        why = None if code is None else why_ended(code)
-        log.error("the console ended, and is started again", exit_code=code, problem=why)
-    if await ended_by_kill(process, within_s=CONSOLE_STOP_S):
-        log.error("the console does not end; it is killed")

@@ -52,6 +52,11 @@ class PeriodicTask:
         self._put_off = Repeating()
         self.alive = False
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping.is_set()
+
     def stop(self) -> None:
         """Stop after the current round."""
         self._stopping.set()
@@ -65,7 +70,7 @@ class PeriodicTask:
         """Run rounds until stopped, or until an error that a wait doesn't mend."""
         self.alive = True
         try:
-            while not self._stopping.is_set():
+            while not self.stopping:
                 self._woken.clear()
                 seconds = self._rest(await self._round())
                 if seconds > 0:

@@ -9,18 +9,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.child_processes import handed_over
-from app.core.errors import StoreUnavailable
-from app.core.logs import Repeating
+from app.core.periodic import PeriodicTask
 from app.core.schedule import ScheduleEntry
 from app.finance.scheduled import LEASE, claim, due_now, note_failed
 from app.finance.scheduled_store import ScheduledRun
-from reconcile.instants import SECOND, format_instant
-
-log = structlog.get_logger()
+from reconcile.instants import SECOND
 
 LOOK_S: Final = 15.0
 """Seconds between two looks at what is due."""
@@ -32,71 +27,41 @@ Begin = Callable[[ScheduledRun], Awaitable[int]]
 """Has the work of a claimed time done; what its process ended with."""
 
 
-class Scheduler:
-    """Has done what is due, one after the other. `alive` tells readiness whether it is running."""
+class Scheduler(PeriodicTask):
+    """Task that has everything done that is due, one after the other."""
 
     def __init__(
         self, context: AppContext, entries: tuple[ScheduleEntry, ...], *, begin: Begin | None = None
     ) -> None:
+        super().__init__(self.look, component="the schedule", rest=lambda done: LOOK_S)
         self._context, self._entries = context, entries
-        self._begin = begin or self._in_process
-        self._stopping = asyncio.Event()
+        self._do = begin or self._in_process
         self._process: asyncio.subprocess.Process | None = None
-        self._put_off = Repeating()
-        self.alive = False
 
     def stop(self) -> None:
         """End soon; what is under way is begun again at the next start."""
-        self._stopping.set()
+        super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
-    async def run(self) -> None:
-        """Look, and have done what is due, until stopped."""
-        self.alive = True
-        try:
-            while not self._stopping.is_set():
-                try:
-                    await self.look()
-                except StoreUnavailable as error:
-                    if times := self._put_off.times(error.reason):
-                        log.warning(
-                            "a round was put off",
-                            component="the schedule",
-                            reason=error.reason,
-                            count=times,
-                        )
-                await self._pause()
-        finally:
-            self.alive = False
-
-    async def look(self) -> None:
-        """Have everything done that is due now."""
+    async def look(self) -> int:
+        """Have everything done that is due now. Return 0: nothing more is due at once."""
         for entry, due_at in await due_now(self._context, self._entries):
-            if self._stopping.is_set():
-                return
+            if self.stopping:
+                break
             claimed = await claim(self._context, entry, due_at=due_at, asked=False)
             if claimed is None:
                 continue  # another worker has it, or has done it
-            code = await self._begin(claimed)
-            stopped = self._stopping.is_set()
-            if code or stopped:
-                problem = STOPPED if stopped else DIED
-                await note_failed(self._context, claimed, problem, at_once=stopped)
-
-    async def _pause(self) -> None:
-        try:
-            async with asyncio.timeout(LOOK_S):
-                await self._stopping.wait()
-        except TimeoutError:
-            return
+            code = await self._do(claimed)
+            if code or self.stopping:
+                problem = STOPPED if self.stopping else DIED
+                await note_failed(self._context, claimed, problem, at_once=self.stopping)
+        return 0
 
     async def _in_process(self, claimed: ScheduledRun) -> int:
-        due = format_instant(claimed.due_at)
-        words = ("schedule", "run", claimed.name, "--due", due, "--try", str(claimed.tries))
-        with handed_over(self._context.settings) as memory:
+        with handed_over(self._context.settings, claimed) as memory:
             self._process = process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "app", *words),
+                *(sys.executable, "-m", "app", "schedule", "run", claimed.name, "--claimed"),
                 stdin=memory,
                 stdout=asyncio.subprocess.DEVNULL,
             )
@@ -106,5 +71,3 @@ class Scheduler:
         except TimeoutError:  # its lease is over: others may take it
             process.kill()
             return await process.wait()
-        finally:
-            self._process = None

@@ -17,7 +17,6 @@ their marks, and what another has published meanwhile is dropped.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic, process_time
 from typing import Final
 
@@ -31,12 +30,13 @@ from app.core.child_processes import (
     READY,
     STOP_S,
     bytes_of,
-    ended_by_kill,
+    end_of,
     say,
     started,
     tell_news,
 )
 from app.core.errors import ConfigurationError
+from app.core.periodic import PeriodicTask
 from app.core.process import why_ended
 
 log = structlog.get_logger()
@@ -72,7 +72,7 @@ QUIET_SHARE: Final = 0.25
 """Share of one core: where a child needs less, the other process can do its work beside reading."""
 
 
-class FoldingProcess:
+class FoldingProcess(PeriodicTask):
     """Watcher of the deliveries that wait; keeps a second process running while too many do."""
 
     def __init__(
@@ -90,6 +90,7 @@ class FoldingProcess:
         failed    called with the reason when the disk under the database has failed
         settings  those by which a child folds
         """
+        super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)
         self._waiting = waiting
         self._leave = leave
         self._failed = failed
@@ -97,10 +98,11 @@ class FoldingProcess:
         self._writer: asyncio.StreamWriter | None = None
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it has begun."""
-        self._stopping = asyncio.Event()
+        self._found = 0
+        """How many looks in a row have found too many."""
+        self._rest_s = self._pause_s = AGAIN_S
         self.working = False
         """Return whether a child folds and seals now."""
-        self.alive = False
 
     def tell(self) -> None:
         """Tell the child that deliveries were read, or that something was said of an order."""
@@ -108,7 +110,7 @@ class FoldingProcess:
 
     def stop(self) -> None:
         """End the child after the round under way, and start none."""
-        self._stopping.set()
+        super().stop()
         self._end()
 
     def _end(self) -> None:
@@ -117,40 +119,25 @@ class FoldingProcess:
         elif self._loading.returncode is None:  # it has not begun, and may take seconds to
             self._loading.kill()
 
-    async def run(self) -> None:
-        """Watch until stopped, or until a disk has failed."""
-        self.alive = True
+    async def _look(self) -> int:
+        self._rest_s = LOOK_S
+        self._found = self._found + 1 if self._waiting() > BEHIND else 0
+        if self._found < LOOKS:
+            return 0
+        self._found, code = 0, None
         try:
-            await self._look()
-        finally:
-            self.alive = False
-
-    async def _look(self) -> None:
-        found, pause = 0, AGAIN_S
-        while not await self._stopped_within(LOOK_S):
-            found = found + 1 if self._waiting() > BEHIND else 0
-            if found < LOOKS:
-                continue
-            found = 0
-            try:
-                code = await self._live()
-            except OSError as error:  # no memory, no descriptor: perhaps in a moment
-                log.error("the process that folds beside it cannot be started", exc_info=error)
-                code = None
-            pause = REST_S if code == 0 else min(2 * pause, MOST_S)
-            refused = code == ConfigurationError.exit_code
-            await self._stopped_within(REFUSED_S if refused else pause)
-
-    async def _stopped_within(self, seconds: float) -> bool:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-        return self._stopping.is_set()
+            code = await self._live()
+        except OSError as error:  # no memory, no descriptor: perhaps in a moment
+            log.error("the process that folds beside it cannot be started", exc_info=error)
+        self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
+        refused = code == ConfigurationError.exit_code
+        self._rest_s = REFUSED_S if refused else self._pause_s
+        return 0
 
     async def _live(self) -> int:
         """Start one child and stay with it until its end. Returns its exit code."""
         began = monotonic()
-        process, reader, self._writer = await started(self._settings, "--folding")
+        process, reader, self._writer = await started(self._settings, "worker", "--folding")
         self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:
@@ -160,13 +147,11 @@ class FoldingProcess:
             self._loading = None
             writer.close()
             self._leave(False)
-        if await ended_by_kill(process, within_s=ENDING_S):
-            log.error("the second process does not end; it is killed")
-        code = await process.wait()
-        note = log.info if code == 0 or self._stopping.is_set() else log.error
+        code = await end_of(process, within_s=ENDING_S, component="the second process")
+        note = log.info if code == 0 or self.stopping else log.error
         why = None if code == 0 else why_ended(code)
         lasted = round(monotonic() - began)
-        note("the second process has ended", code=code, problem=why, seconds=lasted)
+        note("the second process has ended", exit_code=code, problem=why, seconds=lasted)
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
@@ -184,7 +169,7 @@ class FoldingProcess:
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         """Hear a child until it ends or is silent for too long."""
-        if self._stopping.is_set():  # while it was being started
+        if self.stopping:  # while it was being started
             self._end()
         while True:
             try:

@@ -178,7 +178,7 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
     return [("the task that watches the database server", task)]
 
 
-Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask | Scheduler | FoldingProcess
+Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]

@@ -182,7 +182,7 @@ async def test_a_console_that_cannot_be_started_is_started_later(
     monkeypatch.setattr(asyncio, "create_subprocess_exec", failing)
     async with console_beside(host="127.0.0.1", port=1, settings=None):
         await soon(started.read_text)
-    assert "the console cannot be started" in log.getvalue()
+    assert "a child process cannot be started" in log.getvalue()
 
 
 async def test_a_parent_is_told_of_what_may_be_an_alarm(
@@ -284,7 +284,7 @@ def test_it_is_told_for_how_long_nothing_has_been_read(
                 assert (f"for {at:.0f} s" in (behind.missing() or "")) is said
 
     asyncio.run(work())
-    ends = [line for line in log.getvalue().splitlines() if "inbox has ended" in line]
+    ends = [line for line in log.getvalue().splitlines() if "child process has ended" in line]
     assert len(ends) == 2  # at the first, and a minute later
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 BEGAN = b"a second process folds and seals"
 FAILED = b'"event":"a part of the worker failed"'
 ENDED = b"the second process has ended"
-KILLED = b'"event":"the second process has ended","code":-9'
+KILLED = b'"event":"the second process has ended","exit_code":-9'
 
 FAILS_BESIDE = """
 import sys
@@ -97,7 +97,7 @@ def test_one_folds_by_the_settings_that_the_service_was_started_with(tmp_path: P
         with load(service.port, name="other") as driver:
             driver.until_it(lambda: ENDED in service.process.log)
             driver.stop()
-        assert b'"event":"the second process has ended","code":0' in service.process.log
+        assert b'"event":"the second process has ended","exit_code":0' in service.process.log
         until(lambda: all_folded(database), otherwise=lambda: service.process.log.decode())
         assert service.end(signal.SIGTERM) == 0
     assert asked(database, BY_OTHERS) == 0
@@ -144,7 +144,7 @@ def test_one_with_little_to_do_ends_and_the_first_one_folds(tmp_path: Path) -> N
             driver.until_it(lambda: BEGAN in service.process.log)
             driver.stop()
         until(lambda: ENDED in service.process.log)
-        assert b'"code":0' in service.process.log
+        assert b'"exit_code":0' in service.process.log
         until(lambda: all_folded(database))
         deliver(service.port, "calm0", "calm1", "calm2")
         until(lambda: asked(database, CALM) == 1, otherwise=lambda: service.process.log.decode())

@@ -79,7 +79,7 @@ def test_a_worker_ends_with_its_part_and_is_started_again(tmp_path: Path) -> Non
         with load(service.port, rest_s=0.1) as driver:
             driver.until(50)
             # A reader that has not begun yet is none that runs, either.
-            until(lambda: b"the process that reads the inbox has ended" in service.process.log)
+            until(lambda: b"a child process has ended" in service.process.log)
             until(lambda: b"has not been running" in service.process.request("GET", "/readyz")[2])
             assert len(driver.ledger.acknowledged) >= 50
         assert driver.ledger.statuses() == {200}

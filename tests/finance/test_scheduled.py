@@ -60,6 +60,7 @@ from reconcile.instants import (
 from tests.contexts import with_settings
 from tests.database.builders import arrival, opened, rows, submit
 from tests.database.builders import context as context_of
+from tests.waiting import soon
 
 MONTH, NIGHTLY = schedule_entries(
     "month | 0 6 12 * * | reconcile month csv json folder; nightly | 30 2 * * * | reconcile"
@@ -413,6 +414,24 @@ async def test_the_worker_has_done_what_is_due_and_notes_who_dies(shop: Shop) ->
     assert len(begun) == 1
     await stopped(shop.at(DUE + FIRST_PAUSE))
     assert await shop.newest() == ("failed", STOPPED, DUE + FIRST_PAUSE, 2)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+async def test_a_process_of_its_own_does_the_work_and_ends_with_the_worker(
+    shop: Shop, stopped: bool
+) -> None:
+    entries = schedule_entries(SETTING)
+    now = with_settings(await shop.due(entry=entries[0]), schedule=SETTING)
+    scheduler = Scheduler(now, entries)
+    working = asyncio.create_task(scheduler.run())
+    await soon(lambda: scheduler._process is not None)
+    if not stopped:
+        assert scheduler._process is not None
+        await scheduler._process.wait()
+    scheduler.stop()
+    await working
+    state, problem, _, tries = await shop.newest()
+    assert (state, problem, tries) == (("failed", STOPPED, 1) if stopped else ("done", None, 1))
 
 
 async def test_who_is_stopped_leaves_the_work_of_another_alone(shop: Shop) -> None:

@@ -163,6 +163,8 @@ async def test_it_is_told_to_end_with_the_service(
 ) -> None:
     """After the round under way, and not by a kill."""
     started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
+    for name in ("ENDING_S", "STOP_S"):
+        monkeypatch.setattr(folding_process, name, 15.0)
     async with Told(BEHIND + 1).running() as beside:
         await soon(lambda: beside.working)
     assert started.read_text() == "xe"
