@@ -5,14 +5,12 @@ of a profile, or because nobody decides about them), a wrong clock, a shop that 
 notifications, held orders, events of money that no profile knows, failed or waiting scheduled work,
 erasures that are not carried out, and checkpoints that too few witnesses cosign.
 
-Another alarm is another line of WATCHES: readiness, metrics, the feed and the log report all.
+Another alarm is another function with `_watch`: readiness, metrics, feed and log report all.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
-from statistics import median
 from typing import Final, NamedTuple
 
 import structlog
@@ -28,6 +26,19 @@ from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witne
 from app.finance import scheduled_store
 from app.monitoring import monitoring_store
 from app.monitoring.alarm_messages import AlarmMessages, forget_owners
+from app.monitoring.arrivals import (
+    DAYS,
+    EXPECTED,
+    LONGEST,
+    LOOKED_AT,
+    PATIENCE,
+    SESSIONS,
+    Arrivals,
+    Paid,
+    Seen,
+    no_order,
+    silence,
+)
 from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.clock_correction import clock_alarm
@@ -37,157 +48,11 @@ from app.privacy import fit_journal
 from app.receiving import inbox_store, unread
 from app.receiving.caught_up import behind_s
 from app.receiving.refusals import RefusedAges
-from app.receiving.source_state import SourceState, explained_states, source_states
+from app.receiving.source_state import SourceState, SourceWord, explained_states, source_states
 from app.sealing import departure_store, log_store
 from reconcile import instants
 from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
-
-EXPECTED: Final = 10
-"""Usual deliveries in a span of the day from which silence is no chance: with ten independent ones,
-none comes once in 22,000 times."""
-
-DAYS: Final = 7
-"""Days before, of which the same span is compared."""
-
-LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest compared span: of a longer silence only the beginning counts."""
-
-SESSIONS: Final = 3
-"""Sessions without an event; of fewer, all customers may have left."""
-
-SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
-"""How long the first event of a session may take."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrivals:
-    """Arrivals up to `now`.
-
-    last      the last verified delivery; None where none ever came
-    usual     deliveries in the same stretch (from `last` to `now`, at most LONGEST) on each of the
-              DAYS days before, nearest first; counted up to EXPECTED
-    sessions  when the first SESSIONS sessions since then were opened, oldest first
-    """
-
-    now: Instant
-    last: Instant | None
-    usual: Sequence[int]
-    sessions: Sequence[Instant]
-
-
-_DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
-
-
-def silence(arrivals: Arrivals) -> Alarm | None:
-    """Return the alarm if it is too quiet."""
-    since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
-    waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
-    if waits and len(arrivals.sessions) >= SESSIONS:
-        return Alarm(
-            reason="sessions_without_events",
-            sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
-        )
-    if arrivals.last is not None and usual_of(arrivals.usual) >= EXPECTED:
-        return Alarm(
-            reason="usual_events_missing",
-            sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
-            f"{_DO}.",
-        )
-    return None
-
-
-def usual_of(days: Sequence[int]) -> float:
-    """Return the expected number: the median of the days before, at most the same day's a week ago,
-    so that a shop's quiet day raises no alarm."""
-    return min(median(days), days[-1]) if len(days) == DAYS else 0
-
-
-PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Age of payments that are looked at: the link to an order may come after the payment."""
-
-WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""How long after the last such payment the alarm lasts: see `unread`."""
-
-LEAST: Final = 3
-"""Payments without an order for an alarm, if the source never had one with an order. Fewer may be
-trials of the merchant."""
-
-MOST: Final = 20
-"""Payments without an order for an alarm, if the source had one with an order. If one in five has
-one, twenty in a row have none once in a hundred times."""
-
-LOOKED_AT: Final = 1_000
-"""Latest deliveries of all sources that are searched. A source with one in fifty of them has twenty
-among these."""
-
-
-class Paid(NamedTuple):
-    """An event that states a success.
-
-    payment  the key that events of one payment share
-    tied     whether an order has it
-    """
-
-    source: str
-    payment: str
-    delivery_id: str
-    received_at: Instant
-    tied: bool
-
-
-class Seen(NamedTuple):
-    """Recent successes.
-
-    paid        latest first, none younger than PATIENCE
-    whole       whether these are all that ever came
-    tied_since  sources with a payment of an order since then
-    """
-
-    now: Instant
-    paid: Iterable[Paid]
-    whole: bool
-    tied_since: Set[str]
-
-
-def no_order(seen: Seen) -> Alarm | None:
-    """Return the alarm if none of a source's last payments belongs to an order."""
-    sources: dict[str, dict[str, Paid]] = {}
-    for paid in seen.paid:
-        payments = sources.setdefault(paid.source, {})
-        latest = payments.setdefault(paid.payment, paid)
-        payments[paid.payment] = latest._replace(tied=latest.tied or paid.tied)
-    untied = {
-        source: found
-        for source, payments in sorted(sources.items())
-        if source not in seen.tied_since and (found := _untied([*payments.values()], seen))
-    }
-    if not untied:
-        return None
-    each = ", ".join(
-        f"{len(found)} at {source}, the last one delivery {found[0].delivery_id}"
-        for source, found in untied.items()
-    )
-    count = sum(map(len, untied.values()))
-    return Alarm(
-        reason="payments_of_no_order",
-        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no order,"
-        " so no ledger has their money: look at one with `tallyhook deliveries show`, see "
-        "that `order` in the source's profile says where an order's reference stands, stop the "
-        "service, run `tallyhook reindex` and start it again. Where the provider names only its "
-        "session, open the sessions through this service, which keeps both references.",
-        pressing=False,
-    )
-
-
-def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
-    """Return the payments that are a reason, latest first."""
-    never_tied = seen.whole and not any(paid.tied for paid in payments)
-    latest = payments[:MOST]
-    if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):
-        return ()
-    return latest if seen.now - latest[0].received_at <= WINDOW else ()
-
 
 REST_S: Final = 45.0
 """Seconds between two looks, unless something is due before: a wrong clock is reported within a
@@ -236,6 +101,9 @@ class Watched(NamedTuple):
         return self.context.clock.now() < end
 
 
+Look = Callable[[Watched], Awaitable[Alarm | None]]
+
+
 class Watch(NamedTuple):
     """A condition that is watched.
 
@@ -247,10 +115,25 @@ class Watch(NamedTuple):
 
     name: str
     figure: str
-    look: Callable[[Watched], Awaitable[Alarm | None]]
+    look: Look
     dated: bool = False
 
 
+WATCHES: Final = list[Watch]()
+"""All alarms, in the order of the functions below."""
+
+
+def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
+    """Add a look to WATCHES, under the function's name."""
+
+    def add(look: Look) -> Look:
+        WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
+        return look
+
+    return add
+
+
+@_watch("1 while fewer verified events come than is usual at this time.")
 async def _silence(watched: Watched) -> Alarm | None:
     if await behind_s(watched.context, patience="none"):
         return None  # deliveries come and are not read: the alarm `reader` says so
@@ -269,6 +152,7 @@ async def _silence(watched: Watched) -> Alarm | None:
     return silence(Arrivals(now=now, last=last, usual=usual, sessions=sessions))
 
 
+@_watch(f"1 while genuine deliveries of the last {unread.DAYS} could not be read.")
 async def _unreadable(watched: Watched) -> Alarm | None:
     start = watched.context.clock.now() - unread.WINDOW
     unvouched = [name for name, each in watched.context.sources.items() if not each.vouches]
@@ -280,6 +164,7 @@ async def _unreadable(watched: Watched) -> Alarm | None:
         )
 
 
+@_watch("1 while none of the last payments of a source belongs to an order.")
 async def _no_order(watched: Watched) -> Alarm | None:
     now = watched.context.clock.now()
     until = now - PATIENCE
@@ -293,24 +178,28 @@ async def _no_order(watched: Watched) -> Alarm | None:
     return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
 
 
+@_watch("1 while a source brings only payments of other shops or sellers.")
 async def _not_ours(watched: Watched) -> Alarm | None:
-    states = await source_states(watched.context)
-    found = [each for each in states if each.state == "not_ours"]
-    if not found:
-        return None
-    sentences = " ".join(f"Source {each.source}: {each.sentence}" for each in found)
-    return Alarm(reason="only_other_shops", sentence=f"{sentences} In each case, {found[0].do}.")
+    return await _of_sources(watched, "not_ours", reason="only_other_shops")
 
 
+@_watch("1 while requests of a source that signs nothing were not kept within a day.")
 async def _flooded(watched: Watched) -> Alarm | None:
-    states = await source_states(watched.context)
-    found = [each for each in states if each.state == "flooded"]
+    return await _of_sources(watched, "flooded", reason="requests_not_kept")
+
+
+async def _of_sources(watched: Watched, state: SourceWord, *, reason: str) -> Alarm | None:
+    found = [each for each in await source_states(watched.context) if each.state == state]
     if not found:
         return None
     sentences = " ".join(f"Source {each.source}: {each.sentence}" for each in found)
-    return Alarm(reason="requests_not_kept", sentence=f"{sentences} In each case, {found[0].do}.")
+    return Alarm(reason=reason, sentence=f"{sentences} In each case, {found[0].do}.")
 
 
+@_watch(
+    "1 while a payment of no order has waited TALLYHOOK_UNALLOCATED_ALARM_S for a decision.",
+    dated=True,
+)
 async def _unallocated(watched: Watched) -> Alarm | None:
     found = watched.unallocated or await unallocated_totals(watched.context)
     if found.back_of_unknown:
@@ -345,12 +234,16 @@ def unallocated_words(found: UnallocatedTotals) -> str:
     return f"{count} in no order ({', '.join(sums)}{more})"
 
 
+@_watch("1 while genuine deliveries are refused for their age, or the clock was ahead.")
 async def _clock(watched: Watched) -> Alarm | None:
     ages = watched.ages
     refused = None if ages is None else ages.alarm(watched.context.clock.now())
     return refused or await clock_alarm(watched.context)
 
 
+@_watch(
+    "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.", dated=True
+)
 async def _shop_away(watched: Watched) -> Alarm | None:
     url = watched.context.settings.shop.url
     if url is None:
@@ -374,7 +267,8 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     )
 
 
-async def _stuck(watched: Watched) -> Alarm | None:
+@_watch("1 while the shop refuses a notification again and again, and is not away.", dated=True)
+async def _notification_stuck(watched: Watched) -> Alarm | None:
     url = watched.context.settings.shop.url
     if url is None:
         return None
@@ -395,6 +289,7 @@ async def _stuck(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch("1 while orders are held, and not to be fulfilled until a person releases them.")
 async def _held(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await hold_store.count_held(connection)
@@ -411,6 +306,7 @@ async def _held(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch("1 while orders have events that speak of money going back and that no profile knows.")
 async def _unread_money(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = (await counter_store.finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
@@ -426,6 +322,9 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch(
+    "1 while accepted deliveries wait longer than TALLYHOOK_INBOX_ALARM_S to be read.", dated=True
+)
 async def _reader(watched: Watched) -> Alarm | None:
     oldest = (await watched.context.inbox.backlog()).oldest
     patience = watched.context.settings.inbox_alarm_s * instants.SECOND
@@ -445,7 +344,8 @@ KEPT_MOST: Final = 256 * MIB
 before it is folded."""
 
 
-async def _kept(watched: Watched) -> Alarm | None:
+@_watch("1 while the inbox has more than 256 MiB of deliveries that were read.")
+async def _inbox_kept(watched: Watched) -> Alarm | None:
     kept = await watched.context.inbox.kept_bytes()
     if kept <= KEPT_MOST:
         return None
@@ -458,6 +358,7 @@ async def _kept(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch("1 while accepted deliveries are set aside that nothing could read.")
 async def _poisoned(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await run(connection, inbox_store.count_set_aside)
@@ -472,6 +373,7 @@ async def _poisoned(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch("1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.", dated=True)
 async def _schedule(watched: Watched) -> Alarm | None:
     scheduled = [entry.name for entry in schedule_entries(watched.context.settings.schedule)]
     if not scheduled:
@@ -503,6 +405,10 @@ WAITS: Final[instants.Duration] = instants.HOUR
 """Time for which scheduled work may wait for unread deliveries without an alarm."""
 
 
+@_watch(
+    "1 while scheduled work has waited an hour or longer for accepted deliveries to be read.",
+    dated=True,
+)
 async def _schedule_waits(watched: Watched) -> Alarm | None:
     scheduled = [entry.name for entry in schedule_entries(watched.context.settings.schedule)]
     if not scheduled:
@@ -523,6 +429,9 @@ async def _schedule_waits(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch(
+    "1 while too few witnesses cosign checkpoints, or one has cosigned another log.", dated=True
+)
 async def _witnesses(watched: Watched) -> Alarm | None:
     witnesses = witnesses_of(watched.context.settings)
     if witnesses is None:
@@ -561,6 +470,10 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch(
+    "1 while the journal of erasures has lines that are not carried out in this database.",
+    dated=True,
+)
 async def _erasures(watched: Watched) -> Alarm | None:
     count, reasons, since = await fit_journal.long_pending(watched.context)
     if not count:
@@ -574,6 +487,7 @@ async def _erasures(watched: Watched) -> Alarm | None:
     )
 
 
+@_watch("1 while fewer synchronous standbys than TALLYHOOK_STANDBYS copy the database server.")
 async def _standbys(watched: Watched) -> Alarm | None:
     database, expected = watched.context.database, watched.context.settings.standbys
     if not (expected and database.shared):
@@ -583,114 +497,6 @@ async def _standbys(watched: Watched) -> Alarm | None:
     if missing is None:
         return None
     return Alarm(reason="standbys_missing", sentence=f"{capital(missing)}.")
-
-
-WATCHES: Final = (
-    Watch(
-        "reader",
-        "1 while accepted deliveries wait longer than TALLYHOOK_INBOX_ALARM_S to be read.",
-        _reader,
-        dated=True,
-    ),
-    Watch(
-        "inbox_kept",
-        "1 while the inbox has more than 256 MiB of deliveries that were read.",
-        _kept,
-    ),
-    Watch(
-        "standbys",
-        "1 while fewer synchronous standbys than TALLYHOOK_STANDBYS copy the database server.",
-        _standbys,
-    ),
-    Watch(
-        "poisoned",
-        "1 while accepted deliveries are set aside that nothing could read.",
-        _poisoned,
-    ),
-    Watch(
-        "silence",
-        "1 while fewer verified events come than is usual at this time.",
-        _silence,
-    ),
-    Watch(
-        "unreadable",
-        f"1 while genuine deliveries of the last {unread.DAYS} could not be read.",
-        _unreadable,
-    ),
-    Watch(
-        "no_order",
-        "1 while none of the last payments of a source belongs to an order.",
-        _no_order,
-    ),
-    Watch(
-        "unallocated",
-        "1 while a payment of no order has waited TALLYHOOK_UNALLOCATED_ALARM_S for a decision.",
-        _unallocated,
-        dated=True,
-    ),
-    Watch(
-        "clock",
-        "1 while genuine deliveries are refused for their age, or the clock was ahead.",
-        _clock,
-    ),
-    Watch(
-        "shop_away",
-        "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.",
-        _shop_away,
-        dated=True,
-    ),
-    Watch(
-        "notification_stuck",
-        "1 while the shop refuses a notification again and again, and is not away.",
-        _stuck,
-        dated=True,
-    ),
-    Watch(
-        "not_ours",
-        "1 while a source brings only payments of other shops or sellers.",
-        _not_ours,
-    ),
-    Watch(
-        "flooded",
-        "1 while requests of a source that signs nothing were not kept within a day.",
-        _flooded,
-    ),
-    Watch(
-        "held",
-        "1 while orders are held, and not to be fulfilled until a person releases them.",
-        _held,
-    ),
-    Watch(
-        "unread_money",
-        "1 while orders have events that speak of money going back and that no profile knows.",
-        _unread_money,
-    ),
-    Watch(
-        "schedule",
-        "1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.",
-        _schedule,
-        dated=True,
-    ),
-    Watch(
-        "schedule_waits",
-        "1 while scheduled work has waited an hour or longer for accepted deliveries to be read.",
-        _schedule_waits,
-        dated=True,
-    ),
-    Watch(
-        "erasures",
-        "1 while the journal of erasures has lines that are not carried out in this database.",
-        _erasures,
-        dated=True,
-    ),
-    Watch(
-        "witnesses",
-        "1 while too few witnesses cosign checkpoints, or one has cosigned another log.",
-        _witnesses,
-        dated=True,
-    ),
-)
-"""All alarms."""
 
 
 async def alarms(watched: Watched) -> dict[str, Alarm]:

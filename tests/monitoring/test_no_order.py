@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.monitoring import preflight
-from app.monitoring.watchdog import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
+from app.monitoring.arrivals import LEAST, MOST, PATIENCE, WINDOW, Paid, Seen, no_order
 from app.orders.reindex import reindex
 from reconcile.instants import DAY, HOUR, MINUTE, Duration
 from tests.api.driving import Driver, driving, event, of_order

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from app.monitoring.watchdog import DAYS, Arrivals, Watchdog, silence, usual_of
+from app.monitoring.arrivals import DAYS, Arrivals, silence, usual_of
+from app.monitoring.watchdog import Watchdog
 from app.orders.refold import refold_until_quiet
 from app.receiving import caught_up, reader
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Instant, format_instant

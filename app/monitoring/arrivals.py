@@ -1,0 +1,159 @@
+"""Judgements of what arrives: whether it is too quiet, and whether payments belong to no order.
+
+Pure: it asks no database and reads no clock.
+"""
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from statistics import median
+from typing import Final, NamedTuple
+
+from app.core.alarm import Alarm
+from app.core.text import counted
+from reconcile import instants
+from reconcile.instants import Instant
+
+EXPECTED: Final = 10
+"""Usual deliveries in a span of the day from which silence is no chance: with ten independent ones,
+none comes once in 22,000 times."""
+
+DAYS: Final = 7
+"""Days before, of which the same span is compared."""
+
+LONGEST: Final[instants.Duration] = instants.DAY
+"""Longest compared span: of a longer silence only the beginning counts."""
+
+SESSIONS: Final = 3
+"""Sessions without an event; of fewer, all customers may have left."""
+
+SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
+"""How long the first event of a session may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Arrivals up to `now`.
+
+    last      the last verified delivery; None where none ever came
+    usual     deliveries in the same stretch (from `last` to `now`, at most LONGEST) on each of the
+              DAYS days before, nearest first; counted up to EXPECTED
+    sessions  when the first SESSIONS sessions since then were opened, oldest first
+    """
+
+    now: Instant
+    last: Instant | None
+    usual: Sequence[int]
+    sessions: Sequence[Instant]
+
+
+_DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
+
+
+def silence(arrivals: Arrivals) -> Alarm | None:
+    """Return the alarm if it is too quiet."""
+    since = "ever" if arrivals.last is None else f"since {instants.format_instant(arrivals.last)}"
+    waits = arrivals.sessions and arrivals.now - arrivals.sessions[0] >= SESSION_WAIT
+    if waits and len(arrivals.sessions) >= SESSIONS:
+        return Alarm(
+            reason="sessions_without_events",
+            sentence=f"Sessions were opened and no verified event has come {since}: {_DO}.",
+        )
+    if arrivals.last is not None and usual_of(arrivals.usual) >= EXPECTED:
+        return Alarm(
+            reason="usual_events_missing",
+            sentence=f"No verified event has come {since}, where {EXPECTED} or more are usual: "
+            f"{_DO}.",
+        )
+    return None
+
+
+def usual_of(days: Sequence[int]) -> float:
+    """Return the expected number: the median of the days before, at most the same day's a week ago,
+    so that a shop's quiet day raises no alarm."""
+    return min(median(days), days[-1]) if len(days) == DAYS else 0
+
+
+PATIENCE: Final[instants.Duration] = instants.HOUR
+"""Age of payments that are looked at: the link to an order may come after the payment."""
+
+WINDOW: Final[instants.Duration] = 7 * instants.DAY
+"""How long after the last such payment the alarm lasts: see `unread`."""
+
+LEAST: Final = 3
+"""Payments without an order for an alarm, if the source never had one with an order. Fewer may be
+trials of the merchant."""
+
+MOST: Final = 20
+"""Payments without an order for an alarm, if the source had one with an order. If one in five has
+one, twenty in a row have none once in a hundred times."""
+
+LOOKED_AT: Final = 1_000
+"""Latest deliveries of all sources that are searched. A source with one in fifty of them has twenty
+among these."""
+
+
+class Paid(NamedTuple):
+    """An event that states a success.
+
+    payment  the key that events of one payment share
+    tied     whether an order has it
+    """
+
+    source: str
+    payment: str
+    delivery_id: str
+    received_at: Instant
+    tied: bool
+
+
+class Seen(NamedTuple):
+    """Recent successes.
+
+    paid        latest first, none younger than PATIENCE
+    whole       whether these are all that ever came
+    tied_since  sources with a payment of an order since then
+    """
+
+    now: Instant
+    paid: Iterable[Paid]
+    whole: bool
+    tied_since: Set[str]
+
+
+def no_order(seen: Seen) -> Alarm | None:
+    """Return the alarm if none of a source's last payments belongs to an order."""
+    sources: dict[str, dict[str, Paid]] = {}
+    for paid in seen.paid:
+        payments = sources.setdefault(paid.source, {})
+        latest = payments.setdefault(paid.payment, paid)
+        payments[paid.payment] = latest._replace(tied=latest.tied or paid.tied)
+    untied = {
+        source: found
+        for source, payments in sorted(sources.items())
+        if source not in seen.tied_since and (found := _untied([*payments.values()], seen))
+    }
+    if not untied:
+        return None
+    each = ", ".join(
+        f"{len(found)} at {source}, the last one delivery {found[0].delivery_id}"
+        for source, found in untied.items()
+    )
+    count = sum(map(len, untied.values()))
+    return Alarm(
+        reason="payments_of_no_order",
+        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no order,"
+        " so no ledger has their money: look at one with `tallyhook deliveries show`, see "
+        "that `order` in the source's profile says where an order's reference stands, stop the "
+        "service, run `tallyhook reindex` and start it again. Where the provider names only its "
+        "session, open the sessions through this service, which keeps both references.",
+        pressing=False,
+    )
+
+
+def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
+    """Return the payments that are a reason, latest first."""
+    never_tied = seen.whole and not any(paid.tied for paid in payments)
+    latest = payments[:MOST]
+    if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):
+        return ()
+    return latest if seen.now - latest[0].received_at <= WINDOW else ()
