@@ -19,7 +19,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 from app.access.proposals import Proposals
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.context.work import Result, Words
+from app.context.work import Result, Words, Work
 from app.core.errors import NotAllRead, NotFoundError, TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.database.postgresql import Purpose
@@ -29,44 +29,45 @@ Refused = tuple[type[TallyhookError], str]
 """As what, and the sentence: an error with more than that may not be made anew elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherProcesses:
-    """A `Work`: see `Elsewhere`."""
+@dataclass(frozen=True, slots=True)
+class ElsewhereOf:
+    """An `Elsewhere` by these settings."""
 
     settings: Settings
-    purpose: Purpose
-    limiter: CapacityLimiter
-    died: str
-    most_s: float | None = None
-    too_long: str = "it took too long"
 
-    async def __call__(
+    def __call__(
         self,
-        use: Callable[Concatenate[AppContext, Words], Awaitable[Result]],
-        *args: Words.args,
-        **words: Words.kwargs,
-    ) -> Result:
-        """Run a use case there. Raises as `Work` does."""
-        try:
-            with fail_after(self.most_s):
-                refused, found = await to_process.run_sync(
-                    _in_process,
-                    use,
-                    self.settings,
-                    self.purpose,
-                    args,
-                    words,
-                    cancellable=True,
-                    limiter=self.limiter,
-                )
-        except BrokenWorkerProcess as error:
-            raise UnreachableError(self.died) from error
-        except TimeoutError as error:
-            raise UnreachableError(self.too_long) from error
-        if refused is not None:
-            kind, sentence = refused
-            raise kind(sentence)
-        return cast(Result, found)
+        *,
+        purpose: Purpose,
+        at_once: int,
+        died: str,
+        most_s: float | None = None,
+        too_long: str = "it took too long",
+    ) -> Work:
+        """Return what runs so many at once."""
+        limiter = CapacityLimiter(at_once)
+
+        async def work(
+            use: Callable[Concatenate[AppContext, Words], Awaitable[Result]],
+            *args: Words.args,
+            **words: Words.kwargs,
+        ) -> Result:
+            asked = (use, self.settings, purpose, args, words)
+            try:
+                with fail_after(most_s):
+                    refused, found = await to_process.run_sync(
+                        _in_process, *asked, cancellable=True, limiter=limiter
+                    )
+            except BrokenWorkerProcess as error:
+                raise UnreachableError(died) from error
+            except TimeoutError as error:
+                raise UnreachableError(too_long) from error
+            if refused is not None:
+                kind, sentence = refused
+                raise kind(sentence)
+            return cast(Result, found)
+
+        return work
 
 
 def _in_process(
@@ -89,32 +90,6 @@ def _in_process(
         kinds = (NotFoundError, NotAllRead, UnreachableError)
         kind = next((each for each in kinds if isinstance(error, each)), UsageError)
         return (kind, str(error)), None
-
-
-@dataclass(frozen=True, slots=True)
-class ElsewhereOf:
-    """An `Elsewhere` by these settings."""
-
-    settings: Settings
-
-    def __call__(
-        self,
-        *,
-        purpose: Purpose,
-        at_once: int,
-        died: str,
-        most_s: float | None = None,
-        too_long: str = "it took too long",
-    ) -> OtherProcesses:
-        """Return what runs so many at once."""
-        return OtherProcesses(
-            settings=self.settings,
-            purpose=purpose,
-            limiter=CapacityLimiter(at_once),
-            died=died,
-            most_s=most_s,
-            too_long=too_long,
-        )
 
 
 def proposals_of(context: AppContext) -> Proposals:
