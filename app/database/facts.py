@@ -84,31 +84,14 @@ async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -
         return DatabaseFacts(
             kind="SQLite", version=sqlite3.sqlite_version_info, journal_mode=str(mode)
         )
-    number = int((await connection.execute(text("SHOW server_version_num"))).scalar_one())
     state = await server_state(connection)
     return DatabaseFacts(
         kind="PostgreSQL",
-        version=(number // 10_000, number % 10_000),
+        version=tuple(map(int, connection.dialect.server_version_info or ())),
         off=tuple(state.off),
         awaits=state.waits_in_vain,
         standbys=tuple(state.unsafe()),
         moved=await run(connection, server_moved),
-        no_writes=await _no_writes(connection),
+        no_writes=state.no_writes,
         pooled=POOLED if pooled else None,
     )
-
-
-async def _no_writes(connection: AsyncConnection) -> str | None:
-    """Say why the server takes no writes, by its defaults: this transaction only reads."""
-    if (await connection.execute(text("SELECT pg_is_in_recovery()"))).scalar_one():
-        return (
-            "the server is a standby and takes no writes; name all hosts in TALLYHOOK_DATABASE_URL "
-            "with target_session_attrs=read-write; where the primary is gone for good, have this "
-            "one take over"
-        )
-    if (await connection.execute(text("SHOW default_transaction_read_only"))).scalar_one() == "on":
-        return (
-            "the server takes no writes (default_transaction_read_only is on); ask whoever runs it "
-            "why, such as a full disk, and have it switched off for the server, database and user"
-        )
-    return None

@@ -18,6 +18,7 @@ SELECT json_build_object(
     'names', current_setting('synchronous_standby_names'),
     'commit', current_setting('synchronous_commit'),
     'recovers', pg_is_in_recovery(),
+    'reads_only', current_setting('default_transaction_read_only') = 'on',
     'awaited', (SELECT count(*) FROM pg_stat_replication
         WHERE coalesce(sync_state, 'unknown') <> 'async'),
     'standbys', coalesce((SELECT json_agg(coalesce(sync_state, 'unknown'))
@@ -45,6 +46,7 @@ class State(NamedTuple):
     names     standbys that each commit waits for, as in `synchronous_standby_names`
     commit    the setting `synchronous_commit`
     recovers  whether the server is a standby itself
+    reads_only  whether its transactions only read unless they say otherwise
     awaited   number of connected receivers that a commit may wait for
     standbys  state of each connected standby: sync, quorum, potential, async or unknown
     """
@@ -55,6 +57,24 @@ class State(NamedTuple):
     recovers: bool
     awaited: int
     standbys: list[str]
+    reads_only: bool = False
+
+    @property
+    def no_writes(self) -> str | None:
+        """Why the server takes no writes, and what to do; None if it takes them."""
+        if self.recovers:
+            return (
+                "the server is a standby and takes no writes; name all hosts in "
+                "TALLYHOOK_DATABASE_URL with target_session_attrs=read-write; where the primary is "
+                "gone for good, have this one take over"
+            )
+        if self.reads_only:
+            return (
+                "the server takes no writes (default_transaction_read_only is on); ask whoever "
+                "runs it why, such as a full disk, and have it switched off for the server, "
+                "database and user"
+            )
+        return None
 
     @property
     def waits_in_vain(self) -> bool:
