@@ -180,19 +180,18 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the page's table in Markdown: one row for what reads alike, what is personal first.
+    """Return the page's list in Markdown: one line for what reads alike, what is personal first.
 
     Leaves out names of columns, and what is not personal: `erase --places` has both.
     """
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
-    lines = ["| text from outside | where | an erasure |", "|---|---|---|"]
+    lines = ["Text from outside, where, and what an erasure does:"]
     for personal in get_args(marks.Personal):
         rows: dict[marks.Mark, list[str]] = {}
         for where, mark in (*tables, *FILES):
             if mark.personal == personal != "not" and where not in rows.setdefault(mark, []):
                 rows[mark].append(where)
-        lines += [f"| **{personal}** | | |"] if rows else []
         for mark, places in rows.items():
             shown = f"`{'`, `'.join(places)}`" if len(places) < 9 else f"{len(places)} tables"
-            lines.append(f"| {mark.what} | {shown} | {mark.erased_words} |")
+            lines.append(f"- {personal}: {mark.what} ({shown}): {mark.erased_words}")
     return "\n".join(lines) + "\n"

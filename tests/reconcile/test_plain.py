@@ -53,7 +53,7 @@ def test_every_finding_has_its_words() -> None:
 
 
 def test_the_engines_page_has_every_finding_with_its_severity() -> None:
-    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| (info|warning|error) \|", PAGE.read_text(), re.M)
+    rows = re.findall(r"^- (`[a-z_`, ]+`) \((info|warning|error)\): ", PAGE.read_text(), re.M)
     shown = {code: severity for codes, severity in rows for code in re.findall(r"[a-z_]+", codes)}
     assert shown == {code: words.severity for code, words in FINDINGS.items()}
 
