@@ -484,8 +484,8 @@ class SourceSettings(Section):
                   session, or an event ties it to one of these; an order that its event names is
                   only suggested
     shared        whether another shop or system uses the account; `unknown`: nobody has said
-    captures      payment methods that capture by themselves, of profiles with [captures]; needs
-                  the credential `webhook`
+    captures      payment methods that capture by themselves, where the profile's `code` tells the
+                  method; needs the credential `webhook`
     link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
                   price of the order
     """

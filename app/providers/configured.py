@@ -231,8 +231,8 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []
-    if profile.captures is None:
-        return [f"{variable}: means nothing; profile {profile.name} has no section [captures]"]
+    if profile.particulars.capturing is None:
+        return [f"{variable}: means nothing; profile {profile.name} captures by no method"]
     if all(":" in each and each.isascii() for each in webhook_credentials(given) or [""]):
         return []
     return [

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from app.core.reading import UnclearAmount, Unreadable
 from app.core.strict_json import parse
-from app.providers import amounts, dates, documents, fields, paths, reader, schemes, sections
+from app.providers import amounts, dates, fields, reader, schemes, sections
 from app.providers.request import FETCHED, Incoming
 from app.providers.slow import SlowMethods
 from reconcile.canonical import canonical_json
@@ -28,7 +28,6 @@ from reconcile.ledger.events import (
     Part,
     State,
     StateMember,
-    StateWord,
 )
 from reconcile.money import Money
 
@@ -129,11 +128,7 @@ class AnswerReader:
         )
         self._stated_sums = [(m, fields.compile_locations(where)) for m, where in sums if where]
         self._zero_if_absent = rule.zero_if_absent
-        lists: tuple[tuple[StateMember, sections.StatedListRule | None], ...] = (
-            ("refund", rule.refunds),
-            ("chargeback", rule.chargebacks),
-        )
-        self._lists = [(member, _StatedList(each)) for member, each in lists if each]
+        self._movements = profile.particulars.movements
         asked = "{payment}" in (rule.body or "") or all("{payment}" in each for each in rule.url)
         self._payment_is_proven = (
             profile.signature.mac != schemes.UNSIGNED or bool(rule.payment) or asked
@@ -235,29 +230,20 @@ class AnswerReader:
                 money = Money(minor=0, currency=str(currency).upper())
             if money is not None:
                 found.append(State(member=member, money=money))
-        for member, listed in self._lists:
-            for element in documents.expand(data.document, listed.items):
-                if type(element) is not dict:
-                    raise Unreadable("a list of the answer holds something that is not an object")
-                found.append(self._listed(member, listed, data.of(element, digest=data.digest)))
+        for each in self._movements(data.document) if self._movements else ():
+            at = each.at
+            found.append(
+                State(
+                    member=each.member,
+                    word=each.word,
+                    money=self._money_in(each.amount, each.currency, data),
+                    reference=fields.required_text(
+                        each.reference, "a reference in a list of the answer"
+                    ),
+                    at=None if at is None else self._date(at, "a date of the answer", self._zone),
+                )
+            )
         return tuple(found)
-
-    def _listed(self, member: StateMember, listed: "_StatedList", data: fields.EventData) -> State:
-        """Return the state of one refund or chargeback of a list."""
-        status = fields.as_text(listed.status(data), "the status in a list of the answer")
-        undone_at, at = listed.undone_at(data), listed.at(data)
-        word: StateWord = "pending"
-        if undone_at is not None or status in listed.rule.undone:
-            word, at = "undone", undone_at
-        elif not listed.rule.status or status in listed.rule.done:
-            word = "done"
-        return State(
-            member=member,
-            word=word,
-            money=self._price(listed.amount, data, listed.currency),
-            reference=fields.required_text(listed.id(data), "a reference in a list of the answer"),
-            at=None if at is None else self._date(at, "a date in a list of the answer", self._zone),
-        )
 
     def _own_references(
         self, claim: ClaimKind, data: fields.EventData, asked: dict[str, str | None]
@@ -327,32 +313,18 @@ class AnswerReader:
             data, [(kind, partial(self._price, find, data)) for kind, find in self._parts]
         )
 
-    def _price(
-        self, find: fields.Find, data: fields.EventData, currency: fields.Find | None = None
-    ) -> Money | None:
+    def _price(self, find: fields.Find, data: fields.EventData) -> Money | None:
         value = find(data)
+        return None if value is None else self._money_in(value, self._currency(data), data)
+
+    def _money_in(self, value: object, currency: object, data: fields.EventData) -> Money | None:
         if value is None:
             return None
         try:
-            return amounts.read_amount(
-                self._unit, value, (currency or self._currency)(data), name="the answer's amount"
-            )
+            return amounts.read_amount(self._unit, value, currency, name="the answer's amount")
         except UnclearAmount:
             data.unclear = True
             return None
-
-
-class _StatedList:
-    """The locations of a list of refunds or chargebacks."""
-
-    def __init__(self, rule: sections.StatedListRule) -> None:
-        self.rule, self.items = rule, paths.compile_path(rule.items, each=True)
-        self.id = fields.compile_locations(rule.id)
-        self.status = fields.compile_locations(rule.status)
-        self.amount = fields.compile_locations(rule.amount)
-        self.currency = fields.compile_locations(rule.currency)
-        self.at = fields.compile_locations(rule.at)
-        self.undone_at = fields.compile_locations(rule.undone_at)
 
 
 def _money_of(written: list[Any] | None) -> Money | None:

@@ -1,21 +1,23 @@
-"""The contract of a named verifier: a scheme that a profile file alone cannot describe.
+"""The contract of `named/`: what one provider does that a profile file cannot describe.
 
-A profile names one as `mac = "named:NAME"` and gives it options in `[signature.options]`. Each is
-a module of `named/` whose `SCHEME` says all that the project knows of it. A module is loaded when
+A module there may have a `SCHEME`, which a profile names as `mac = "named:NAME"` with options in
+`[signature.options]`, and `PARTICULARS`, which it names as `code = "NAME"`. A module is loaded when
 a profile names it: most sources need none, and all would slow every start.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import parse_qsl
 
 from app.providers.encodings import ENCODINGS
+from app.providers.fields import EventData
 from app.providers.request import MAX_FORM_BYTES, Headers, Incoming, Refusal, header_values
 from reconcile.instants import Duration, Instant, format_duration
+from reconcile.ledger.events import Event, StateMember, StateWord
 
 from_base64 = ENCODINGS["base64"].decode
 to_base64 = ENCODINGS["base64"].encode
@@ -188,14 +190,56 @@ class NamedScheme:
         return self.beside.union(headers, *(_COMPONENTS.get(each, ()) for each in names))
 
 
-NAMED: Final = tuple(
-    sorted(path.stem for path in (Path(__file__).parent / "named").glob("[!_]*.py"))
+class StatedMovement(NamedTuple):
+    """A refund or chargeback of a fetched answer. All but the first two as the answer has them."""
+
+    member: StateMember
+    word: StateWord
+    reference: object
+    amount: object
+    currency: object
+    at: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Particulars:
+    """What one provider's events need beyond their profile. None: nothing.
+
+    greeting   JSON object of a verified request → what it asks us to echo before it delivers
+               events, 1 to 255 printable ASCII characters; any other value: it is a delivery
+    capturing  event and its data → the method of a payment that captures by itself, if the source
+               lists it in CAPTURES; counts only beside a credential `webhook`, as nothing signs it
+    split      event, its bytes and its data → the events that it is, each with bytes of its own
+    movements  fetched answer that means `succeeded` → its refunds and chargebacks
+    """
+
+    greeting: Callable[[dict[str, Any]], object] | None = None
+    capturing: Callable[[Event, EventData], object] | None = None
+    split: Callable[[Event, bytes, EventData], list[tuple[bytes, Event]]] | None = None
+    movements: Callable[[Any], Iterable[StatedMovement]] | None = None
+
+
+_MODULES: Final = frozenset(
+    path.stem for path in (Path(__file__).parent / "named").glob("[!_]*.py")
 )
 
 
+def _named(name: str, what: str) -> Any:
+    found = import_module(f"app.providers.named.{name}") if name in _MODULES else None
+    return getattr(found, what, None)
+
+
+def names_of(what: str) -> list[str]:
+    """Return the modules of `named/` that have a `SCHEME`, or `PARTICULARS`. Loads them all."""
+    return [name for name in sorted(_MODULES) if _named(name, what)]
+
+
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the scheme that a `mac` names; None for one that the file describes in full."""
+    """Load the scheme that a `mac` names; None for any other `mac`."""
     kind, _, name = mac.partition(":")
-    if kind != "named":
-        return None
-    return cast(NamedScheme, import_module(f"app.providers.named.{name}").SCHEME)
+    return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
+
+
+def particulars(code: str | None) -> Particulars | None:
+    """Load what a `code` names; None where there is none."""
+    return cast(Particulars | None, _named(code, "PARTICULARS")) if code else Particulars()

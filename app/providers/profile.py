@@ -144,11 +144,17 @@ def _table_of(kind: Any) -> type[TomlTable]:
     return model
 
 
+_BY_CODE: Final = "give a module of app/providers/named a `{}`, and name the module in `code`"
+
 GONE: Final[Mapping[str, Mapping[str, str]]] = {
     "Profile": {
         "checkout": "sessions open as at the simulated provider; add another API to SESSION_APIS "
         "in app/checkout/session_api.py",
+        "handshake": _BY_CODE.format("greeting"),
+        "captures": _BY_CODE.format("capturing"),
     },
+    "EventRule": dict.fromkeys(("lists", "listed"), _BY_CODE.format("split")),
+    "FetchBackRule": dict.fromkeys(("refunds", "chargebacks"), _BY_CODE.format("movements")),
 }
 """Keys that a file may still have, by section, and what replaces each."""
 

@@ -5,7 +5,6 @@ part of an event. Their keyed digests leave here, and the number itself only whe
 one delivery.
 """
 
-import hashlib
 import hmac
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -99,9 +98,6 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
 """Claims whose members, such as metadata, may be a refund's or dispute's own: only the account says
 whose the payment is."""
-
-MAX_LISTED: Final = 50
-"""Payments that one event can list. An order is paid in two or three parts."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -235,31 +231,6 @@ class ShopMembers:
         return next((word for word in _STRONGEST if word in found), None)
 
 
-class CapturingMethods:
-    """Payment methods that capture by themselves, at one source.
-
-    methods   as the provider names them
-    vouchers  values of the header `authorization` by which a request is known to come from the
-              provider, so that its unsigned method counts
-    """
-
-    __slots__ = ("_kinds", "_method", "_methods", "_vouchers")
-
-    def __init__(
-        self, rule: sections.CapturesRule, *, methods: Iterable[str], vouchers: Iterable[bytes]
-    ) -> None:
-        self._kinds, self._method = KindWords(rule.claims), ProfileField(rule.method)
-        self._methods, self._vouchers = frozenset(methods), frozenset(vouchers)
-
-    def captured(self, kind: str, data: fields.EventData) -> bool:
-        """Check whether the provider itself says that the payment was captured when authorized."""
-        given = _AUTHORIZATION(data.incoming.headers)
-        vouched = len(given) == 1 and any(
-            hmac.compare_digest(given[0], each) for each in self._vouchers
-        )
-        return vouched and kind in self._kinds and self._method.find(data) in self._methods
-
-
 _STRONGEST: Final[tuple[Shop, ...]] = ("other", "unstated", "ours")
 
 
@@ -285,7 +256,12 @@ def parts_of(
 
 
 class EventReader:
-    """Reads the events of one source."""
+    """Reads the events of one source.
+
+    captures  payment methods that capture by themselves, as the provider names them
+    vouchers  values of the header `authorization` by which a request is known to come from the
+              provider, so that its unsigned method counts
+    """
 
     def __init__(
         self,
@@ -298,7 +274,8 @@ class EventReader:
         accounts: frozenset[str] = frozenset(),
         only: Mapping[str, Collection[str]] = NO_MEMBERS,
         key_environment: str | None = None,
-        capturing: CapturingMethods | None = None,
+        captures: Collection[str] = (),
+        vouchers: Iterable[bytes] = (),
     ) -> None:
         event, priced = profile.event, profile.amounts
         self._source, self._phone_key, self._profile = source, phone_key, profile
@@ -325,9 +302,8 @@ class EventReader:
         self._own_references = KindWords(event.own_reference)
         self._suggested = ProfileField(event.suggested)
         self._standalone = KindWords(event.standalone)
-        self._agreement = ProfileField(event.agreement)
-        self._lists, self._listed = KindWords(event.lists), event.listed or ""
-        self._capturing = capturing
+        self._particulars = profile.particulars
+        self._captures, self._vouchers = frozenset(captures), frozenset(vouchers)
         self._accounts = accounts if profile.shares_key else None
         self._shop = ShopMembers(
             () if profile.shares_key else profile.account.where,
@@ -336,8 +312,8 @@ class EventReader:
             only=only,
         )
         self._id, self._kind = ProfileField(event.id), ProfileField(event.kind)
-        self._occurred_at, self._date = ProfileField(event.occurred_at), dates.DATES[event.dates]
-        self._zone = event.zone
+        self._occurred_at, self._zone = ProfileField(event.occurred_at), event.zone
+        self._date, self._agreement = dates.DATES[event.dates], ProfileField(event.agreement)
         self._order, self._session = ProfileField(event.order), ProfileField(event.session)
         self._payment, self._movement = ProfileField(event.payment), ProfileField(event.movement)
         self._capture, self._reason = ProfileField(event.capture), ProfileField(event.reason)
@@ -530,8 +506,12 @@ class EventReader:
             own = data.of(item.document, digest=item.digest)
             try:
                 environments.add(self._environment_of(own))
-                for raw, event in self._events(own, item):
-                    events.append(event)
+                event = self._event(own)
+                split, parts = self._particulars.split, [(item.raw, event)]
+                if split is not None and event.claim != "ignored":
+                    parts = split(event, item.raw, own)
+                for raw, part in parts:
+                    events.append(part)
                     raws.append(raw)
                     read.append(own)
             except Unreadable as error:
@@ -551,38 +531,9 @@ class EventReader:
             customers=self._customers(read),
         )
 
-    def _events(
-        self, data: fields.EventData, item: documents.BodyItem
-    ) -> list[tuple[bytes, Event]]:
-        """Return the event of an item, or one for each payment that its kind lists. Each has bytes
-        of its own: the first the item's, the others those of the listed payment's name."""
-        event = self._event(data)
-        if event.kind not in self._lists or event.claim == "ignored":
-            return [(item.raw, event)]
-        found: list[tuple[bytes, Event]] = []
-        for number in range(1, MAX_LISTED + 1):
-            path = paths.compile_path(self._listed.replace("{n}", str(number)))
-            payment = fields.as_text(paths.find_paths(item.document, path), "a listed payment")
-            if payment is None:
-                break
-            (name,) = paths.slices(item.raw.decode("utf-8"), path)
-            raw = name.encode("utf-8") if found else item.raw
-            listed = replace(
-                event,
-                event_id=f"{event.event_id}:{number}",
-                digest=hashlib.sha256(raw).hexdigest(),
-                payment=fields.required_text(payment, "a listed payment"),
-                movement=None,
-                money=None,
-            )
-            found.append((raw, listed))
-        return found or [(item.raw, replace(event, claim="ignored"))]
-
     def _event(self, data: fields.EventData) -> Event:
         kind = fields.required_text(self._kind.find(data), self._kind.name)
         claim = self._claims.meaning(kind)
-        if self._capturing is not None and self._capturing.captured(kind, data):
-            claim = "succeeded"
         try:
             identity = fields.event_id(self._id.find(data), self._id.name)
         except Unreadable:
@@ -590,7 +541,8 @@ class EventReader:
                 raise
             identity = data.digest
         try:
-            return self._detailed(identity, kind, claim, data)
+            event = self._detailed(identity, kind, claim, data)
+            return replace(event, claim="succeeded") if self._captured(event, data) else event
         except Unreadable:
             # An unknown kind may well have an unknown shape: keep it all the same. So is an ignored
             # kind, whatever its shape.
@@ -604,6 +556,16 @@ class EventReader:
             claim=claim,
             shop=self._shop.read(claim, data),
             standing=self._standing,
+        )
+
+    def _captured(self, event: Event, data: fields.EventData) -> bool:
+        """Check whether the provider itself says that an authorized payment was captured too."""
+        capturing = self._particulars.capturing
+        if capturing is None or capturing(event, data) not in self._captures:
+            return False
+        given = _AUTHORIZATION(data.incoming.headers)
+        return len(given) == 1 and any(
+            hmac.compare_digest(given[0], each) for each in self._vouchers
         )
 
     def _detailed(

@@ -8,9 +8,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
-from app.providers import dates, paths, schemes
+from app.providers import dates, kit, paths, schemes
 from app.providers.fields import compile_location
-from app.providers.kit import NAMED
 from app.providers.request import header_values
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import EXPONENTS
@@ -105,7 +104,6 @@ def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[A
 
 
 locations: Final = listed(compiled(compile_location))
-json_path: Final = compiled(paths.compile_path)
 items_path: Final = compiled(lambda path: paths.compile_path(path, each=True))
 place: Final = compiled(paths.compile_place)
 
@@ -120,7 +118,19 @@ def _one_line(value: str) -> str:
 # --- values of one key ----------------------------------------------------------------------------
 
 
-mac: Final = one_of((*schemes.SCHEMES, schemes.UNSIGNED, *(f"named:{name}" for name in NAMED)))
+def mac(value: Any) -> str:
+    """Return a scheme's name: of SCHEMES, `none`, or `named:` and a module of `named/`."""
+    known = (*schemes.SCHEMES, schemes.UNSIGNED)
+    if type(value) is str and (value in known or kit.named_scheme(value)):
+        return value
+    return one_of((*known, *(f"named:{name}" for name in kit.names_of("SCHEME"))))(value)
+
+
+def code(value: Any) -> str:
+    """Return the name of a module of `named/` that has particulars."""
+    if type(value) is str and kit.particulars(value):
+        return value
+    return one_of(kit.names_of("PARTICULARS"))(value)
 
 
 def timestamp_place(value: Any) -> str:
@@ -162,12 +172,6 @@ def media_type(value: Any) -> str:
     return _one_line(words(value))
 
 
-def handshake_answer(value: Any) -> str:
-    if not re.fullmatch(r"text|json:[A-Za-z0-9_.-]{1,100}|header:[a-z0-9-]{1,100}", text(value)):
-        raise ValueError("must be text, json:KEY or header:NAME")
-    return str(value)
-
-
 def calling_code(value: Any) -> str:
     """Return a country's calling code (ITU-T E.164)."""
     if not re.fullmatch(r"[1-9][0-9]{0,2}", text(value)):
@@ -184,14 +188,6 @@ def claims(pair: tuple[str, Any]) -> str:
     if "*" in word[:-1]:
         raise ValueError("may have a * at its end only")
     return one_of(CLAIM_KINDS)(meaning)
-
-
-def numbered_path(value: Any) -> str:
-    """Return a path whose `{n}` stands for 1, 2 and so on."""
-    if "{n}" not in words(value):
-        raise ValueError("must hold {n}, the number of what is listed")
-    json_path(str(value).replace("{n}", "1"))
-    return str(value)
 
 
 def kinds(value: Any) -> str:

@@ -212,7 +212,7 @@ def _collect_neighbours(
     return before
 
 
-# --- the rules of [fetch_back], [setup] and [handshake] -------------------------------------------
+# --- the rules of [fetch_back] and [setup] --------------------------------------------------------
 
 
 _REFERENCE: Final = re.compile(r"\{([^{}]*)\}")
@@ -330,33 +330,6 @@ def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
             yield TomlMistake(f"slow.revocable.{method}", "is no slow method of this profile")
 
 
-def _lists_only_hold(values: Values) -> Iterable[TomlMistake]:
-    """Check that listed payments, which nothing signs, are held and nothing more."""
-    event, claims = values["event"], dict(values["claims"])
-    if bool(event["lists"]) != bool(event["listed"]):
-        yield TomlMistake("event.listed", "belongs with event.lists, and with nothing else")
-    for kind in event["lists"]:
-        if claims.get(kind) != "refund_pending":
-            yield TomlMistake(
-                "event.lists", f"names {kind!r}, which [claims] must map to refund_pending"
-            )
-        if kind not in event["own_reference"]:
-            yield TomlMistake(
-                "event.lists", f"names {kind!r}, which event.own_reference must name too"
-            )
-    if event["lists"] and not event["items"]:
-        yield TomlMistake("event.lists", "means nothing without event.items")
-
-
-def _captures_are_authorizations(values: Values) -> Iterable[TomlMistake]:
-    rule = values["captures"]
-    for word in rule["claims"] if rule is not None else ():
-        if dict(values["claims"]).get(word) != "authorized":
-            yield TomlMistake(
-                "captures.claims", f"names {word!r}, which no claim maps to authorized"
-            )
-
-
 def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
     """Check that [setup] describes only credentials and secrets that the profile has."""
     setup, rule = values["setup"], values["fetch_back"]
@@ -369,23 +342,6 @@ def setup_is_of_this_profile(values: Values) -> Iterable[TomlMistake]:
         if name not in known:
             has = f"asks with {', '.join(sorted(known))}" if known else "asks with none"
             yield TomlMistake(f"setup.credentials.{name}", f"is no credential: the profile {has}")
-
-
-def handshake_is_safe(values: Values) -> Iterable[TomlMistake]:
-    """Check that strangers are echoed nothing but what the profile names."""
-    rule = values["handshake"]
-    if rule is None:
-        return
-    if (rule["equals"] is None) != rule["equals_secret"]:
-        yield TomlMistake("handshake.equals", "is needed, or equals_secret = true, but not both")
-    if rule["method"] == "GET" and not rule["equals_secret"]:
-        yield TomlMistake(
-            "handshake.equals_secret", "must be true with method GET, which is unsigned"
-        )
-    if rule["method"] == "POST" and values["signature"]["mac"] == schemes.UNSIGNED:
-        yield TomlMistake("handshake.method", "POST is answered to signed requests only")
-    if rule["method"] == "OPTIONS" and not rule["answer"].startswith("header:"):
-        yield TomlMistake("handshake.answer", "must be header:NAME with method OPTIONS")
 
 
 # --- the rules of the other sections, and the defaults that depend on other keys ------------------
@@ -704,10 +660,7 @@ _TOGETHER: Final = (
     setup_is_of_this_profile,
     _joins_are_separable,
     fetch_back_is_safe,
-    handshake_is_safe,
     slow_claims_are_pending,
-    _lists_only_hold,
-    _captures_are_authorizations,
 )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from app.providers import amounts, dates, encodings, rules, template
+from app.providers import amounts, dates, encodings, kit, rules, template
 from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
@@ -150,18 +150,6 @@ class AcknowledgementRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HandshakeRule:
-    """Section [handshake]: what a provider asks before it sends, and what we echo."""
-
-    method: Annotated[str, one_of(("POST", "GET", "OPTIONS"))]
-    when: Locations
-    equals: Annotated[str | None, rules.text] = None
-    equals_secret: Annotated[bool, rules.flag] = False
-    echo: Locations
-    answer: Annotated[str, rules.handshake_answer] = "text"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
     """Section [event]: where an event's own fields stand.
 
@@ -175,8 +163,6 @@ class EventRule:
     own_reference  kinds whose `order` is the merchant's reference of the movement, not the order;
                    a kind may end in `*`
     standalone   kinds of refunds and payouts that belong to no payment; the same
-    lists        kinds that are one event for each payment that they list; the same
-    listed       path of a listed payment, with `{n}` for its number; it need not be signed
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -197,21 +183,6 @@ class EventRule:
     suggested: Locations = ()
     own_reference: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
     standalone: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
-    lists: Annotated[tuple[str, ...], listed(rules.kinds)] = ()
-    listed: Annotated[str | None, rules.numbered_path] = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CapturesRule:
-    """Section [captures]: methods that capture by themselves, as a source's CAPTURES names them.
-
-    method  the provider's word for the method; nothing signs it, so it counts only in requests
-            that bring the source's own `webhook` credential
-    claims  words of [claims] that mean authorized, and succeeded for such a method
-    """
-
-    method: Locations
-    claims: Annotated[tuple[str, ...], listed(rules.words)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -369,29 +340,6 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StatedListRule:
-    """Section [fetch_back.refunds] or [fetch_back.chargebacks]: a list in the answer.
-
-    items      path of the list, with `[*]`; the other locations are in its elements
-    status     the provider's word; without it, each element has happened
-    done, undone
-               words of what has happened, and of what has not after all; others are under way
-    at         when it happened
-    undone_at  when it was undone; an element that states it is undone
-    """
-
-    items: Annotated[str, rules.items_path]
-    id: Locations
-    status: Locations = ()
-    done: Annotated[tuple[str, ...], listed(rules.words)] = ()
-    undone: Annotated[tuple[str, ...], listed(rules.words)] = ()
-    amount: Locations
-    currency: Locations
-    at: Locations = ()
-    undone_at: Locations = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
@@ -413,8 +361,6 @@ class FetchBackRule:
     states_captured, states_refunded, states_charged_back
                       sums that the answer states as of now: a later answer may take them back
     zero_if_absent    which of the last two an answer without it states as zero
-    refunds, chargebacks
-                      lists of single ones, which count beside the sums, by the greater
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -459,14 +405,11 @@ class FetchBackRule:
     states_refunded: Locations = ()
     states_charged_back: Locations = ()
     zero_if_absent: Annotated[tuple[str, ...], listed(one_of(("refunded", "charged_back")))] = ()
-    refunds: StatedListRule | None
-    chargebacks: StatedListRule | None
 
     @property
     def states(self) -> bool:
         """Tell whether its answers state a position of the payment."""
-        sums = (*self.states_captured, *self.states_refunded, *self.states_charged_back)
-        return bool(sums or self.refunds or self.chargebacks)
+        return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
 MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
@@ -484,11 +427,13 @@ class RestsOnRule:
 class Profile:
     """How one provider signs, names, dates and prices its events.
 
+    code           module of `named/` that does what the file cannot say
     verifies_only  whether no event of the provider moves money
     confirm        `fetch_back`: an event counts only after the provider was asked
     """
 
     name: str
+    code: Annotated[str | None, rules.code] = None
     verifies_only: Annotated[bool, rules.flag] = False
     confirm: Annotated[str | None, one_of(("fetch_back",))] = None
     setup: SetupRule
@@ -498,9 +443,7 @@ class Profile:
     timestamp: TimestampRule | None
     request: RequestRule
     acknowledgement: AcknowledgementRule
-    handshake: HandshakeRule | None
     event: EventRule
-    captures: CapturesRule | None
     customer: CustomerRule
     transaction: TransactionRule
     environment: EnvironmentRule
@@ -509,6 +452,13 @@ class Profile:
     fetch_back: FetchBackRule | None
     rests_on: RestsOnRule | None
     claims: Claims = ()
+
+    @property
+    def particulars(self) -> kit.Particulars:
+        """What its module of `named/` does."""
+        found = kit.particulars(self.code)
+        assert found is not None, "the rule of `code` found it"
+        return found
 
     @property
     def shares_key(self) -> bool:

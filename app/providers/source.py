@@ -1,7 +1,6 @@
 """A source: one provider account that sends to us. The main thing other rooms use from here."""
 
 import base64
-import hmac
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -15,10 +14,10 @@ from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
 from app.providers.kit import Secrets, Signed, named_scheme
-from app.providers.reader import NO_MEMBERS, CapturingMethods, EventReader
+from app.providers.reader import NO_MEMBERS, EventReader
 from app.providers.request import Incoming, Reason, Refusal, left_out
 from app.providers.schemes import TOKENS, UNSIGNED
-from app.providers.sections import HandshakeRule, Profile
+from app.providers.sections import Profile
 from app.providers.verification import SourceVerifier, compile_verifier
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
@@ -89,45 +88,6 @@ def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
     return fields.EventData(document, incoming, root=document, body=incoming.body, digest="")
 
 
-class Handshake:
-    """The answer to the question that a provider asks before it sends.
-
-    A GET is answered where it brings one of the secrets, an OPTIONS where it comes from the origin
-    that the profile names, a POST only once it was verified.
-
-    after_verification  whether a request must have been verified before it is answered
-    """
-
-    def __init__(self, profile: Profile, rule: HandshakeRule, secrets: Sequence[str]) -> None:
-        self._method = rule.method
-        self.after_verification = rule.method == "POST"
-        self._profile = profile
-        self._when = fields.compile_locations(rule.when)
-        self._echo = fields.compile_locations(rule.echo)
-        wanted = secrets if rule.equals_secret else [rule.equals or ""]
-        self._wanted = [each.encode("utf-8") for each in wanted]
-        self._kind, _, self._name = rule.answer.partition(":")
-
-    def answer(self, incoming: Incoming) -> ProviderReply | None:
-        """Answer a question; None where the request is no handshake. Never raises."""
-        if incoming.method != self._method:
-            return None
-        # The body of an unsigned question says nothing, and anyone can send a long one.
-        heard = incoming if self.after_verification else incoming._replace(body=b"")
-        data = _data_of(self._profile, heard)
-        asked, echo = _found(self._when, data), _found(self._echo, data)
-        if type(asked) is not str or type(echo) is not str or not _ECHO.fullmatch(echo):
-            return None
-        given = asked.encode("utf-8", "surrogatepass")
-        if not any(hmac.compare_digest(each, given) for each in self._wanted):
-            return None
-        if self._kind == "header":
-            return ProviderReply(200, ((self._name.encode("ascii"), echo.encode("ascii")),), b"")
-        text = json.dumps({self._name: echo}) if self._kind == "json" else echo
-        media = b"application/json" if self._kind == "json" else b"text/plain"
-        return ProviderReply(200, ((b"content-type", media),), text.encode("ascii"))
-
-
 # --- secrets that end -----------------------------------------------------------------------------
 
 
@@ -174,8 +134,7 @@ class Source:
     asks                    whether the provider is asked about events before they count
     answers_with_event      whether its answer is the event itself, which never changes
     acknowledgement_status  the HTTP status the provider wants to hear
-    methods                 the HTTP methods of its deliveries and handshakes
-    handshake               what the provider asks before it sends; None where it asks nothing
+    methods                 the HTTP methods of its deliveries
     private_headers         headers whose value is the secret itself
     unsigned                whether the provider signs nothing, so that anyone may send
     signs_address           whether the signature covers the address, so that `address` is needed
@@ -247,9 +206,8 @@ class Source:
             accounts=ours,
             only=only,
             key_environment=profile.environment.of_keys(texts),
-            capturing=_capturing(
-                profile, captures, [*self._vouchers, *map(left_out, self._vouchers)]
-            ),
+            captures=captures,
+            vouchers=[*self._vouchers, *map(left_out, self._vouchers)],
         )
         self._answers = (
             AnswerReader(
@@ -263,8 +221,7 @@ class Source:
         self.own_orders, self.links = own_orders, links
         self.asks = profile.confirm is not None
         self._acknowledge = compile_acknowledgement(profile)
-        rule = profile.handshake
-        self.handshake = None if rule is None else Handshake(profile, rule, texts)
+        self._greeting = profile.particulars.greeting
         self.unsigned = profile.signature.mac == UNSIGNED
         token = profile.signature.mac in TOKENS
         kind, _, places = (profile.signature.where or "").partition(":")
@@ -274,9 +231,7 @@ class Source:
         ) | ({b"authorization"} if self._vouchers else frozenset())
         self._tokens = Secrets(listed=texts if token else ())
         self.signs_address: bool = self._verifier.signs_address
-        self.methods: frozenset[str] = frozenset(
-            {*profile.request.methods, *({rule.method} if rule else ())}
-        )
+        self.methods: frozenset[str] = frozenset(profile.request.methods)
 
     @property
     def path(self) -> str:
@@ -306,6 +261,17 @@ class Source:
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
         """Return the provider's own acknowledgement of a stored delivery; None: any 2xx will do."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
+
+    def greet(self, incoming: Incoming) -> ProviderReply | None:
+        """Answer a genuine request that asks for an echo before events are delivered; None for a
+        delivery. Never raises."""
+        if self._greeting is None:
+            return None
+        document = _data_of(self.profile, incoming).document
+        echo = self._greeting(document) if type(document) is dict else None
+        if type(echo) is not str or not _ECHO.fullmatch(echo):
+            return None
+        return ProviderReply(200, ((b"content-type", b"text/plain"),), echo.encode("ascii"))
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Read the events of a genuine request. Raises Unreadable with one sentence.
@@ -395,14 +361,6 @@ class Source:
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
-def _capturing(
-    profile: Profile, methods: Collection[str], vouchers: Iterable[bytes]
-) -> CapturingMethods | None:
-    if profile.captures is None or not methods:
-        return None
-    return CapturingMethods(profile.captures, methods=methods, vouchers=vouchers)
-
-
 class ProfileReader:
     """Reads requests as a profile says, without secrets.
 
@@ -427,7 +385,8 @@ class ProfileReader:
             profile,
             own_orders=own_orders,
             links=links,
-            capturing=_capturing(profile, captures, [each.encode("ascii") for each in vouchers]),
+            captures=captures,
+            vouchers=[each.encode("ascii") for each in vouchers],
         )
         self._answers = (
             AnswerReader(source, profile, own_orders=own_orders, links=links)

@@ -31,7 +31,6 @@ from app.receiving.unsigned import UnsignedAllowance
 from app.receiving.verify import (
     RefusedDelivery,
     digest_of,
-    greeting_of,
     kept_head,
     readable_url,
     refusal_of,
@@ -184,9 +183,6 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
             f"than 64 KiB or {MAX_UNSIGNED_VALUES:,} values"
         )
         return Rejected("body_too_large", problem, now, delivery_id)
-    greeting = greeting_of(source, incoming, verified=False)
-    if greeting is not None:
-        return ReceiverAnswer(greeting.status, "handshake", delivery_id, greeting)
     if source.unsigned and not receiver.unsigned.takes(source.name, incoming):
         return ReceiverAnswer(429, NOT_KEPT, delivery_id)
     refused = refusal_of(source, incoming, now=now, environment=receiver.environment)  # 3 to 5

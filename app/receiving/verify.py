@@ -40,14 +40,10 @@ def refusal_of(
 
     now  when it arrived
     """
-    if incoming.method not in source.profile.request.methods:
-        return RefusedDelivery(
-            "signature_missing", "this method only asks, and what it asks was not understood"
-        )
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
         return RefusedDelivery(refusal.reason, refusal.sentence)
-    greeting = greeting_of(source, incoming, verified=True)
+    greeting = source.greet(incoming)
     if greeting is not None:
         return greeting
     return _not_ours(source.belonging(incoming), environment=environment)  # 5
@@ -125,17 +121,6 @@ def _several(
         )
         for number, (raw, event, problem) in enumerate(_parts(reading))
     ]
-
-
-def greeting_of(source: Source, incoming: Incoming, *, verified: bool) -> ProviderReply | None:
-    """Return the answer to a provider's question before its first delivery, which is not kept.
-
-    verified  whether the request was: a question is answered either before or after that, as its
-              provider signs it or not
-    """
-    if source.handshake is None or source.handshake.after_verification != verified:
-        return None
-    return source.handshake.answer(incoming)
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:

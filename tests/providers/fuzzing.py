@@ -226,9 +226,8 @@ def _answers(source: Any, asked: Asked) -> Iterator[str]:
         yield "unreadable"
     reply = source.acknowledge(incoming)
     assert reply is None or isinstance(reply, ProviderReply)
-    if source.handshake is not None:
-        greeting = source.handshake.answer(incoming)
-        assert greeting is None or isinstance(greeting, ProviderReply)
+    greeting = source.greet(incoming)
+    assert greeting is None or isinstance(greeting, ProviderReply)
     judged = refusal_of(source, incoming, now=asked.now, environment="sandbox")
     assert judged is None or isinstance(judged, RefusedDelivery | ProviderReply)
     assert (refusal is None) or isinstance(judged, RefusedDelivery)

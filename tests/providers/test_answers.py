@@ -1,15 +1,13 @@
 """Acknowledgements in the provider's own form, and what it asks before it sends."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.errors import ConfigurationError
 from app.providers.request import Incoming
-from app.providers.source import ProviderReply, Source
+from app.providers.source import Source
 from tests.providers.builders import made
 
 SECRET = "verify-token-0123456789ab"
@@ -17,12 +15,6 @@ SECRET = "verify-token-0123456789ab"
 
 def source(folder: Path, *, more: str = "", **sections: Any) -> Source:
     return made(folder, key=SECRET, more=more, **sections)
-
-
-def answer(source: Source, body: bytes = b"", **request: Any) -> ProviderReply | None:
-    """Return the answer to a handshake."""
-    assert source.handshake is not None
-    return source.handshake.answer(Incoming(request.pop("headers", []), body, **request))
 
 
 def test_a_constant_acknowledgement_is_sent_as_it_is(tmp_path: Path) -> None:
@@ -55,78 +47,27 @@ def test_fields_are_echoed_in_json_and_absent_ones_are_null(
     assert json.loads(reply.body) == {"status": 200, "word": "ok", "tracking": echo}
 
 
-GET = {
-    "method": "GET",
-    "when": "query:hub.verify_token",
-    "equals_secret": True,
-    "echo": "query:hub.challenge",
-}
-
-
 @pytest.mark.parametrize(
-    ("query", "body"),
+    ("code", "body", "echo"),
     [
-        (f"hub.verify_token={SECRET}&hub.challenge=1158201444", b"1158201444"),
-        ("hub.verify_token=other&hub.challenge=1", None),
-        ("hub.challenge=1", None),
-        (f"hub.verify_token={SECRET}", None),
-        (f"hub.verify_token={SECRET}&hub.challenge=%3Cb%3E+x", None),
-        (f"hub.verify_token={SECRET}&hub.challenge=1&hub.challenge=2", None),
-        (f"hub.verify_token=%FF&hub.challenge={'9' * 300}", None),
+        ("slack", b'{"type": "url_verification", "challenge": "3eZbrw1aB"}', b"3eZbrw1aB"),
+        ("slack", b'{"type": "url_verification", "challenge": "<b> x"}', None),
+        ("slack", b'{"type": "url_verification", "challenge": 7}', None),
+        ("slack", b'{"type": ["url_verification"], "challenge": "3eZbrw1aB"}', None),
+        ("slack", b'{"type": "url_verification"}', None),
+        ("slack", b'{"type": "paid"}', None),
+        ("slack", b'"url_verification"', None),
+        ("slack", b"", None),
+        ("slack", b"\xff", None),
+        ("woovi", b'{"data_criacao": "2026-11-20"}', b"2026-11-20"),
+        ("woovi", b'{"data_criacao": "' + b"9" * 300 + b'"}', None),
     ],
 )
-def test_a_challenge_is_echoed_only_with_the_right_token(
-    query: str, body: bytes | None, tmp_path: Path
+def test_a_question_before_the_first_delivery_is_answered_with_its_echo(
+    code: str, body: bytes, echo: bytes | None, tmp_path: Path
 ) -> None:
-    shop = source(tmp_path, handshake=GET)
-    assert shop.methods == {"POST", "GET"}
-    reply = answer(shop, method="GET", url=f"/hooks?{query}")
-    assert (reply and reply.body) == body
-    assert answer(shop, url=f"/hooks?{query}") is None
-
-
-def test_the_body_of_an_unsigned_challenge_is_not_parsed(tmp_path: Path) -> None:
-    shop = source(tmp_path, handshake=GET)
-    body, began = b"[" + b"0," * 500_000 + b"0]", time.process_time()
-    assert answer(shop, body, method="GET", url="/hooks?hub.challenge=1") is None
-    assert time.process_time() - began < 0.1
-
-
-def test_a_signed_challenge_is_answered_after_verification(tmp_path: Path) -> None:
-    asks = {"method": "POST", "when": "json:type", "equals": "url_verification"}
-    says = {"echo": "json:challenge", "answer": "json:challenge"}
-    shop = source(tmp_path, handshake={**asks, **says})
-    assert shop.handshake is not None
-    assert shop.handshake.after_verification
-    reply = answer(shop, b'{"type": "url_verification", "challenge": "3eZbrw1aB"}')
-    assert reply is not None
-    assert json.loads(reply.body) == {"challenge": "3eZbrw1aB"}
-    for other in (b'{"type": "paid"}', b"", b"\xff", b'{"type": ["url_verification"]}'):
-        assert answer(shop, other) is None
-
-
-def test_options_is_answered_to_the_origin_of_the_profile(tmp_path: Path) -> None:
-    origin = "header:webhook-request-origin"
-    asks = {"method": "OPTIONS", "when": origin, "equals": "events.example", "echo": origin}
-    shop = source(tmp_path, handshake={**asks, "answer": "header:webhook-allowed-origin"})
-    for name, wanted in ((b"events.example", b"events.example"), (b"evil.example", None)):
-        reply = answer(shop, headers=[(b"webhook-request-origin", name)], method="OPTIONS")
-        assert (reply and dict(reply.headers)[b"webhook-allowed-origin"]) == wanted
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"equals": "x"}, "handshake.equals: is needed"),
-        ({"equals_secret": ...}, "handshake.equals: is needed"),
-        ({"equals_secret": ..., "equals": "x"}, "handshake.equals_secret: must be true"),
-        ({"method": "OPTIONS"}, "handshake.answer: must be header:NAME"),
-        ({"answer": "html"}, "handshake.answer: must be text, json:KEY or header:NAME"),
-    ],
-)
-def test_an_unsafe_handshake_is_reported(
-    change: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    rule = {key: value for key, value in {**GET, **change}.items() if value is not ...}
-    with pytest.raises(ConfigurationError, match=message):
-        source(tmp_path, handshake=rule)
+    shop = source(tmp_path, top=f'code = "{code}"\n')
+    reply = shop.greet(Incoming([], body))
+    text = ((b"content-type", b"text/plain"),)
+    assert reply == (None if echo is None else (200, text, echo))
+    assert source(tmp_path).greet(Incoming([], body)) is None

@@ -110,9 +110,7 @@ def service() -> Service:
 def unsigned() -> Any:
     """Make a source that nobody signs for."""
     known = Source(name="shop", profile=load_profile("checkout"), secrets=[secret(KEY)])
-    weak = SimpleNamespace(**{name: getattr(known, name) for name in ("name", "handshake")})
-    weak.unsigned = True
-    return weak
+    return SimpleNamespace(name=known.name, unsigned=True)
 
 
 async def test_what_is_genuine_is_kept_whole(service: Service) -> None:

@@ -143,7 +143,7 @@ async def test_an_order_closed_unpaid_holds_the_parts_that_it_lists(tmp_path: Pa
     [
         ({"SOURCES__ADYEN__CREDENTIALS": "{}"}, "nothing signs the payment method"),
         ({"SOURCES__ADYEN__CREDENTIALS": '{"webhook": "no"}'}, "nothing signs the payment method"),
-        ({"SOURCES__SHOP__CAPTURES": "card"}, "profile checkout has no section [captures]"),
+        ({"SOURCES__SHOP__CAPTURES": "card"}, "profile checkout captures by no method"),
     ],
 )
 def test_methods_that_capture_need_a_password_of_the_provider(

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from app.core.reading import Unreadable
-from app.providers.kit import NAMED
+from app.providers.kit import names_of
 from app.providers.request import Incoming, Refusal
 from reconcile.instants import SECOND
 from tests.providers.builders import refused
@@ -58,7 +58,7 @@ def genuine_request(name: str) -> Incoming:
 
 
 def test_every_registered_scheme_has_a_sample() -> None:
-    assert {name.split()[0] for name in samples()} == set(NAMED)
+    assert {name.split()[0] for name in samples()} == set(names_of("SCHEME"))
 
 
 @EVERY

@@ -6,7 +6,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from app.core.errors import ConfigurationError
-from app.providers.kit import NAMED
+from app.providers.kit import names_of
 from reconcile.instants import EARLIEST
 from tests.providers.named.builders import (
     CERTIFICATE_URL,
@@ -22,6 +22,7 @@ from tests.providers.named.builders import (
     rsa_key,
 )
 
+SCHEMES = names_of("SCHEME")
 SMALL_ORDER = (
     "-----BEGIN PUBLIC KEY-----\n"
     "MCowBQYDK2VwAyEAAQAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n"
@@ -29,20 +30,20 @@ SMALL_ORDER = (
 )
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", SCHEMES)
 def test_a_source_of_a_named_scheme_needs_a_secret(name: str) -> None:
     with pytest.raises(ConfigurationError, match="source acme: has no"):
         made(name)
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", SCHEMES)
 @pytest.mark.parametrize("blank", ["", "   "])
 def test_a_blank_secret_is_refused(name: str, blank: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is empty or blank|has no"):
         made(name, blank, named={"key-1": blank, "webhook_id": blank})
 
 
-@pytest.mark.parametrize("name", sorted(NAMED))
+@pytest.mark.parametrize("name", SCHEMES)
 def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"signature\.options\.past is not an option"):
         made(name, "0f" * 32, options={"past": 5}, named={"key-1": "x"})
