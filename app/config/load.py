@@ -17,7 +17,6 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource
 
 from app.config.database_place import database_lies_well
 from app.config.reading import (
@@ -51,9 +50,15 @@ def load_settings(
     reading.given = given_variables(
         os.environ if environ is None else environ, known=known_variables(), reading=reading
     )
-    source = EnvSettingsSource(Settings)
-    source.env_vars = {name.lower(): value for name, value in reading.given.items()}
-    tree: dict[str, Any] = source()
+    tree: dict[str, Any] = {}
+    for name, value in reading.given.items():
+        if name in (PREFIX + each for each in OF_COMMANDS):
+            continue
+        fields = tree
+        *groups, last = name.removeprefix(PREFIX).lower().split("__")
+        for group in groups:
+            fields = fields.setdefault(group, {})
+        fields[last] = value
     _fill_in(tree, reading)
     settings = _validated(tree, reading)
     for check in CHECKS:

@@ -25,10 +25,8 @@ from pydantic import (
     SecretStr,
     StringConstraints,
 )
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from app.config.database_url import database_url, sqlite_file
-from app.config.reading import PREFIX
 from app.core.errors import UsageError
 from app.core.hosts import is_loopback
 from app.core.schedule import schedule_entries
@@ -420,11 +418,11 @@ def _split(value: str) -> SplitResult:
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-Secrets = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(secrets)]
-Addresses = Annotated[tuple[DatedSecret, ...], NoDecode, BeforeValidator(addresses)]
-NamedSecrets = Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(named)]
-Accounts = Annotated[tuple[str, ...], NoDecode, BeforeValidator(accounts)]
-Only = Annotated[dict[str, tuple[str, ...]], NoDecode, BeforeValidator(only)]
+Secrets = Annotated[tuple[DatedSecret, ...], BeforeValidator(secrets)]
+Addresses = Annotated[tuple[DatedSecret, ...], BeforeValidator(addresses)]
+NamedSecrets = Annotated[dict[str, SecretStr], BeforeValidator(named)]
+Accounts = Annotated[tuple[str, ...], BeforeValidator(accounts)]
+Only = Annotated[dict[str, tuple[str, ...]], BeforeValidator(only)]
 BaseUrl = Annotated[str, BeforeValidator(base_url)]
 PublicUrl = Annotated[str, BeforeValidator(public_url)]
 HttpsUrl = Annotated[str, BeforeValidator(https_url)]
@@ -434,17 +432,17 @@ Schedule = Annotated[str, BeforeValidator(schedule)]
 Currency = Annotated[str, BeforeValidator(currency)]
 MailServer = Annotated[str, BeforeValidator(mail_server)]
 MailAddress = Annotated[str, BeforeValidator(mail_address)]
-MailAddresses = Annotated[tuple[str, ...], NoDecode, BeforeValidator(mail_addresses)]
-WitnessList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(witnesses)]
+MailAddresses = Annotated[tuple[str, ...], BeforeValidator(mail_addresses)]
+WitnessList = Annotated[tuple[str, ...], BeforeValidator(witnesses)]
 EndpointUrl = Annotated[str, BeforeValidator(endpoint_url)]
 DatabaseUrl = Annotated[str, BeforeValidator(database_url)]
 Issuer = Annotated[str, BeforeValidator(issuer)]
-RolesByValue = Annotated[dict[str, Role], NoDecode, BeforeValidator(roles)]
-Words = Annotated[tuple[str, ...], NoDecode, BeforeValidator(words)]
-Domains = Annotated[tuple[str, ...], NoDecode, BeforeValidator(domains)]
+RolesByValue = Annotated[dict[str, Role], BeforeValidator(roles)]
+Words = Annotated[tuple[str, ...], BeforeValidator(words)]
+Domains = Annotated[tuple[str, ...], BeforeValidator(domains)]
 OnOff = Annotated[Literal["on", "off"], BeforeValidator(switched)]
 Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(switched)]
-Networks = Annotated[tuple[str, ...], NoDecode, BeforeValidator(networks)]
+Networks = Annotated[tuple[str, ...], BeforeValidator(networks)]
 Profile = Annotated[str, StringConstraints(pattern=r"^(?:[a-z0-9_-]{1,40}|[^\x00]*[/.][^\x00]*)$")]
 Merchant = Annotated[
     str, StringConstraints(strip_whitespace=True, max_length=80, pattern=r"^[^\x00-\x1f\x7f]*$")
@@ -653,19 +651,13 @@ class OidcSettings(Section):
     local_accounts: OnOff = "on"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """All settings, checked. `load_settings` builds them, or a test by keyword.
 
     Numbers ending in `_s` are seconds, in `_bytes` bytes, in `_mb` MiB.
     """
 
-    model_config = SettingsConfigDict(
-        frozen=True,
-        extra="forbid",
-        env_prefix=PREFIX,
-        env_nested_delimiter="__",
-        hide_input_in_errors=True,
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
     # Not in its repr: a PostgreSQL URL has a password.
@@ -821,18 +813,6 @@ class Settings(BaseSettings):
                 sorted(n for n, each in self.sources.items() if each.link_mismatch == "hold")
             ),
         )
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Ignore the process's environment: only keywords count."""
-        return (init_settings,)
 
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
