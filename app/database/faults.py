@@ -136,11 +136,12 @@ def as_store_error(error: Exception) -> TallyhookError | None:
         return _of_postgresql(state)
     if (untrusted := _of_certificates(error)) is not None:
         return StoreUnavailable(untrusted)
-    if _none_fits(error):
+    if _is_of_driver(error, "TargetServerAttributeNotMatched"):  # asked for by the URL
         return StoreUnavailable(
             "no server of TALLYHOOK_DATABASE_URL is as its target_session_attrs says; try again"
         )
-    if isinstance(error, DBAPIError) and not error.connection_invalidated:
+    confused = _is_of_driver(error, "InternalClientError")  # by a server that ended
+    if isinstance(error, DBAPIError) and not (error.connection_invalidated or confused):
         return None
     if any(isinstance(cause, FileNotFoundError) for cause in _chain(error)):
         return StoreUnavailable(
@@ -156,7 +157,7 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
-    if _none_fits(error):
+    if _is_of_driver(error, "InternalClientError"):
         return True
     return isinstance(error.__cause__, OSError) and _of_certificates(error) is None
 
@@ -199,12 +200,11 @@ def _of_postgresql(state: str) -> TallyhookError | None:
     return None
 
 
-def _none_fits(error: BaseException) -> bool:
-    """Return whether no server is what `target_session_attrs` asks for."""
+def _is_of_driver(error: BaseException, name: str) -> bool:
+    """Return whether an error comes of an exception of asyncpg's with this name."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
-        isinstance(cause, asyncpg.exceptions.TargetServerAttributeNotMatched)
-        for cause in _chain(error)
+        isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
     )
 
 

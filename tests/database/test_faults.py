@@ -5,6 +5,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from sqlalchemy.exc import DBAPIError
 
 from app.core.errors import StoreUnavailable
 from app.database.engine import hosts_of, reading_engine
@@ -48,6 +49,7 @@ def test_an_untrusted_certificate_is_reported() -> None:
         (asyncpg.ConnectionDoesNotExistError("connection was closed"), True),
         (asyncpg.ProtocolViolationError("unsupported startup parameter: jit"), False),
         (asyncpg.InternalServerError("node is not a writer any more"), False),
+        (asyncpg.InternalClientError("got result for unknown protocol state"), True),
     ],
     ids=lambda each: type(each).__name__,
 )
@@ -80,3 +82,9 @@ def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str
     told = as_store_error(cause)
     assert isinstance(told, StoreUnavailable)
     assert (str(told).startswith(begins), told.reason) == (True, reason)
+
+
+def test_a_driver_that_is_confused_by_a_server_that_ended_is_no_fault_of_ours() -> None:
+    """SQLAlchemy takes its connection for a good one. It is given up, and the service goes on."""
+    cause = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is ...")
+    assert isinstance(as_store_error(DBAPIError("SELECT 1", None, cause)), StoreUnavailable)
