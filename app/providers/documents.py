@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from app.providers.paths import EACH, MAX_ITEMS, JsonPath, find_paths, slices
-from app.providers.request import first, parse_pairs
 from app.providers.sections import RequestRule
 
 
@@ -24,15 +23,9 @@ def _json(rule: RequestRule, body: bytes) -> Any:
     return {} if not body and "GET" in rule.methods else parse(body)
 
 
-def _form_json(rule: RequestRule, body: bytes) -> Any:
-    return parse(first(parse_pairs(body), (rule.field or "").encode("utf-8")))
-
-
 DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
     "json": _json,
     "form": lambda rule, body: {},
-    "form_json": _form_json,
-    "query": lambda rule, body: {},
 }
 
 

@@ -44,24 +44,9 @@ def _base64_loose(text: bytes) -> bytes:
     return _base64(text if b"=" in text else text + b"=" * (-len(text) % 4))
 
 
-def _base64_url(text: bytes) -> bytes:
-    if b"+" in text or b"/" in text:
-        raise ValueError("not the alphabet that is safe in addresses")
-    return _base64_loose(text.translate(_FROM_URL))
-
-
-def _to_base64_url(value: bytes) -> bytes:
-    return _to_base64(value).rstrip(b"=").translate(_TO_URL)
-
-
-_FROM_URL: Final = bytes.maketrans(b"-_", b"+/")
-_TO_URL: Final = bytes.maketrans(b"+/", b"-_")
-
 ENCODINGS: Final[Mapping[str, Encoding]] = {
     "hex": Encoding(binascii.unhexlify, binascii.hexlify),
     "base64": Encoding(_base64, _to_base64),
-    "base64_loose": Encoding(_base64_loose, _to_base64),
-    "base64url": Encoding(_base64_url, _to_base64_url),
     "text": Encoding(bytes, bytes),
 }
 

@@ -184,7 +184,7 @@ class _Shape:
                 holder = holder[step]
             holder[place[-1]] = value
         content = document["body"]
-        if self._profile.request.body in ("form", "query"):
+        if self._profile.request.body == "form":
             body = _encoded(content).encode()
         elif type(content) is _Texts:
             body = "".join(content).encode()
@@ -340,7 +340,7 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
     """Return body, query and headers, each in a form where values can be replaced."""
     body = example.body
-    if type(body) is str and profile.request.body in ("form", "query"):
+    if type(body) is str and profile.request.body == "form":
         body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
     elif type(body) is str and body.lstrip().startswith("<"):
         body = _Texts(_BETWEEN_TAGS.split(body))

@@ -8,7 +8,6 @@ repeat them. So the bytes alone can be read again at any time.
 """
 
 from collections.abc import Collection, Mapping
-from functools import partial
 from typing import Any, Final
 
 from app.core.reading import UnclearAmount, Unreadable
@@ -21,11 +20,9 @@ from reconcile.instants import Instant
 from reconcile.ledger.correlate import SAYS_NOTHING_FINAL
 from reconcile.ledger.events import (
     FOLLOWS_SUCCESS,
-    PART_KINDS,
     UNCLEAR_AMOUNT,
     ClaimKind,
     Event,
-    Part,
     State,
     StateMember,
 )
@@ -116,11 +113,6 @@ class AnswerReader:
         self._refund = fields.compile_locations(rule.refund)
         self._refunded_total = fields.compile_locations(rule.refunded_total)
         self._currency = fields.compile_locations(rule.currency)
-        self._parts = tuple(
-            (kind, fields.compile_locations(where))
-            for kind in PART_KINDS
-            if (where := getattr(rule, kind))
-        )
         sums: tuple[tuple[StateMember, sections.Locations], ...] = (
             ("captured", rule.states_captured),
             ("refunded", rule.states_refunded),
@@ -208,7 +200,6 @@ class AnswerReader:
             standalone=claim in FOLLOWS_SUCCESS and kind in self._standalone,
             shop=self._shop.read(claim, data),
             states=states,
-            parts=self._parts_of(data) if claim == "succeeded" and self._parts else (),
             stated_at=document.get("dated") if states else None,
             **references,
         )
@@ -306,12 +297,6 @@ class AnswerReader:
         if not self._states_amount:
             return _money_of(about["money"])
         return self._price(self._amount, data)
-
-    def _parts_of(self, data: fields.EventData) -> tuple[Part, ...]:
-        """Return the parts of a payment that are stated exactly. Never raises."""
-        return reader.parts_of(
-            data, [(kind, partial(self._price, find, data)) for kind, find in self._parts]
-        )
 
     def _price(self, find: fields.Find, data: fields.EventData) -> Money | None:
         value = find(data)

@@ -210,13 +210,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def joined_values(value: Any) -> str | None:
-    """Join the values of an object as text, sorted by name; None where it is no object."""
-    if type(value) is not dict:
-        return None
-    return "".join(plain_text(each) or "" for _, each in sorted(value.items()))
-
-
 FindValues = Callable[[Request], list[bytes]]
 
 

@@ -155,6 +155,7 @@ GONE: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "EventRule": dict.fromkeys(("lists", "listed"), _BY_CODE.format("split")),
     "FetchBackRule": dict.fromkeys(("refunds", "chargebacks"), _BY_CODE.format("movements")),
+    "RequestRule": {"field": "give a module of app/providers/named a SCHEME that unwraps the body"},
 }
 """Keys that a file may still have, by section, and what replaces each."""
 

@@ -6,11 +6,10 @@ one delivery.
 """
 
 import hmac
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields as members_of
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from app.core.masking import masked_words
@@ -37,7 +36,6 @@ from reconcile.ledger.events import (
     ClaimKind,
     Event,
     Part,
-    PartKind,
     Shop,
     Standing,
 )
@@ -238,21 +236,6 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
     with suppress(Unreadable):
         return fields.as_text(find(data), "the shop")
     return None
-
-
-def parts_of(
-    data: fields.EventData, stated: Iterable[tuple[PartKind, Callable[[], Money | None]]]
-) -> tuple[Part, ...]:
-    """Return the parts of a payment that are stated exactly. An unclear one is left out, and makes
-    nothing else unclear."""
-    unclear, found = data.unclear, []
-    for kind, read in stated:
-        with suppress(Unreadable):
-            money = read()
-            if money is not None and (money.minor > 0 or (kind == "base" and not money.minor)):
-                found.append(Part(kind=kind, money=money))
-    data.unclear = unclear
-    return tuple(found)
 
 
 class EventReader:
@@ -621,9 +604,16 @@ class EventReader:
         )
 
     def _parts_of(self, data: fields.EventData, money: Money | None) -> tuple[Part, ...]:
-        found = parts_of(data, [(kind, partial(price.read, data)) for kind, price in self._parts])
-        currency = None if money is None else money.currency
-        return tuple([p for p in found if p.kind != "presented" or p.money.currency != currency])
+        """Return the parts of a payment that are stated exactly; others are left out."""
+        found = []
+        for kind, price in self._parts:
+            with suppress(Unreadable):
+                part = price.read(data)
+                if part is None or (part.minor <= 0 and kind != "base"):
+                    continue
+                if kind != "presented" or money is None or part.currency != money.currency:
+                    found.append(Part(kind=kind, money=part))
+        return tuple(found)
 
     def _money(
         self, claim: ClaimKind, ordered: Money | None, data: fields.EventData, *, is_sum: bool

@@ -131,7 +131,6 @@ class Request:
     # On the class: most requests never set them, and setting them would cost every delivery.
     timestamp: bytes = b""
     secret: bytes = b""
-    field: str | None = None
     _document: Any = _UNMADE
     _form: Pairs | None = None
     _query: Pairs | None = None
@@ -144,22 +143,17 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body, or of the form's field, numbers as written; None where it is no
-        JSON, or has more than MAX_VALUES."""
+        """The JSON of the body, numbers as written; None where it is no JSON, or has more than
+        MAX_VALUES."""
         if self._document is _UNMADE:
             self._document = None
-            text = self.json_bytes
+            text = self.body
             # Rows of brackets take long too. Counting is fast; commas within texts count as well.
             brackets = text.count(b"[") + text.count(b"{")
             if max(text.count(b","), brackets) < MAX_VALUES:
                 with suppress(Unreadable):
                     self._document = parse_written(text)
         return self._document
-
-    @property
-    def json_bytes(self) -> bytes:
-        """The bytes that hold the JSON."""
-        return self.body if self.field is None else first(self.form, self.field.encode())
 
     @property
     def form(self) -> Pairs:
@@ -193,11 +187,6 @@ class Request:
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made
-
-
-def first(pairs: Pairs, name: bytes) -> bytes:
-    """Return the value of the first field of that name; empty where there is none."""
-    return next((value for key, value in pairs if key == name), b"")
 
 
 Reason = Literal[

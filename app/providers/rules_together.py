@@ -13,15 +13,12 @@ from reconcile.ledger.events import PART_KINDS
 # --- which locations of a profile its signature covers --------------------------------------------
 
 
-_WHOLE_BODY: Final = frozenset(
-    {"body", "body_or_query", "form_received", "form_sorted", "form_joined"}
-)
+_WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
 """Without `body_or_query`: a request other than GET can have a query beside its signed body."""
-_PREFIXES: Final = frozenset({"raw", "compact", "canonical"})
+_PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
-_TOO_WEAK: Final = frozenset({"crc32"})
 
 PRICES: Final[dict[str, tuple[str, ...]]] = {
     "payment": ("payment_currency",),
@@ -56,7 +53,7 @@ class SignatureCoverage:
         # An item's own signature does not cover the rest of the body.
         self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
-        self._signed = [each for each in found if not _TOO_WEAK & set(each.filters)]
+        self._signed = found
         self._items: paths.JsonPath = (
             paths.compile_path(items, each=True) if items and not per_item else ()
         )
@@ -128,14 +125,9 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
 # --- joins of signed content with no visible boundary between two fields --------------------------
 
 
-_JOINS_ITS_FIELDS: Final = frozenset({"form_joined", "values"})
-"""References that join texts whose names and ends are not signed."""
-
-_FIXED_LENGTH: Final = ("md5_hex", "sha1_hex", "sha256_hex", "sha384_hex", "sha512_hex",
-                        "sha256_base64", "sha512_base64")  # fmt: skip
+_FIXED_LENGTH: Final = ("sha256_hex", "sha512_hex", "sha256_base64", "sha512_base64")
 _DOCUMENTS: Final = frozenset({"body", "compact", "canonical"})
-_WHOLE: Final = _DOCUMENTS | {"body_or_query", "form_received", "form_sorted", "ts"}
-_MEMBERS: Final = frozenset({"raw", "compact", "canonical"})
+_WHOLE: Final = _DOCUMENTS | {"body_or_query", "form_received", "ts"}
 _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
@@ -161,7 +153,7 @@ class Joins:
         """Return the first ambiguous join, in words for a sentence; None where there is none."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
-            if each.name in _JOINS_ITS_FIELDS:
+            if each.name == "form_joined":  # the names and ends of its fields are not signed
                 return f"the fields of {{{each.text}}}"
         pairs: list[tuple[template.TemplateReference, template.TemplateReference]] = []
         _collect_neighbours(tokens, set(), pairs)
@@ -185,7 +177,7 @@ class Joins:
         return reference.name == "secret" or document
 
     def _counts(self, reference: template.TemplateReference) -> bool:
-        if reference.name in _MEMBERS and reference.argument:
+        if reference.name in _PREFIXES and reference.argument:
             return True
         return reference.name in _WHOLE or reference.text in self._counting
 
@@ -268,7 +260,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
                 f"is missing: anyone could write another {key} beside a true payment",
             )
     priced = ("amount", "refund", "refunded_total", "states_refunded", "states_charged_back")
-    for key in (*priced, *PART_KINDS):
+    for key in priced:
         if rule[key] and not rule["currency"]:
             yield TomlMistake("fetch_back.currency", f"is missing; fetch_back.{key} needs it")
 
@@ -548,12 +540,6 @@ def _environments_differ(values: Values) -> Iterable[TomlMistake]:
         yield TomlMistake("environment.either", "must differ from environment.sandbox and .live")
 
 
-def _form_has_its_field(values: Values) -> Iterable[TomlMistake]:
-    request = values["request"]
-    if (request["body"] == "form_json") != (request["field"] is not None):
-        yield TomlMistake("request.field", "belongs with body form_json, and with nothing else")
-
-
 def _answer_is_one_thing(values: Values) -> Iterable[TomlMistake]:
     answer = values["acknowledgement"]
     if answer["body"] is not None and answer["fields"]:
@@ -654,7 +640,6 @@ _TOGETHER: Final = (
     _amounts_have_currencies,
     _nothing_moves_money,
     _environments_differ,
-    _form_has_its_field,
     _answer_is_one_thing,
     _what_counts_is_signed,
     setup_is_of_this_profile,

@@ -122,14 +122,10 @@ class TimestampRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRule:
-    """Section [request]: methods, and what the body is.
-
-    field  the form field that holds the JSON of a `form_json` body
-    """
+    """Section [request]: methods, and what the body is."""
 
     methods: Annotated[tuple[str, ...], listed(one_of(("POST", "PUT", "GET")))] = ("POST",)
-    body: Annotated[str, one_of(("json", "form", "form_json", "query"))] = "json"
-    field: Annotated[str | None, rules.text] = None
+    body: Annotated[str, one_of(("json", "form"))] = "json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +351,6 @@ class FetchBackRule:
     dated_as_event    whether the answer has the date of the event that was asked about
     environment       in the words of section [environment]; an answer of the other is refused
     refund            the amount of a refund or dispute, where it differs from `amount`
-    base … presented  parts of `amount`, as in section [amounts]
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
     states_captured, states_refunded, states_charged_back
@@ -388,16 +383,6 @@ class FetchBackRule:
     amount: Locations = ()
     refund: Locations = ()
     refunded_total: Locations = ()
-    base: Locations = ()
-    tip: Locations = ()
-    fee: Locations = ()
-    surcharge: Locations = ()
-    donation: Locations = ()
-    tax: Locations = ()
-    shipping: Locations = ()
-    discount: Locations = ()
-    financed_discount: Locations = ()
-    presented: Locations = ()
     currency: Locations = ()
     claims: Claims = ()
     again: Annotated[tuple[str, ...], listed(rules.text)] = ()

@@ -20,29 +20,24 @@ from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_
 
 Filter = Callable[[bytes], bytes]
 
+ELSE: Final = "else write a SCHEME in app/providers/named"
+"""What to do where this language has no word for what a provider signs."""
+
 
 def _digest(value: bytes, *, algorithm: str, encode: Filter) -> bytes:
     return encode(hashlib.new(algorithm, value, usedforsecurity=False).digest())
 
 
-_DIGESTS = ("md5", "sha1", "sha256", "sha384", "sha512")
-
 FILTERS: Final[Mapping[str, Filter]] = {
     "upper": bytes.upper,
     "lower": bytes.lower,
-    "strip": bytes.strip,
     "urlencode": php_urlencode,
-    "base64": base64.b64encode,
-    "crc32": lambda value: b"%d" % binascii.crc32(value),
     "absolute": lambda value: value.removeprefix(b"-"),
     "last_segment": lambda value: value.rpartition(b"/")[2],
     **{
-        f"{name}_hex": partial(_digest, algorithm=name, encode=binascii.hexlify)
-        for name in _DIGESTS
-    },
-    **{
-        f"{name}_base64": partial(_digest, algorithm=name, encode=base64.b64encode)
+        f"{name}_{word}": partial(_digest, algorithm=name, encode=encode)
         for name in ("sha256", "sha512")
+        for word, encode in (("hex", binascii.hexlify), ("base64", base64.b64encode))
     },
 }
 
@@ -51,7 +46,7 @@ def compile_filters(names: tuple[str, ...]) -> tuple[Filter, ...]:
     """Return the filters of these names. Raises ValueError with a sentence."""
     for name in names:
         if name not in FILTERS:
-            raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}")
+            raise ValueError(f"has an unknown filter; known are {', '.join(FILTERS)}; {ELSE}")
     return tuple(FILTERS[name] for name in names)
 
 
@@ -194,18 +189,6 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
     return make
 
 
-def _raw(name: str) -> Piece:
-    path, absent = paths.compile_path(name), _absent(f"member {name}")
-
-    def piece(request: Request) -> bytes | Refusal:
-        if request.document is None:
-            return absent
-        found = paths.slices(request.json_bytes.decode("utf-8"), path)
-        return found[0].encode("utf-8") if found else absent
-
-    return piece
-
-
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
     """Make references to the whole form, in an order and a spelling; `-NAME` omits one field."""
 
@@ -231,12 +214,9 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
     "form": Meaning(_single("form", "form field"), "must"),
     "body_or_query": Meaning(lambda _: _body_or_query, "no"),
     "json": Meaning(_member("member", paths.plain_text), "must"),
-    "raw": Meaning(_raw, "must"),
     "compact": Meaning(_member("JSON", paths.compact), "may"),
     "canonical": Meaning(_member("JSON", paths.canonical), "may"),
-    "values": Meaning(_member("object", paths.joined_values), "may"),
     "form_received": Meaning(_fields(list, write_pairs), "may"),
-    "form_sorted": Meaning(_fields(sorted, write_pairs), "may"),
     "form_joined": Meaning(
         _fields(sorted, lambda pairs: b"".join(name + value for name, value in pairs)), "may"
     ),
@@ -285,7 +265,7 @@ def _piece(token: Token) -> Piece:
     if meaning is None or bool(token.argument) not in _ARGUMENT[meaning.argument]:
         forms = {"no": "{{{0}}}", "must": "{{{0}:NAME}}", "may": "{{{0}}} {{{0}:NAME}}"}
         known = ", ".join(forms[each.argument].format(name) for name, each in REFERENCES.items())
-        raise ValueError(f"has an unknown reference; known are {known}")
+        raise ValueError(f"has an unknown reference; known are {known}; {ELSE}")
     piece = meaning.make(token.argument)
     for transform in compile_filters(token.filters):
         piece = _filtered(piece, transform)

@@ -66,7 +66,6 @@ class Verifier:
             self._schemes.append((own, keys.also))
         self._key_id = paths.compile_place(profile.secret.key_id) if profile.secret.key_id else None
         self._needs_secret = "secret" in self.template.names
-        self._field = profile.request.field
         self._items = (
             paths.compile_path(profile.event.items or "", each=True) if rule.per_item else None
         )
@@ -102,10 +101,7 @@ class Verifier:
         headers, body, method, url = incoming[:4]
         if url.startswith("/"):
             url = self._address + url
-        request = Request(headers, body, method=method, url=url)
-        if self._field is not None:
-            request.field = self._field
-        return request
+        return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """Return None where the request is genuine and of its time. Never raises."""
@@ -118,7 +114,7 @@ class Verifier:
             return _NO_ITEMS
         if len(items) > paths.MAX_ITEMS:
             return _TOO_MANY
-        texts = paths.slices(request.json_bytes.decode("utf-8"), self._items)
+        texts = paths.slices(request.body.decode("utf-8"), self._items)
         # One item that is not genuine refuses all, as one sender sent all of them.
         for item, text in zip(items, texts, strict=True):
             refusal = self._verify_one(request.of_item(item, text.encode("utf-8")), now)

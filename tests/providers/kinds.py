@@ -23,7 +23,6 @@ KINDS: Final[dict[str, str]] = {
     "milliseconds": """
         mac = "hmac-sha512"
         where = "header:x-signature"
-        encoding = "base64url"
         signed = "v1.{ts}.{body}"
         [timestamp]
         where = "header:x-time"
@@ -108,7 +107,7 @@ KINDS: Final[dict[str, str]] = {
     "key_by_id": """
         mac = "ecdsa-p256-sha256-raw"
         where = "header:x-signature"
-        signed = "{raw:payload}"
+        signed = "{compact:payload}"
         [secret]
         key_id = "header:x-key-id"
     """,

@@ -65,15 +65,14 @@ def body_of(profile: Profile) -> bytes:
     signed = [
         each
         for each in references(read_template(profile.signature.signed or ""))
-        if each.name in ("json", "raw", "compact", "canonical", "values", "form") and each.argument
+        if each.name in ("json", "compact", "canonical", "form") and each.argument
     ]
     if kind == "form" or any(each.name == "form" for each in signed):
         names = [each.argument for each in signed if each.name == "form"] or ["order_id", "total"]
         return "&".join(f"{name}=v{number}" for number, name in enumerate(names)).encode()
     document: dict[str, Any] = {"id": "e1"}
     for number, each in enumerate(signed):
-        value: Any = {"v": number} if each.name == "values" else f"v{number}"
-        _put(document, compile_path(each.argument), value)
+        _put(document, compile_path(each.argument), f"v{number}")
     items = compile_path(profile.event.items, each=True) if profile.event.items else ()
     if items and profile.signature.per_item:
         root: Any = {}

@@ -194,23 +194,24 @@ def test_a_number_matches_a_condition_alike_in_reading_signing_and_slicing(numbe
 @pytest.mark.parametrize(
     ("kind", "tip", "parts"),
     [
-        ("in", 2, {"base": 7, "tip": 2}),
-        ("in", 0, {"base": 7}),
-        ("in", "two", {"base": 7}),
-        ("in", 0.001, {"base": 7}),
-        ("in", -2, {"base": 7}),
+        ("paid", 2, {"base": 7, "tip": 2}),
+        ("paid", 0, {"base": 7}),
+        ("paid", "two", {"base": 7}),
+        ("paid", 0.001, {"base": 7}),
+        ("paid", -2, {"base": 7}),
         ("back", 2, {}),
     ],
 )
-def test_an_answer_states_the_parts_of_a_payment(
+def test_an_event_states_the_parts_of_a_payment(
     kind: str, tip: Any, parts: dict[str, int], tmp_path: Path
 ) -> None:
     """A part that cannot be read exactly is left out, and puts nothing in doubt."""
-    more = FETCH_BACK % (
-        'amount = "json:amount"\nbase = "json:base"\ntip = "json:tip"\ncurrency = "text:KES"'
+    amounts = {"payment": "json:sum", "payment_currency": "text:KES", "presented": "json:sum"}
+    source = made(
+        tmp_path,
+        amounts={**amounts, "base": "json:base", "tip": "json:tip"},
+        claims={"back": "refunded"},
     )
-    source = made(tmp_path, top=TOP, more=more, event=FIELDS)
-    asked = only(source, {**PAID, "data": {"object": "charge", "id": "ch_1"}})
-    event = answered(source, asked, kind=kind, amount=9, base=7, tip=tip)
+    event = only(source, {**PAID, "type": kind, "sum": 9, "base": 7, "tip": tip})
     assert {part.kind: part.money.minor // 100 for part in event.parts} == parts
     assert event.unclear is None

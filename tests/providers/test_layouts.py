@@ -96,8 +96,6 @@ URL_SAFE = base64.urlsafe_b64encode(MAC)
     [
         ("hex", [HEX, HEX.upper()], [HEX + b"0", b"0x" + HEX, URL_SAFE]),
         ("base64", [base64.b64encode(MAC)], [base64.b64encode(MAC)[:-1], b"=" * 44, HEX]),
-        ("base64_loose", [base64.b64encode(MAC), base64.b64encode(MAC)[:-1]], [HEX, b"===="]),
-        ("base64url", [URL_SAFE, URL_SAFE[:-1]], [b"+" + URL_SAFE[1:], b"a" + URL_SAFE[1:]]),
     ],
 )
 def test_each_encoding_accepts_its_own_spellings_only(

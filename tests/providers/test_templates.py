@@ -50,12 +50,6 @@ def filled(template: str, made: Request | None = None) -> bytes | str:
         ("{json:b.y}|{json:big}|{json:yes}|{json:a[1].v}", b"2.00|12345678901234567|true|1e2"),
         ("{json:b.x}", "café / é".encode()),
         ("{json:a[n=Amount].v}", b"1e2"),
-        ("{raw:b}", '{"y": 2.00, "x": "caf\\u00e9 \\/ \u00e9"}'.encode()),
-        ("{raw:b.x}", '"caf\\u00e9 \\/ \u00e9"'.encode()),
-        ("{raw:a[1]}", b'{"n":"Amount","v":1e2}'),
-        ("{raw:a[n=Amount].v}", b"1e2"),
-        ("{raw:b[y=2.00].x?}{raw:b[x=other].x?}|", b"|"),
-        ("{raw:a[1][n=Amount].v}{json:a[1][n=Amount].v}", b"1e21e2"),
         ("{path|last_segment}{header:x-id|last_segment}", b"inevt_1"),
         ("{compact:b}", '{"y":2.00,"x":"café / é"}'.encode()),
         ("{canonical:b}", '{"x":"café / é","y":2.00}'.encode()),
@@ -64,15 +58,13 @@ def filled(template: str, made: Request | None = None) -> bytes | str:
             '{"a":[1,{"n":"Amount","v":1e2}],"b":{"x":"café / é","y":2.00},'
             '"big":12345678901234567,"none":null,"yes":true}'.encode(),
         ),
-        ("{values:b}", "café / é2.00".encode()),
         ("{secret}", b"geheim"),
         ("{json:none?}:{json:gone?}:{header:gone?}:", b":::"),
         ("[id:{query:only};][gone:{query:gone};][{json:none}]end", b"id:1;end"),
         ("{header:x-id|upper}{method|lower}", b"EVT_1post"),
         ("{secret|sha256_hex}", hashlib.sha256(b"geheim").hexdigest().encode()),
         ("{secret|sha512_base64}", None),
-        ("{query:a|urlencode}{query:a|strip}{query:a|base64}", b"+xxIHg="),
-        ("{ts|crc32}", b"4242755590"),
+        ("{query:a|urlencode}", b"+x"),
     ],
 )
 def test_each_reference_is_filled_as_received(template: str, content: bytes | None) -> None:
@@ -95,8 +87,6 @@ def test_each_reference_is_filled_as_received(template: str, content: bytes | No
         ("{json:none}", "signature_missing"),
         ("{json:a.b}", "signature_missing"),
         ("{json:a[7]}", "signature_missing"),
-        ("{raw:gone}", "signature_missing"),
-        ("{values:a}", "signature_missing"),
     ],
 )
 def test_an_absent_or_repeated_reference_refuses(template: str, reason: str) -> None:
@@ -105,7 +95,7 @@ def test_an_absent_or_repeated_reference_refuses(template: str, reason: str) -> 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"[" * 99, b'{"a":NaN}'])
 def test_a_body_that_is_no_json_has_no_members(body: bytes) -> None:
-    for name in ("json:a", "raw:a", "compact", "canonical", "values", "compact:a"):
+    for name in ("json:a", "compact", "canonical", "compact:a"):
         assert filled(f"{{{name}}}", request(body)) == "signature_missing"
 
 
@@ -117,7 +107,6 @@ FORM = b"b=x+y%2Bz~&a=%C3%A9&sig=0&a2=&b=2"
     [
         ("{form:a}", "é".encode()),
         ("{form_received:-sig}", b"b=x+y%2Bz%7E&a=%C3%A9&a2=&b=2"),
-        ("{form_sorted:-sig}", b"a=%C3%A9&a2=&b=2&b=x+y%2Bz%7E"),
         ("{form_joined:-sig}", "aéa2b2bx y+z~".encode()),
         ("{form_joined}", "aéa2b2bx y+z~sig0".encode()),
     ],
@@ -134,7 +123,7 @@ def test_a_get_signs_its_query() -> None:
 @pytest.mark.parametrize(
     "template",
     ["{nothing}", "{body:x}", "{json}", "{json:a..b}", "{json:a[}", "{json:a[*]}", "{body|rot13}",
-     "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_sorted:sig}", "{header:A}"],
+     "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_joined:sig}", "{header:A}"],
 )  # fmt: skip
 def test_an_invalid_template_is_reported(template: str) -> None:
     with pytest.raises(ValueError, match=r"^(has|'A')"):
@@ -146,7 +135,7 @@ def test_every_reference_is_tested_here() -> None:
     assert all(f"{{{name}" in text for name in REFERENCES)
 
 
-@pytest.mark.parametrize("template", ["{json:a}", "{canonical}", "{values:a}", "{raw:a}"])
+@pytest.mark.parametrize("template", ["{json:a}", "{canonical}"])
 @pytest.mark.parametrize(
     "body",
     [b'{"a":[' + b"0," * 500_000 + b"0]}", b"[]" * 500_000],

@@ -169,9 +169,8 @@ AMBIGUOUS = [
     ("{json:order}{json:id?}:{json:type}:{json:sum}", "{json:order} and {json:id}"),
     ("{json:order}[:{json:id}]{json:type}:{json:sum}", "{json:id} and {json:type}"),
     ("{json:order}[-:{json:no}]:{json:type}[.{json:x}.]{json:sum}", "{json:type} and {json:sum}"),
-    ("{values}", "the fields of {values}"),
     ("{form_joined:-signature}", "the fields of {form_joined:-signature}"),
-    ("{raw:order}{compact:type}{canonical:sum}", "{raw:order} and {compact:type}"),
+    ("{compact:order}{compact:type}{canonical:sum}", "{compact:order} and {compact:type}"),
 ]
 UNAMBIGUOUS = [
     "{body}",
