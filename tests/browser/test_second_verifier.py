@@ -65,7 +65,7 @@ def test_both_verifiers_pass_what_nobody_changed(
     assert second([world.full, world.redacted, redated]) == ["", "", ""]
 
 
-@pytest.mark.parametrize("each_of", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("each_of", [3, pytest.param(1, marks=pytest.mark.soak)])
 def test_both_verifiers_find_the_forgeries(
     world: ForgersWorld, second: Callable[[list[bytes]], list[str]], each_of: int
 ) -> None:

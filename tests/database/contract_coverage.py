@@ -159,6 +159,7 @@ class CoverageContract:
             await banked(inbox, tmp_path, HEADING + "main,2026-11-20,5.00,KES\n")
         assert await fetch(inbox, under_way) is None
 
+    @pytest.mark.alike
     async def test_a_file_covers_no_time_after_it_was_imported(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -198,6 +199,7 @@ class CoverageContract:
         assert by["giro"] == ()
         assert by["main"] != ()
 
+    @pytest.mark.alike
     async def test_what_is_declared_has_a_name_and_days(self, inbox: Inbox, tmp_path: Path) -> None:
         done = await till(inbox, tmp_path)
         assert done.covers[0].since is None

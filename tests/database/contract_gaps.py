@@ -137,6 +137,7 @@ class GapContract:
             ("released", GAP_ACCEPTED, "service"),
         ]
 
+    @pytest.mark.alike
     async def test_what_comes_again_of_the_gap_is_held_too(self, inbox: Inbox) -> None:
         """Its refund may be lost as well as it was."""
         await accept_gap(inbox, since=2, until=8, at=20)
@@ -209,6 +210,7 @@ class GapContract:
         await started(context(inbox, at=24))
         assert len(await hold_records(inbox)) == 5
 
+    @pytest.mark.alike
     async def test_a_rebuild_between_gap_and_hold_loses_no_hold(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(paid("A")))
         await started(context(inbox, at=9))
@@ -220,6 +222,7 @@ class GapContract:
         await started(context(inbox, at=23))
         assert (await published(inbox))[-1] == ("A", "succeeded", 0)
 
+    @pytest.mark.alike
     async def test_absence_is_not_claimed_of_an_order_of_the_time(self, inbox: Inbox) -> None:
         await tell_order(context(inbox, at=1), OrderFacts(order="OLD", money=DUE))
         await accept_gap(inbox, since=2, until=8, at=20)
@@ -231,6 +234,7 @@ class GapContract:
         assert "may be lost" in said_of["OLD"]["staff"][-1]
         assert "lost" not in str(said_of["NEW"]["plain"]) + str(said_of["NEW"]["staff"])
 
+    @pytest.mark.alike
     async def test_coverage_carries_the_gaps_that_were_accepted_by_then(self, inbox: Inbox) -> None:
         """A run as of an instant before says again what it said then."""
         await accept_gap(inbox, since=2, until=8, at=20)

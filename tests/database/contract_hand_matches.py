@@ -17,6 +17,7 @@ from tests.reconcile.build import seconds
 class HandMatchContract:
     """Matches made by hand. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_line_is_matched_by_hand_once(self, inbox: Inbox) -> None:
         """Only an unmatched line can be. The break that it closes cites who matched it."""
         at = context(inbox, at=2)
@@ -92,6 +93,7 @@ class HandMatchContract:
         await run(inbox, at=3)
         assert (await show(inbox, missing("A"))).life.closed_by == ()
 
+    @pytest.mark.alike
     async def test_a_match_closes_both_halves_until_a_run_does_not_use_it(
         self, inbox: Inbox
     ) -> None:

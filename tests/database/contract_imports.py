@@ -418,6 +418,7 @@ class ImportContract:
         found = await fetch(inbox, statement_lines_of, ["ord3"], payments=["p2"], as_of=LATEST)
         assert {(line.order, line.payment) for line in found} == {("ORD-3", None), (None, "p2")}
 
+    @pytest.mark.alike
     async def test_a_bank_line_is_known_by_its_contents(self, inbox: Inbox, tmp_path: Path) -> None:
         """Equal lines are counted; another text is a new version."""
         lines = [
@@ -432,6 +433,7 @@ class ImportContract:
         assert sorted(column(before, 7)) == ["COINS", "COINS", "x"]
         assert sorted(column(now, 7)) == ["COINS", "COINS", "COINS", "y"]
 
+    @pytest.mark.alike
     async def test_one_of_equal_bookings_that_is_left_is_not_counted_again(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

@@ -300,6 +300,7 @@ class KeepingContract:
         assert await inbox.database.upgrade() == (newest, newest)
         assert await dump(inbox, *tables) == before
 
+    @pytest.mark.alike
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
         with pytest.raises(ValueError, match="none of ours"):
             delivery_of(

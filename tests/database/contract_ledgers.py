@@ -103,6 +103,7 @@ class LedgerContract:
         await keep(inbox, arrival(paid("A"), at=2))
         assert (await mark(inbox, "A"))[0] == seconds(2)
 
+    @pytest.mark.alike
     async def test_news_of_a_contested_payment_sets_both_orders_due(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(said("a", order="A", payment="p")))
         await folded(context(inbox, at=1))
@@ -144,6 +145,7 @@ class LedgerContract:
             outcomes.append([r.outcome for r in await revisions(inbox)])
         assert outcomes == [["pending"], ["pending"], *[["pending", "timed_out"]] * 3]
 
+    @pytest.mark.alike
     async def test_due_orders_come_longest_waiting_first(self, inbox: Inbox) -> None:
         for order, at in (("A", 3), ("B", 1), ("C", 2), ("D", 9)):
             await keep(inbox, arrival(said(order, order=order), at=at))

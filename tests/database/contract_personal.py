@@ -70,6 +70,7 @@ from tests.reconcile.build import T
 
 KEY = PhoneKey(b"k" * 32)
 PHONE = "254711223344"
+PEOPLE = PHONE, pytest.param("email:jane@example.com", marks=pytest.mark.alike)
 DIGEST = KEY.digest(PHONE)
 PRICE = Money(minor=150_000, currency="KES")
 ONLY_ADDED_TO = (
@@ -250,6 +251,7 @@ class PersonalContract:
             await run(connection, phones.write_phone_notes, [(DIGEST, "delivery", owner, T)])
             assert await phones_not_noted(connection, scratch) == 2
 
+    @pytest.mark.alike
     async def test_an_order_is_found_by_amount_and_day(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(paid("e1", "A")))
         await refold_until_quiet(context(inbox), limit=10, progress=quiet)
@@ -277,7 +279,7 @@ class PersonalContract:
         for table in ("phones", "rejections"):
             assert await rows(inbox, f"SELECT 1 FROM {table}") == []
 
-    @pytest.mark.parametrize("person", [PHONE, "email:jane@example.com"])
+    @pytest.mark.parametrize("person", PEOPLE)
     async def test_a_person_in_any_column_is_found_and_reported(
         self, inbox: Inbox, tmp_path: Path, person: str
     ) -> None:
@@ -311,7 +313,7 @@ class PersonalContract:
             expected = told[where].why == UNEXPECTED
             assert expected if planted[where].personal == "not" else told[where].why.endswith(law)
 
-    @pytest.mark.parametrize("person", [PHONE, "email:jane@example.com"])
+    @pytest.mark.parametrize("person", PEOPLE)
     async def test_a_person_in_any_column_is_in_their_copy(
         self, inbox: Inbox, tmp_path: Path, person: str
     ) -> None:

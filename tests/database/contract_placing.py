@@ -127,6 +127,7 @@ async def outcome(at: AppContext, order: str) -> tuple[str, bool]:
 class PlacingContract:
     """Properties of payments of no order."""
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("later_first", [False, pytest.param(True, marks=pytest.mark.alike)])
     async def test_a_renewal_is_on_no_order_until_the_shop_or_a_person_says_which(
         self, inbox: Inbox, later_first: bool
@@ -165,6 +166,7 @@ class PlacingContract:
         assert await outcome(at, "A") == ("succeeded", True)
         assert [each for each in await listed(at) if each.state == "open"] == []
 
+    @pytest.mark.alike
     async def test_a_refund_of_no_payment_and_no_order_is_listed_and_raises_no_alarm(
         self, inbox: Inbox
     ) -> None:
@@ -209,6 +211,7 @@ class PlacingContract:
         assert await listed(at) == []
         assert await fetch(inbox, suspended_payments, policy=at.policy, as_of=seconds(99)) == ()
 
+    @pytest.mark.alike
     async def test_money_of_a_refund_of_no_payment_joins_the_capture_that_names_its_payment(
         self, inbox: Inbox
     ) -> None:
@@ -218,6 +221,7 @@ class PlacingContract:
         [found] = await listed(at)
         assert (found.captured, found.refunded, found.named) == (KES, KES, ())
 
+    @pytest.mark.alike
     async def test_one_person_assigns_to_the_only_order_that_fits(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")
         [payment] = await listed(at)
@@ -234,6 +238,7 @@ class PlacingContract:
         assert (entry.action, entry.who, entry.reason) == ("payment_assigned", "bob", "they rang")
         assert {"order": "A", "amount": "1500.00"}.items() <= entry.facts.items()
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         ("rules", "payer", "order", "by", "why"),
         [
@@ -287,6 +292,7 @@ class PlacingContract:
             await approve(at, proposed, by=BOB)
         assert await outcome(at, "A") == ("succeeded", True)
 
+    @pytest.mark.alike
     async def test_one_person_withdraws_unless_the_order_was_ever_fulfillable(
         self, inbox: Inbox
     ) -> None:
@@ -314,6 +320,7 @@ class PlacingContract:
         assert "KES 1,500.00 of the KES 1,500.00 that one person may" in proposal.sentence
         assert await withdraw(at, by=ANN) is None
 
+    @pytest.mark.alike
     async def test_assigned_elsewhere_both_orders_are_folded_again(self, inbox: Inbox) -> None:
         """The first order names the payment itself. Reindexing and the check change nothing."""
         at = await prepared(inbox, "A", "B", "C")
@@ -345,6 +352,7 @@ class PlacingContract:
             await reindex(with_sources(at, SOURCES))
         assert {each: await outcome(at, each) for each in "ABC"} == seen
 
+    @pytest.mark.alike
     async def test_what_a_closed_month_rests_on_is_as_it_was_after_an_assignment(
         self, inbox: Inbox
     ) -> None:
@@ -357,6 +365,7 @@ class PlacingContract:
         later = await fetch(inbox, history_digests, **{**span, "until": seconds(99)})
         assert len(before) < sum(each.count for each in later)
 
+    @pytest.mark.alike
     async def test_withdrawn_twice_a_payment_is_unallocated_again(self, inbox: Inbox) -> None:
         at = await prepared(inbox, "A", "B")
         for order in "AB":
@@ -414,6 +423,7 @@ class PlacingContract:
         await keep(inbox, arrival(till("e2", claim, movement="m"), at=60))
         assert (await read_unallocated(at, "R1")).state == state
 
+    @pytest.mark.alike
     async def test_an_answered_payment_is_assigned_with_the_amount_of_a_statement_line(
         self, inbox: Inbox, tmp_path: Any
     ) -> None:
@@ -432,6 +442,7 @@ class PlacingContract:
         ledger = await explain_order(at, "A")
         assert ledger.held == Money(minor=140_000, currency="KES")
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         ("asked", "error", "why"),
         [
@@ -449,6 +460,7 @@ class PlacingContract:
         with pytest.raises(error, match=why):
             await assign(at, **{"by": BOB, **asked})
 
+    @pytest.mark.alike
     async def test_payments_of_other_shops_are_listed_counted_and_found_by_their_number(
         self, inbox: Inbox
     ) -> None:

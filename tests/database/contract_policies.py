@@ -152,6 +152,7 @@ class PolicyContract:
         await refold_due(waiting_long(inbox, at=31), limit=2)
         assert await taken_up(waiting_long(inbox, at=32)) == []
 
+    @pytest.mark.alike
     async def test_a_process_that_folds_by_an_older_policy_during_a_change_is_noticed(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -76,6 +76,7 @@ class RedatingContract:
             known = await revisions_of_order(connection, "A", until=seconds(RIGHT + 1), limit=9)
         assert [each.outcome for each in known] == ["pending", "timed_out", "pending"]
 
+    @pytest.mark.alike
     async def test_what_was_only_redated_places_nothing(self, inbox: Inbox) -> None:
         """Neither a refund of no payment that names an order, nor the ledger of an order whose
         evidence is read differently now."""
@@ -138,6 +139,7 @@ class RedatingContract:
             kept = await kept_rejections(connection, after="", at_once=9)
         assert [each.received_at for each in kept] == [seconds(1), *[seconds(RIGHT)] * 3]
 
+    @pytest.mark.alike
     async def test_a_file_attached_in_that_time_was_attached_when_it_was_corrected(
         self, inbox: Inbox
     ) -> None:

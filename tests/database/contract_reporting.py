@@ -228,6 +228,7 @@ class ReportingContract:
         )
         assert reported[1] == ({}, [])
 
+    @pytest.mark.alike
     async def test_a_report_heeds_an_acceptance_at_its_own_money_only(self, inbox: Inbox) -> None:
         second = said("again", "succeeded", order="A", payment="q", money=DUE, order_money=DUE)
         await keep(inbox, arrival(paid("A"), at=5), arrival(second, at=6))
@@ -283,6 +284,7 @@ class ReportingContract:
             await accept_break(now, line.identity, reason="agreed", by=None)
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
+    @pytest.mark.alike
     async def test_a_journal_has_every_movement_and_line_once(self, inbox: Inbox) -> None:
         """Captures on the provider's date, settlements on the statement's."""
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
@@ -301,6 +303,7 @@ class ReportingContract:
         assert totals.sums["clearing", "KES"] == 0
         assert totals.sums["fees", "KES"] == 2_000
 
+    @pytest.mark.alike
     async def test_deposits_become_sales_on_the_day_of_fulfilment(self, inbox: Inbox) -> None:
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))
         facts = OrderFacts(order="A", money=DUE, fulfilled_at=seconds(30))

@@ -122,6 +122,7 @@ async def sealed(inbox: Inbox) -> list[dict[str, Any]]:
 class SealingContract:
     """Sealing, with one sealer and with several. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_rows_of_every_kind_are_sealed(self, inbox: Inbox) -> None:
         await begin(inbox)
         await some_of_each(inbox)
@@ -307,6 +308,7 @@ class SealingContract:
         assert (found.problems, found.reread) == ([], 2)
         assert await fetch(inbox, prove_log, limit=5) == []
 
+    @pytest.mark.alike
     async def test_only_a_changed_reading_is_sealed_again(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"), genuine("e2", order="A"))

@@ -1,5 +1,7 @@
 """What every database must keep of what the shop states of its orders, also after a restore."""
 
+import pytest
+
 from app.orders.order_facts import NOT_SO, Moment, OrderFacts, tell_order
 from app.orders.record_store import order_records
 from app.orders.shop_facts_store import UNKNOWN, ShopFacts, facts_of_orders
@@ -23,6 +25,7 @@ async def state(inbox: Inbox, order: str, *, at: int, **facts: Moment) -> None:
 class ShopFactsContract:
     """What the shop states. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_price_is_kept_with_its_tenders(self, inbox: Inbox) -> None:
         facts = OrderFacts(order="A", money=PRICE, tenders=(CARD, CARD), placed_at=T)
         await tell_order(context(inbox), facts)
@@ -34,6 +37,7 @@ class ShopFactsContract:
         (given,) = await inbox.database.on_snapshot(order_records, "B")
         assert (given.tenders, given.free, given.dated) == ((), True, False)
 
+    @pytest.mark.alike
     async def test_a_restore_makes_unknown_what_was_not_stated(self, inbox: Inbox) -> None:
         """Until it is stated, or where all events of the order are dated later."""
         await state(inbox, "SHIPPED", at=0, fulfilled_at=T)

@@ -41,6 +41,7 @@ async def journal(inbox: Inbox, *, as_of: int = LATER) -> tuple[list[str], dict[
 class SuspenseContract:
     """Money in suspense. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_captured_without_an_order_it_is_held_until_it_is_assigned(
         self, inbox: Inbox
     ) -> None:
@@ -79,6 +80,7 @@ class SuspenseContract:
         assert (await reported(inbox))[1] == {"received": 1, "closing": 1}
         assert (await journal(inbox))[1] == {"clearing": 1, "unallocated": -1}
 
+    @pytest.mark.alike
     async def test_other_business_goes_to_its_account_and_a_refund_reopens_it(
         self, inbox: Inbox
     ) -> None:

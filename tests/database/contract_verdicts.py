@@ -74,6 +74,7 @@ MARKS: dict[str, Any] = {"table": "order_due", "columns": ("order_key", "due_at"
 class VerdictContract:
     """Verdicts and rows of arrivals. A subclass gives `url`."""
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         ("batches", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
     )

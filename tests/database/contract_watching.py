@@ -70,6 +70,7 @@ class WatchingContract:
                 )
                 assert counted == found
 
+    @pytest.mark.alike
     async def test_what_anybody_can_send_is_not_counted_among_unreadable_messages(
         self, inbox: Inbox
     ) -> None:
