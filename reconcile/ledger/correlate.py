@@ -191,8 +191,8 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """The id of the record by which a person or the shop gave it to this order: then no weaker
-        claim on it counts."""
+        """Id of the record by which a person or the shop gave the payment to this order; weaker
+        claims are then ignored."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -548,7 +548,7 @@ def file_records(records: Sequence[Record]) -> Filed:
 
 
 def _price(record: Record) -> tuple[Money | None, Money | None, bool]:
-    """Return the price, what is due of it, and whether the shop says that it costs nothing."""
+    """Return the price, the amount due, and whether the shop says that the order is free."""
     return record.money, record.due, record.free
 
 

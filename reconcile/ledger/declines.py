@@ -90,5 +90,5 @@ _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return what a customer may hear of a decline's code; None: nothing but that it declined."""
+    """Return the words for a customer about a decline's code; None to say only that it declined."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

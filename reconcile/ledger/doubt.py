@@ -143,7 +143,7 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether payments are a price, net of what is on top of it and of accepted discounts.
+    """Return whether payments add up to the price, without amounts on top and accepted discounts.
 
     percent  see `discounted`
     """

@@ -40,8 +40,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield each by itself, and all of one code together, where the first of them stands, if they
-    are more than ONE_BY_ONE."""
+    """Yield items one by one. More than ONE_BY_ONE items of a code are yielded together, in the
+    place of the first."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -55,7 +55,7 @@ def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[E
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Return the findings with those of one code joined, where there are more than ONE_BY_ONE."""
+    """Join the findings of a code where there are more than ONE_BY_ONE."""
     found: list[Finding] = []
     for same in _alike(findings, lambda each: each.code):
         first = same[0]
@@ -82,9 +82,8 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Return the facts that several share, by name: of numbers and deadlines the largest, of other
-    instants the first and, as `last_…`, the last, of texts some. Amounts that differ are left
-    out."""
+    """Return joint facts of several findings, by name: the largest number or deadline; the first of
+    other instants and, as `last_…`, the last; some texts. Differing amounts are left out."""
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:
         for name, value in facts:

@@ -128,7 +128,8 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """The events that state it. For a lost dispute: those of the loss, not of the opening."""
+        """Events that state the movement; for a lost dispute those of the loss, not of the
+        opening."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]
@@ -231,7 +232,7 @@ class Ledger:
 
     @property
     def held_for_price(self) -> Money | None:
-        """`held` less what of it is on top of the price."""
+        """`held` without the part that is on top of the price."""
         if self.held is None or not self.on_top:
             return self.held
         above = sum([part.money.minor for part in self.on_top])

@@ -191,7 +191,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Check that all of a payment went back, so that a refund under way of what is left is over."""
+    """Check that all of a payment went back, so that a pending refund of the rest is over."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -335,7 +335,8 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that only answers say has failed, and its undoing on the day of that."""
+        """Return a refund that failed only according to answers, and its reversal on the day of the
+        failure."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -466,7 +467,8 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return what a stated sum comes to beyond the movements of its kind, a movement a change.
+    """Return the part of a stated sum that exceeds the movements of its kind, one movement for each
+    change.
 
     Add to `undos` what the sum took back and no later answer repeats, beyond what was taken back of
     single movements.
@@ -497,7 +499,8 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add to a payment what a stated sum comes to beyond its captures. A fall is a reversal."""
+    """Add the part of a stated sum that exceeds a payment's captures. A falling sum is a
+    reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()

@@ -122,7 +122,7 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
 
 
 def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[int, int]:
-    """Return what the provider financed of the price, and what the shop's discount takes off.
+    """Return the part of the price that the provider financed, and the shop's own discount.
 
     percent  how much of the price a discount at the provider may take off
 

@@ -61,7 +61,7 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return what is due, if known, and what of the whole price is not."""
+        """Return the amount due, if known, and the part of the price that is paid otherwise."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -271,7 +271,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return what refunds under way state that they will take of a payment, at most what it has."""
+    """Return the amount that pending refunds state to take from a payment, at most its rest."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -287,7 +287,7 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set currency, `held`, `counted` and `surplus`, and what of it is owed back.
+    """Set currency, `held`, `counted`, `surplus`, and the part of it that is owed back.
 
     A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
     """
@@ -320,7 +320,8 @@ def _weigh(judgement: Judgement) -> None:
 
 
 def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
-    """Take accepted discounts off the price, and what is on top off `counted`. Return the price."""
+    """Subtract accepted discounts from the price, and amounts on top from `counted`. Return the
+    price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
         kept, on_hold = standing(payment, currency)
@@ -359,7 +360,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether money went back by refunds of no payment, of what other payments brought."""
+    """Return whether standalone refunds gave back money that other payments brought."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -523,7 +524,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason of a refunded order, which names what a reversal states otherwise."""
+    """Return the reason of a refunded order, with the differing amount of a reversal."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:

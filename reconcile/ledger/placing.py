@@ -126,8 +126,8 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids by which an event that links no payment itself is this order's, where
-        events name several orders for its payment; none where they don't."""
+        """Return the ids that make an event without a link of its own this order's, if events name
+        several orders for its payment; else none."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 

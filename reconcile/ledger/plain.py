@@ -248,7 +248,8 @@ def plain_answer(
 
 
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
-    """Return what a customer hears first, where something may be about the order unheard."""
+    """Return the sentences that a customer hears first if unread messages may be about the
+    order."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.may_lack and not ledger.has_captures:
         found += [REFUSED] if unheard.refusing else [NOT_KEPT] if unheard.not_kept else []
@@ -349,8 +350,8 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that say what to do. Accepted ones are left out, and those whose events
-    have another finding that says more."""
+    """Return the findings that say what to do, without accepted ones, and without those whose
+    events have a more specific finding."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -413,7 +414,7 @@ def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
 
 
 def _owed_to_customer(ledger: Ledger) -> str:
-    """Return what is to be given back, with what of it is on its way."""
+    """Return the amount owed to the customer, and the part of it that is on its way."""
     owed, returning = ledger.owed, ledger.returning
     if owed is None or not {MAYBE_OTHERS, GAP_ACCEPTED}.isdisjoint(ledger.case.filed.holds):
         return ""  # it is not known whose the payment is, or what went back already

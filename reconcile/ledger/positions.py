@@ -116,7 +116,7 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return a sum by version; of one version the greatest.
+        """Return a sum by version; the greatest where a version states several.
 
         An answer without a version, or one that names no payment and so may be about another, is
         never taken back by one that has both.

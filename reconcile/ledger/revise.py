@@ -155,7 +155,7 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return what is new since, with cited ids, and what is gone, by parts of the substance."""
+    """Return, by parts of the substance, new facts with cited ids, and facts that are gone."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

@@ -46,8 +46,8 @@ class SourceHeard:
 
 @frozen
 class PaymentOfNoOrder:
-    """A payment that no order has: it names this one and may not be linked to it, or it is what is
-    due, by a payer with its customer's number.
+    """Unallocated payment that may be this order's: it names the order, or has the amount due and
+    the customer's number.
 
     money  what is left of it; None where its amount is unclear
     """
@@ -64,7 +64,7 @@ class PaymentOfNoOrder:
 
 @frozen
 class LostSpan:
-    """A span in which what reached us may be lost: an accepted gap. Both instants belong to it.
+    """Span of an accepted gap, in which messages may be lost. Both instants belong to it.
 
     looked_at  whether providers were asked of the order's money since, or a person released it
     """
@@ -77,7 +77,7 @@ class LostSpan:
 
 @frozen
 class Unheard:
-    """All that may be about an order and was not heard.
+    """Everything that may be about an order and was not read.
 
     sources   the sources of the order; all, where nothing says which
     messages  by arrival
@@ -98,7 +98,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Tell whether a message may not have reached us, or is lost: absence is not known."""
+        """Return whether a message may be missing or lost, so that absence is not known."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property

@@ -388,7 +388,7 @@ class BankLeg:
         return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
-        """Return the incoming money without a partner, in which orders may search theirs."""
+        """Return unmatched incoming bank lines, among which orders may find theirs."""
         return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
 
     def decisions(
@@ -506,7 +506,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return by currency what all of these (currency, name) cover."""
+    """Return, by currency, the spans that all of these (currency, name) cover."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:

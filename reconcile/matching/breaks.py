@@ -378,7 +378,7 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return what is accepted of the break that runs see; None if nothing."""
+        """Return the accepted part of the break as runs see it; None if nothing."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

@@ -194,7 +194,7 @@ def nearest_of(
 
 
 def _beside(one: Searchable, other: Searchable) -> Facts:
-    """Return what is known of a near miss beside the field that differs."""
+    """Return the known facts of a near miss, without the differing field."""
     found: Facts = (("named", True),) if _names(one, other) else ()
     if not one.people.isdisjoint(other.people):
         found = (*found, ("same_number", True))
@@ -254,7 +254,7 @@ def _keys(mine: str, its: str) -> _Field:
 
 
 def edits_between(one: str, other: str) -> int:
-    """Return the length of what differs after equal beginnings and ends are removed.
+    """Return the length of the part between equal beginnings and equal ends.
 
     It equals the edit distance for one wrong, missing or doubled character, or two swapped ones;
     otherwise it may be larger, never smaller.

@@ -100,7 +100,7 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Return whether the book's method says who paid what no provider captured."""
+        """Return whether the book's method explains money that no provider captured."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -200,7 +200,7 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Return whether the captured money, or what is left of it, is the book's, by the rules."""
+    """Return whether the captured amount, or its rest, equals the book's within the rules."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False

@@ -29,7 +29,7 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return what should have arrived, and whether what did is within the rule's tolerance.
+    """Return the expected amount, and whether the actual one is within the rule's tolerance.
 
     Without a rule it is what arrived.
     """

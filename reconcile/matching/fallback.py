@@ -95,7 +95,7 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 
 
 class Rest:
-    """Rows left of each kind, by name, sorted. A way takes out what it claims.
+    """Unmatched rows by kind, sorted. Each way of matching removes the rows that it claims.
 
     orders    by key and reference
     book      lines of one reference, by the id of the first

@@ -39,7 +39,7 @@ class FeeLine(NamedTuple):
 
 @frozen
 class SuggestedFee:
-    """A rule, with the number of lines of which it is the first that fits, and explains exactly."""
+    """A rule, with the number of lines that it explains exactly as the first that fits."""
 
     rule: ExpectedFee
     lines: int

@@ -35,7 +35,7 @@ from reconcile.values import frozen
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """Yield what each way of the second look joins, the surest first."""
+    """Yield the matches of each way of the second look, the surest first."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
@@ -431,7 +431,8 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Yield what changed, as it is met; then what only one matching has, sorted by identity."""
+    """Yield changes in the order of reading, then results that only one matching has, by
+    identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

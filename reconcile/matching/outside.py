@@ -140,7 +140,7 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether a sum pays the order; beside a gift card a part of the price does."""
+        """Return whether a sum pays the order; beside a gift card, part of the price is enough."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

@@ -41,7 +41,7 @@ def place_of(row: StatementRow) -> str:
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the date to which these rows belong together; None if none of them has one."""
+    """Return the one date of these rows; None if none of them has one."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)

@@ -84,7 +84,7 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns whose sum these lines of one payment are.
+    """Return the returns that add up to these lines of one payment.
 
     It is one return, else all of them, else all until the last line: part of a lost dispute may
     have come back, and one sum may cover several refunds.

@@ -121,7 +121,7 @@ class Span:
 
 
 def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Return what these spans cover together: sorted, and apart from each other."""
+    """Merge spans that overlap or touch; return them sorted."""
     found: list[Span] = []
     for each in sorted(spans, key=lambda span: span.since):
         if found and each.since <= found[-1].until:
@@ -132,7 +132,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return what each of these covers; nothing if there are none."""
+    """Return the intersection of these spans; nothing if there are none."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -338,8 +338,8 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap between two instants, both included, or None; of dates that
-        are not known, the first of all."""
+        """Return the first accepted gap that overlaps the span, both ends included, or None; if the
+        dates are unknown, the first gap of all."""
         return next(
             (
                 span

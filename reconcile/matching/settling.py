@@ -585,7 +585,7 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return what a line without a movement leaves unsettled: what it paid too much."""
+    """Return the amount that a line without a movement leaves unsettled: its overpayment."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

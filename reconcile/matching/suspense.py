@@ -47,7 +47,7 @@ class Placement:
 
 @frozen
 class SuspenseStep:
-    """One change of what is in suspense: more if `minor` is positive.
+    """One change of the money in suspense: an increase if `minor` is positive.
 
     at     the provider's date of a movement; when a person's record was made
     known  when it became known
@@ -150,7 +150,7 @@ class Suspended:
 def suspended(
     source: str, payment: str, *, taken: Iterable[Taken], placements: Iterable[Placement]
 ) -> Suspended:
-    """Follow a payment through what is known of it, and through what people said of it.
+    """Follow a payment through the known evidence, and through people's decisions about it.
 
     What comes of a payment that was dismissed as other business reopens it.
     """
@@ -195,7 +195,7 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield what leaves suspense by a placing, or comes back when it ends."""
+    """Yield the money that a placement takes from suspense, or that returns when it ends."""
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):

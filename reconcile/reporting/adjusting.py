@@ -111,7 +111,7 @@ _REVERSED: Final = "reversed: "
 
 
 def _reversed(transaction: Transaction) -> Transaction:
-    """Return the opposite of a transaction; of a reversal, the transaction that it reverses."""
+    """Return the opposite of a transaction; for a reversal, the reversed transaction."""
     what = transaction.what
     done = what.removeprefix(_REVERSED)
     return replace(

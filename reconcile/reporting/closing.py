@@ -472,7 +472,8 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Its name, by which two people make an exception of it: `pending`, `coverage:shop`."""
+        """Name of the condition, by which two people make an exception of it: `pending`,
+        `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -521,7 +522,7 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
 
 
 def unread(behind_s: int) -> Blocker:
-    """Return the reason that accepted deliveries are unread, the oldest for so many seconds."""
+    """Return the blocker for unread deliveries, the oldest of them `behind_s` seconds old."""
     return Blocker(
         code="unread",
         sentence=f"Deliveries that came up to {format_duration(behind_s * SECOND)} ago are "
@@ -550,7 +551,7 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a reason for `count` requests of the month that nobody signs and that were not kept."""
+    """Yield a blocker for `count` unsigned requests of the month that were not kept."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -636,7 +637,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
 
 
 def _coverage(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield what statements of sources with payments, wallets and bank accounts do not cover."""
+    """Yield the days that statements, wallets and bank files do not cover."""
     names = dict.fromkeys((row.kind, row.name, row.wallet) for row in report.coverage)
     for kind, name, wallet in names:
         own = [e for e in report.coverage if (e.kind, e.name, e.wallet) == (kind, name, wallet)]
@@ -680,8 +681,8 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence where only hours at an end of the month lack, because days of the file are
-    those of another zone; and what file has the rest."""
+    """Return a sentence if only hours at an end of the month lack, because the file's days are in
+    another zone, and if a file has the rest."""
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"
@@ -739,7 +740,7 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield reasons in what came and is in no figure.
+    """Yield blockers from deliveries that are in no figure.
 
     unreadable  messages that wait for a person
     lost        requests of unsigned sources beyond what is kept of them

@@ -82,7 +82,7 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Share lines among orders of one key, whose references are written differently.
+    """Share lines among orders that have one key but different spellings.
 
     A line goes to the order that knows its payment, else to the one that it names, else to the
     first.
@@ -311,7 +311,7 @@ class BankView:
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield what the bank lacks of each transfer of the period, but of withdrawals.
+        """Yield the amount that the bank lacks of each transfer of the period, except withdrawals.
 
         A withdrawal takes money from a wallet, where it was settled.
         """

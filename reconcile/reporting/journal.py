@@ -547,7 +547,7 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield what was written off of a break, and taken back, dated from `start` on, before `end`.
+    """Yield write-offs of a break and their reversals, dated from `start` on, before `end`.
 
     It is exactly what the break left in clearing, in transit or in a wallet.
 

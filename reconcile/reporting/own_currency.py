@@ -101,7 +101,7 @@ Sums = Mapping[tuple[str, str, str], int]
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
-    """Return the sums of all days in the own currency, by currency and what they are."""
+    """Return the sums of all days in the own currency, by currency and kind."""
     found: Counter[tuple[str, str]] = Counter()
     for (day, currency, what), minor in sorted(sums.items()):
         converted = converter.converted(Money(minor=minor, currency=currency), day)

@@ -601,8 +601,8 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield that what came and went of money without an order leads to what payments hold, and that
-    their ages add up to it."""
+    """Yield ties of money without an order: what came and went against what payments hold, and
+    against their ages."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]
