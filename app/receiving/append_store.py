@@ -92,7 +92,7 @@ Bodies = dict[str, tuple[str | None, str | None]]
 
 @dataclass(slots=True)
 class KnownEvents:
-    """The bodies that are known of each event id: stored ones, and those of this transaction."""
+    """The known bodies of each event id: stored ones, and those of this transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ class KnownEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Arrivals with their verdicts, and what is to be written of them.
+    """Arrivals with their verdicts, and the rows to write for them.
 
     fresh   events that are not known yet
     pruned  ids of redeliveries of an event whose first delivery was pruned or erased
@@ -143,8 +143,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """What was read of one row of the inbox, or of one suspect: what is to be appended, and taken
-    out with it. row: None of what came another way."""
+    """Content of one row of the inbox, or of one suspect, ready to be appended and taken out. row:
+    None for content from elsewhere."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -163,7 +163,7 @@ class Appended(NamedTuple):
 def append_ready(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
 ) -> Appended:
-    """Take rows out of the inbox and append what they say."""
+    """Take rows out of the inbox and append their content."""
     # Both locks before any row is locked.
     take_lock(connection, LINKING)
     if any(each.rejections for each in ready):
@@ -246,8 +246,9 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Those of which the id is not stored, each once. One is after a restore, where a row is read
-    again: it is no redelivery. What was refused may have been judged again since, and stored."""
+    """Return the arrivals whose id is not stored, each once. A known id after a restore means that
+    a row is read again, not a redelivery. A refused arrival may have been judged again since, and
+    stored."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -273,8 +274,8 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count what came by minute and source, and delete the counts of long ago. A name that no
-    source has is anybody's choice: all of them are counted as one."""
+    """Count arrivals by minute and source, and delete old counts. Names that no source has are
+    counted together, since anybody can choose them."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
     for each in rejections:
@@ -293,7 +294,7 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return what was accepted of the sources, for `note_sources`."""
+    """Return the accepted arrivals of the sources, for `note_sources`."""
     return [
         Accepted(arrival.source, arrival.received_at, verdict != "unreadable")
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -308,8 +309,8 @@ READ_END: Final = "read!"
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count what was read; and that the reader came this far. Last in a transaction: its rows stay
-    locked until the commit, and are locked in the order of their names."""
+    """Count read deliveries, and note that the reader came this far. Call it last in a transaction:
+    its rows stay locked until the commit, in the order of their names."""
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
         for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
@@ -330,7 +331,7 @@ STARTS: Final = "reader starts"
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
-    """How many deliveries were read, by source and verdict."""
+    """Return how many deliveries were read, by source and verdict."""
     rows = connection.ask(
         "SELECT name, value FROM counters WHERE name >= ? AND name < ?", (READ, READ_END)
     )
@@ -397,7 +398,7 @@ def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
 
 
 def _mark(connection: PlainConnection, judged: Judged) -> None:
-    """Note what is to be done about what was written."""
+    """Mark the orders and questions that follow from the written rows."""
     arrivals = judged.arrivals
     latest = max((each.received_at for each in arrivals), default=EARLIEST)
     named = _keep_unread(connection, arrivals)
@@ -434,7 +435,8 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Of what means nothing there is nothing to ask."""
+    """Return whether the provider is to be asked about the event; not about one that means
+    nothing."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False
@@ -471,7 +473,7 @@ def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Non
 
 
 def _due(judged: Judged) -> dict[str, Instant]:
-    """Every order of which something was said, and when it was said first."""
+    """Return every order that the arrivals mention, with the time of its first mention."""
     known, linking = judged.known, judged.linking
     due: dict[str, Instant] = {}
     latest = EARLIEST

@@ -1,4 +1,4 @@
-"""Claims: what one of several readers has in its hands of the inbox, so that no other reads it.
+"""Claims: the part of the inbox that one of several readers is reading, so that no other reads it.
 
     look   find rows and suspects that are free        on a snapshot
     claim  mark them, in a transaction of its own      then they are read, outside of any
@@ -44,7 +44,7 @@ HEADS: Final = 512
 
 
 class Head(NamedTuple):
-    """A row of the inbox, or a suspect, as a look sees it. `taken_by` is empty where nobody has
+    """A row of the inbox, or a suspect, as listed. `taken_by` is empty where nobody has
     claimed it."""
 
     seq: int
@@ -80,7 +80,8 @@ class Claimant:
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return those that may be claimed: nobody's, its own, and those whose claims ran out."""
+        """Return the rows that may be claimed: unclaimed ones, its own, and those whose claims
+        expired."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -124,8 +125,8 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest rows that are free, on PostgreSQL: at least one, if there is any, and so
-    many more as hold no more than these records and bytes together. None waits for another."""
+    """Claim the oldest free rows, on PostgreSQL: at least one if there is any, then as many as fit
+    into these records and bytes. No claim waits for another."""
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
         free = claimant.free(heads)
@@ -177,7 +178,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Leave what was claimed and not read to others; no try is counted."""
+    """Release claimed rows that were not read; no try is counted."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 

@@ -81,7 +81,7 @@ SURE_NOT_FOUND: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """What asking needs: the context, and an asker and a source for each weak profile."""
+    """Everything needed to ask: the context, and an asker and a source for each weak profile."""
 
     context: AppContext
     sources: Mapping[str, Source]
@@ -90,7 +90,7 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask about what is due now of one source, up to AT_ONCE events. Returns how many were."""
+    """Ask about due events of one source, up to AT_ONCE. Returns their number."""
     context = confirmer.context
     now = context.clock.now()
     asking = Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -257,7 +257,8 @@ def _read(
 async def _later(
     context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Put it off for our own pause, or for as long as the provider `asked`, within our bounds."""
+    """Put the question off for our own pause, or for as long as the provider `asked`, within our
+    bounds."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -285,8 +286,8 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
-    """Have providers asked again about all that came before `until` and is not final. Return what
-    they gave no answer about in time, such as where no service runs, the oldest first."""
+    """Have providers asked again about every unfinished event that came before `until`. Return,
+    oldest first, those without an answer in time, such as where no service runs."""
     async with context.database.reading() as connection:
         if not await any_since(connection, until=until):
             return []
@@ -304,7 +305,7 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
 
 
 async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) -> list[Waiting]:
-    """Return what came before `until`, is not final, and had no answer from then to `as_of`.
+    """Return unfinished events that came before `until` and had no answer from then to `as_of`.
 
     Nobody is asked: an answer of now is not known of then, and would change nothing in a report as
     of then.

@@ -138,7 +138,7 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Ask first about waiting events that name what was linked after they came.
+    """Ask first about waiting events that name a reference linked after they came.
 
     links  (reference, kind, source) with the order that each belongs to
     """
@@ -170,8 +170,8 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Whose events are asked about, and when: `lease` is how long whoever takes one has for it,
-    `longest` the longest pause between two questions."""
+    """Whose events are asked about, and when. lease: how long a claimed event stays claimed;
+    longest: the longest pause between two questions."""
 
     source: str
     now: Instant
@@ -179,8 +179,8 @@ class Asking:
     longest: Duration
 
     def due(self) -> ColumnElement[bool]:
-        """Of a row of `confirmations`: it is to be asked about. Beyond the lease, or the longest
-        pause, it was put off by a clock that was ahead."""
+        """Return the SQL condition that an event of `confirmations` is to be asked about. A time
+        beyond the lease or the longest pause was set by a clock that was ahead."""
         leased = self.now + self.lease
         return and_(
             _MARKS.source == self.source,
@@ -193,7 +193,7 @@ class Asking:
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
-    """Whether there is anything to ask about, without taking it."""
+    """Return whether any question is due, without taking it."""
     found = await connection.execute(select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
@@ -201,8 +201,8 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Up to `limit` that are due, those first that name what is known, then the least often asked,
-    by their turns; theirs again after the lease.
+    """Take up to `limit` due events: first those that name something known, then the least often
+    asked, by turns. Each is due again after the lease.
 
     One question about a payment at a time, whoever asks: answers that cross would state it in two
     ways. So takers of a source wait for each other, and skip payments that are being asked about.
@@ -304,7 +304,7 @@ class Waiting(NamedTuple):
 async def waiting_before(
     connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Return what came before `until` and waits for its provider, the oldest first."""
+    """Return events that came before `until` and wait for their provider, the oldest first."""
     found = await connection.execute(
         select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -318,8 +318,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due now what came before `until` and waits for its provider, but for what is being asked
-    about; return all of it, as `waiting_before`."""
+    """Make due now the events that came before `until` and wait for their provider, except those
+    being asked about; return them all, as `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -351,8 +351,8 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Ask no more about those beyond `keep` that were asked about most, and of these none that
-    names what is known before another; how many those were. What was never asked about stays."""
+    """Stop asking about the most often asked events beyond `keep`, those that name something known
+    last; return how many. Events that were never asked about stay."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         select(*key)
@@ -408,7 +408,7 @@ def _is(event: Event) -> ColumnElement[bool]:
 
 
 async def is_known(connection: AsyncConnection, event: Event) -> bool:
-    """Whether this very event is stored."""
+    """Return whether this very event is stored."""
     found = await connection.execute(
         text("SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"),
         {"event_id": event.event_id, "source": event.source, "digest": event.digest},
@@ -441,7 +441,8 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers that state a position of the same payment, the last first."""
+    """Return the two latest answers that state a position of the event's payment, the last
+    first."""
     found = await connection.execute(
         select(*EVENTS.c)
         .where(

@@ -1,4 +1,4 @@
-"""How many may come in, and how long they may take: the limits on connections.
+"""Limits on connections: how many are open, and how long each may take.
 
 A connection costs memory and a file descriptor before a single byte of it is verified, so their
 number is bounded, in all and for each address, and one that does not get on is closed. One look at
@@ -42,7 +42,8 @@ class Guarded(Protocol):
     """A connection as its limits see it."""
 
     def overdue(self, now: float) -> str | None:
-        """Why it must go, as of the loop's time; None while it may stay."""
+        """Return why the connection must be closed, as of the loop's time; None while it may
+        stay."""
         ...
 
     def abort(self) -> None:
@@ -63,7 +64,7 @@ class ConnectionLimits:
         self._proxies = [ipaddress.ip_network(network, strict=False) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Whether the connection may come in; if so, it counts until `leaves`."""
+        """Return whether the connection may be opened; if so, count it until `leaves`."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False

@@ -1,4 +1,4 @@
-"""Which order a payment or a session belongs to, and the events that are waiting to know.
+"""Links from payments and sessions to orders, and the events that wait for a link.
 
 A nameless event (one that names no order) goes to the order its payment or session is linked to.
 If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
@@ -83,7 +83,7 @@ class LinkMemory:
 
 @dataclass(slots=True)
 class Linking:
-    """The links of one transaction: found, made, and what they adopt or contest.
+    """The links of one transaction: found and made ones, and the events that they adopt or contest.
 
     orders   the order of each new event that has one, by the event's key
     torn     (source, event id) of which bodies of several orders may be stored
@@ -221,7 +221,7 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
-        """Until no link is new: one nameless event may link what another needs."""
+        """Link nameless events until no link is new: one may link what another needs."""
         known = -1
         while known != len(self.links):
             known = len(self.links)

@@ -117,7 +117,7 @@ _OF_EVENT: Final = tuple(
 
 
 def _with_events(arrivals: Subquery) -> Select[Any]:
-    """Add what their events say to rows of arrivals, newest first."""
+    """Add the members of their events to rows of arrivals, newest first."""
     return (
         select(*arrivals.c, *_OF_EVENT)
         .select_from(arrivals.outerjoin(EVENTS, _event_of(arrivals)))
@@ -257,8 +257,8 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """How many arrivals were taken and refused in each minute since 1970, from one on; none where
-    nothing came."""
+    """Return how many arrivals were taken and refused in each minute since 1970, from one on; no
+    entry where nothing came."""
     rows = await connection.execute(text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
@@ -273,7 +273,7 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Of the latest refused arrivals those whose body has one of these texts in it."""
+    """Return the latest refused arrivals whose body contains one of these texts."""
     place_of = func.instr if connection.dialect.name == "sqlite" else func.pg_catalog.position
     body: ColumnElement[Any] = column("body")
     latest = (

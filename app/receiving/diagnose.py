@@ -65,8 +65,8 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Say what is left to look for. Where no signature came, no secret can be the wrong one; else
-    the sentence says which of the provider's secrets is meant, as it may have several."""
+    """Say what else to look for. Without a signature no secret can be the wrong one; else the
+    sentence names which of the provider's secrets is meant."""
     beginning = "No known mistake explains it:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

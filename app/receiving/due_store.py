@@ -30,7 +30,7 @@ _RIGHT_MARKS = (
 
 
 def backwards(reference: str) -> str:
-    """Return a reference as it is found by its end: in the form of `match_key`, reversed."""
+    """Return a reference in the form by which its end is searched: as of `match_key`, reversed."""
     return match_key(reference)[::-1]
 
 
@@ -79,7 +79,7 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """`marks_in`, run by itself."""
+    """Run `marks_in` by itself."""
     return await run(connection, marks_in, orders, to_write=to_write)
 
 
@@ -98,18 +98,18 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Those of the marks that stand as they stood: no evidence has come, and nobody folded."""
+    """Return the marks that are unchanged: no evidence has come, and nobody folded."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 
 def next_due(connection: PlainConnection) -> Instant | None:
-    """When the next order is due; None when none is waiting."""
+    """Return when the next order is due; None if none is waiting."""
     return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """How many orders are due at `now` and not yet folded; no more than `enough`."""
+    """Count orders that are due at `now` and not yet folded, up to `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -121,13 +121,13 @@ async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -
 
 
 async def count_marks(connection: AsyncConnection) -> int:
-    """How many orders have a mark: all of which something was said."""
+    """Count the orders that have a mark: every order that anything was said of."""
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Move the marks of the orders from `first` to `last` to what their ledgers say, and make those
-    that are missing.
+    """Set the marks of the orders from `first` to `last` to what their ledgers say, and add missing
+    ones.
 
     Only for whoever has the database alone: evidence that came since the folds would be missed.
     """

@@ -71,7 +71,7 @@ class ClientGone(Exception):
 
 
 class NoRoom(Exception):
-    """So many long bodies are coming in that there is no room for another."""
+    """Error: so many long bodies are coming in that there is no room for another."""
 
 
 class Webhooks:

@@ -1,4 +1,4 @@
-"""What lies in a row of the inbox: requests as they came, framed one behind the other.
+"""Content of an inbox row: requests as they came, framed one behind the other.
 
 Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
 source, headers, url, peer, lane]` of a delivery, and `[id, at, source, headers, verdict, digest,
@@ -41,7 +41,7 @@ Item = Received | Rejection
 
 
 class DamagedRow(ValueError):
-    """A row's bytes are not what was framed."""
+    """Error: the bytes of a row are not in the form in which they were framed."""
 
 
 def framed(items: Sequence[Item]) -> bytes:

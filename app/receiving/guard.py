@@ -52,7 +52,7 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Make a whole answer, once: whoever is refused by the thousand costs one write each."""
+    """Build a whole answer, once, since a flood of refused requests must cost one write each."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -82,11 +82,11 @@ nobody is known to wait for it. Who only waits should answer now; a connection c
 
 
 class AmbiguousRequest(Exception):
-    """A request whose end, or whose addressee, could be taken for another."""
+    """Error: the end of a request, or its addressee, is ambiguous."""
 
 
 class TooManyPipelined(Exception):
-    """More requests at once than are taken; those before it are answered."""
+    """Error: more requests at once than are taken; those before it are answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -94,7 +94,7 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """The transport as it is given to whoever answers one request: to close it is to hang up.
+    """The transport for the handler of one request: closing it hangs up.
 
     A head that says how long its answer is waits for the first part of it, and both go out in one
     write: each write is a packet, and wakes the reader. Other heads may be of answers that never
@@ -176,8 +176,8 @@ class GuardedConnection(HttpToolsProtocol):
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Gone, whoever ended it, and all that it held: the requests that still waited refer to it
-        and it to them, which only the cycle collector would find, and that looks seldom."""
+        """Release everything that the connection held. Waiting requests and the connection refer to
+        each other; only the cycle collector would free them, and it runs seldom."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -188,7 +188,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of a request; of no request any more once one was refused."""
+        """Take bytes of a request; ignore them once a request was refused."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -220,7 +220,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Tell the request that is being answered, and those that wait behind it."""
+        """Notify the request that is being answered, and those that wait behind it."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -317,7 +317,7 @@ class GuardedConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _answers(self) -> bool:
-        """Whether a request is under way."""
+        """Return whether a request is under way."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle is not None and not cycle.response_complete
 
@@ -355,7 +355,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Why the connection must go: the sender or the reader has taken too long.
+        """Return why the connection must be closed: the sender or the reader has taken too long.
 
         One that has rested too long between requests is closed here: that is nobody's fault.
         """
@@ -383,7 +383,7 @@ class GuardedConnection(HttpToolsProtocol):
         return None
 
     def resume_writing(self) -> None:
-        """Go on writing: the reader has taken most of what waited."""
+        """Continue to write: the peer has read most of the waiting bytes."""
         self._unread = None
         super().resume_writing()
 

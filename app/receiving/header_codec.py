@@ -29,8 +29,8 @@ URL: Final = ":url"
 def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
-    """Return the lines to keep. Of a header in `private`, whose value may be a token of this
-    source, only the SHA-256 is kept: it tells a wrong token from a right one later."""
+    """Return the header lines to keep. A header in `private` may hold a token of this source: only
+    its SHA-256 is kept, which tells a wrong token from a right one later."""
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"
@@ -62,7 +62,7 @@ def read_request(text: str, body: bytes = b"") -> Incoming:
 
 
 def is_left_out(value: bytes) -> bool:
-    """Whether this stands in the place of a value that is not kept."""
+    """Return whether this text stands for a value that is not kept."""
     return _PLACE_OF.fullmatch(value) is not None
 
 

@@ -94,7 +94,7 @@ TIDY_S: Final = 5.0
 
 
 class Intake(NamedTuple):
-    """What takes deliveries in: the queue, and what writes what waits there to the inbox."""
+    """The intake of deliveries: the queue, and the writer from the queue to the inbox."""
 
     queue: InboxQueue
     writer: InboxWriter
@@ -146,20 +146,20 @@ class Inbox(InboxRows):
 
     @property
     def queue(self) -> InboxQueue:
-        """The queue in front of the inbox; of a receiver."""
+        """The queue in front of a receiver's inbox."""
         assert self._intake is not None
         return self._intake.queue
 
     @property
     def writer(self) -> InboxWriter:
-        """What the queue writes with; of a receiver."""
+        """The writer of a receiver's queue."""
         assert self._intake is not None
         return self._intake.writer
 
     async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
-        """Append what was read, and take it out of the inbox, in one transaction. Returns what was
-        appended, with its verdict: nothing that somebody else read meanwhile, and no delivery that
-        is known by its id already.
+        """Append read rows, and take them out of the inbox, in one transaction. Returns the
+        appended deliveries with their verdicts, without any that another reader took meanwhile or
+        whose id is known.
 
         Raises as `Writer.commit` does.
         """
@@ -192,8 +192,8 @@ class Inbox(InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Why no delivery can be appended at present, one sentence; None where one can. One of
-        nobody's is appended, and taken back."""
+        """Return a sentence on why no delivery can be appended at present; None where one can. A
+        trial delivery is appended, and rolled back."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append, [TRIAL], LinkMemory())
@@ -211,8 +211,8 @@ class Inbox(InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Leave nothing of what has been read in the inbox of an SQLite database: its receiver does
-        that, and where none runs, we. False where it was not done in time."""
+        """Delete read rows from the inbox of an SQLite database: by its receiver, or here where
+        none runs. False where it was not done in time."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -246,7 +246,8 @@ class Inbox(InboxRows):
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and what of the inbox a purpose needs. Raises as `Database.open`."""
+        """Open the database, and the part of the inbox that a purpose needs. Raises as
+        `Database.open`."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
                 await once_there(self.database, partial(self._open, purpose))
@@ -273,8 +274,8 @@ class Inbox(InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the commits that the database has lost, by its inbox file, or that its server may
-        lack; None where it lost none, or has no such file."""
+        """Return the commits that the database has lost by its inbox file, or that its server may
+        lack; None if nothing was lost, or there is no such file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -365,9 +366,9 @@ class Inbox(InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return what a service noted as lost with the file, or what is found now: it is gone,
-        damaged, or without rows that were read from it. None where it is as it was left; without a
-        delivery where nothing is lost. For who holds the database's lock of those that serve."""
+        """Return the loss of the inbox file that a service noted or that is found now: it is gone,
+        damaged, or without rows that were read from it. None where it is as it was left; a gap
+        without deliveries where nothing is lost. For the holder of the serving lock."""
         file, state = self.file, await self.database.on_snapshot(left)
         if state.lost is not None or file is None or state.known is None:
             return state.lost
@@ -398,8 +399,8 @@ class Inbox(InboxRows):
         return await self.database.on_snapshot(until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Make way for a new file: what can be read of the unread rows is saved, and what is left
-        of the file is kept beside. `go_on_without` is to be noted then."""
+        """Make way for a new file: save the readable unread rows, and keep the rest of the file
+        beside. `go_on_without` is to be noted then."""
         file, state = self.file, await self.database.on_snapshot(left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -414,8 +415,8 @@ class Inbox(InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database how the file is left: closed in order, or lost, and then save what
-        is unread and can still be read. Where the database's log is lost, note that in the file."""
+        """Note in the database how the file is left: closed in order, or lost; then save unread
+        rows that can still be read. Where the database's log is lost, note that in the file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(last_number)
             await self.database.writer.commit(note_closed, last)

@@ -107,7 +107,8 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Whether there is such a file. One without a table is just being made, and has no rows."""
+        """Return whether there is such a file. One without a table is being made, and has no
+        rows."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -125,8 +126,8 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads. Raises StoreUnavailable where it cannot be, and
-        StorePoisoned where the file was lost meanwhile: its pages may be read as empty."""
+        """Run a plain function that only reads. Raises StoreUnavailable where it cannot, and
+        StorePoisoned where the file was lost meanwhile, since its pages may be read as empty."""
         try:
             async with self._reader.connect() as connection:
                 found = await run_snapshot(connection, function, *args, **words)
@@ -175,7 +176,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Give what is left of the file another name, so that a new one can be made."""
+        """Rename the rest of the file, so that a new one can be made."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -185,12 +186,12 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Whether all of it can be looked at before anything is acknowledged."""
+        """Return whether the whole file can be checked before anything is acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
-        """Leave nothing of the rows up to a position, in the log either. For who holds the
-        database's lock of those that serve."""
+        """Delete the rows up to a position, also from the log. For the holder of the serving
+        lock."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -200,7 +201,7 @@ class InboxFile:
             return await damage(connection)
 
     async def close(self) -> None:
-        """Give everything back. Harmless where it was never opened."""
+        """Close all connections. Harmless if none was opened."""
         made = vars(self)
         closing: list[Callable[[], Awaitable[None]]] = []
         if "_reader" in made:
@@ -229,7 +230,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Whether nothing is in the file, not even a table. One that cannot be read may have all."""
+    """Return whether the file is empty, without a table. An unreadable one may have everything."""
     if not path.stat().st_size:
         return True
     try:
@@ -240,8 +241,8 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Put the pages of a new file in the place of one that was emptied or removed, so that what its
-    log holds can be read: SQLite would delete the log. Only while nothing has it open."""
+    """Put the pages of a new file in the place of one that was emptied or removed, so that its log
+    can be read: SQLite would delete the log. Only while nothing has it open."""
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
     if not lengths[0] and lengths[1]:
         with tempfile.TemporaryDirectory() as folder:
@@ -256,7 +257,7 @@ def mend_emptied(path: Path) -> None:
 
 
 def path_of(database: Path) -> Path:
-    """Where the inbox of a database is."""
+    """Return the path of a database's inbox."""
     return database.with_name(database.name + SUFFIX)
 
 

@@ -1,4 +1,4 @@
-"""The loss of an SQLite database's inbox file: what was in it, and what of that is saved.
+"""Loss of an SQLite database's inbox file: which rows it had, and which of them can be saved.
 
     1 notice  the service sees that the file is gone, was replaced or cut off, and ends; or a start
               finds it gone, damaged, or without rows that were read from it
@@ -65,14 +65,14 @@ class Kept(NamedTuple):
 
 
 def kept_of(items: Sequence[Item]) -> Kept:
-    """Return what a row with these holds."""
+    """Return number and times of the deliveries in a row."""
     arrivals = [item.received_at for item in items]
     count = sum(isinstance(item, Received) for item in items)
     return Kept(count, min(arrivals), max(arrivals))
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error of a start that nobody has told to go on without."""
+    """Return the error of a start without permission to continue."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back as it was, or go on "
@@ -113,7 +113,7 @@ class Noted(NamedTuple):
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Read the note of a file; None where there is none of it."""
+    """Read a file's note; None where it has none."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -163,7 +163,7 @@ def note_closed(connection: PlainConnection, last: int) -> None:
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Note that the file, whose last number this is, is written from now on."""
+    """Note that the file, with this last number, is written from now on."""
     connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
     if position_of(connection) >= last:
         put_counter(connection, OPENED, now)
@@ -234,7 +234,7 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Say what is wrong with a file that must have been read from; None where nothing is seen.
+    """Say what is wrong with a file that was read before; None where nothing is found.
 
     look  says whether to check all of it
     """
@@ -268,7 +268,7 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the loss of these rows. kept: what a living process knows of each."""
+    """Return the loss of these rows. kept: facts of each row that a living process knows."""
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(
@@ -303,8 +303,8 @@ _SIZES: Final = struct.Struct(">H10xI")
 
 
 def mend_length(path: Path) -> None:
-    """Make a file that was cut off as long as it was, with empty pages: SQLite opens no shorter
-    one. Only while nothing has it open."""
+    """Extend a truncated file to its former length with empty pages: SQLite opens no shorter one.
+    Only while nothing has it open."""
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)
         if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
@@ -317,7 +317,7 @@ LOST_AS: Final = ".lost-"
 
 
 def move_aside(path: Path) -> Path | None:
-    """Give what is left of the file and its log another name. Return it; None where nothing is."""
+    """Rename the rest of the file and its log. Return the new name; None where nothing is left."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

@@ -126,7 +126,7 @@ class InboxQueue:
         self._wake.set()
 
     def abandon(self) -> None:
-        """Take nothing more, and refuse what waits: nobody is there to write it any more."""
+        """Take nothing more, and refuse waiting items: there is no writer any more."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -200,8 +200,8 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Why deliveries cannot be written, where several batches in a row could not, one sentence;
-        None where they can. A delivery of nobody's is then written, and taken back."""
+        """Return a sentence on why deliveries cannot be written, if several batches in a row could
+        not; None if they can. A trial delivery is written, and rolled back."""
         if self.faults < FAULTS:
             return None
         try:
@@ -220,8 +220,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Tell all that wait to come again, those too whose batch is under way: what becomes of it
-        nobody knows yet. What has not begun is dropped, and nothing more is taken meanwhile."""
+        """Tell all waiting senders to come again, also of the batch under way, whose end is not
+        known. Drop what has not begun, and take nothing more meanwhile."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -256,7 +256,7 @@ def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
 
 
 def _answer_all(answers: Sequence[asyncio.Future[None]], problem: Exception | None) -> None:
-    """Answer whoever still waits."""
+    """Answer every sender that still waits."""
     for answer in answers:
         if answer.done():
             continue

@@ -1,4 +1,4 @@
-"""The inbox: what was accepted and is not read yet.
+"""The inbox: accepted deliveries that are not read yet.
 
     receiver ──keep──▶ a row a commit ──next rows──▶ reader ──take out and append──▶ in one
     transaction
@@ -80,9 +80,9 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One row, which holds so many records. items: None where its bytes are damaged; in_file: it is
-    of the file, and not of the table; taken_by: the claim under which it is read, None without;
-    tries: how many earlier claims of it ran out."""
+    """One row with its number of records. items: None where its bytes are damaged; in_file: it is
+    of the file, not of the table; taken_by: the claim under which it is read, or None; tries: its
+    earlier claims that expired."""
 
     seq: int
     holds: int
@@ -95,9 +95,9 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record that is read alone. tries: how often that has begun and not ended well; orders:
-    those that are held because of it, or would be, as far as they are known; taken_by: the claim
-    under which it is read."""
+    """One record that is read alone. tries: how often reading it began without a good end; orders:
+    orders that are, or would be, held for it, as far as known; taken_by: the claim under which it
+    is read."""
 
     seq: int
     tries: int
@@ -108,18 +108,18 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Have the receiver leave nothing of the file's rows up to a number, once they are read."""
+    """Have the receiver delete the file's rows up to a number, once they are read."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Up to which number nothing is left of the file's rows."""
+    """Return the number up to which the file's rows are deleted."""
     return counter(connection, TIDIED)
 
 
 class Progress(NamedTuple):
-    """Numbers of the file's rows in the database: the last one read, the last of which an erasure
-    wants nothing left, the last that may be deleted; and LAST_COMMIT."""
+    """Numbers of the file's rows, from the database: the last one read, the last that an erasure
+    wants deleted, the last that may be deleted; and LAST_COMMIT."""
 
     position: int
     tidy_up_to: int
@@ -190,7 +190,7 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete rows of the file that have been read, and note what was deleted."""
+    """Delete read rows of the file, and note their numbers."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -231,7 +231,7 @@ _DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN 
 
 
 def position_of(connection: PlainConnection) -> int:
-    """Up to which number the rows of the file have been read."""
+    """Return the number up to which the file's rows have been read."""
     return counter(connection, POSITION)
 
 
@@ -264,7 +264,7 @@ _ADD_TO_COUNTER: Final = (
 
 
 def fact(connection: PlainConnection, name: str) -> str | None:
-    """One fact about the database itself; None where it is not known."""
+    """Return one fact about the database itself; None where it is not known."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
     return str(rows[0][0]) if rows else None
 
@@ -289,8 +289,8 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """From now on the position is of this file, of which nothing that it has was read; None: of the
-    one that will be made."""
+    """Let the position count for this file from now on, with nothing read of it; None: for the file
+    that will be made."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -301,7 +301,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count what has left the file as read, and its noted commits as made."""
+    """Count the rows that have left the file as read, and its noted commits as made."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -313,8 +313,8 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return what the database lacks of what it had, by the file that it reads; None where it lacks
-    nothing. A database that knows of no file may have lost the commit that said so."""
+    """Return the commits that the database lacks, by the file that it reads; None if it lacks none.
+    A database that knows of no file may have lost the commit that said so."""
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -355,7 +355,7 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return what a copy of the database lacks that takes its place; None where it lacks nothing.
+    """Return the commits that a copy lacks which takes the database's place; None if it lacks none.
 
     file  the inbox that lies there
     last  LAST_COMMIT of the database that is replaced; None where there is none that can be read
@@ -379,8 +379,8 @@ _SINCE_BACKUP: Final = "what came after the backup is not in it"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return what is lost with the file that the database has read, where it is another than this
-    one, or there is none; None where it is this one, or none was read yet."""
+    """Return the loss where the database has read another file than this one, or there is none;
+    None if it is this one, or none was read yet."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -404,8 +404,8 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Put each record of these rows into a row of its own, to be read alone. A damaged row is one
-    that nobody can read."""
+    """Put each record of these rows into a row of its own, to be read alone. A damaged row cannot
+    be read."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -438,8 +438,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Note the orders that a suspect speaks of, and that are held where it is set aside. Another
-    reader's suspect stays as it is."""
+    """Note the orders that a suspect mentions, which are held if it is set aside. Another reader's
+    suspect stays as it is."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -469,8 +469,7 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Orders that are held because of suspects that are not read yet, of however many, or may be
-    soon."""
+    """Return orders that are held because of unread suspects, or may be soon."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
@@ -481,7 +480,7 @@ def try_again(connection: PlainConnection) -> int:
 
 
 def count_set_aside(connection: PlainConnection) -> int:
-    """How many are set aside."""
+    """Count the suspects that are set aside."""
     return int(connection.ask("SELECT count(*) FROM suspects WHERE aside=1")[0][0])
 
 
@@ -489,7 +488,7 @@ def count_set_aside(connection: PlainConnection) -> int:
 
 
 class Lender(Protocol):
-    """Lends snapshots of a database, or of the file beside it."""
+    """Interface to snapshots of a database, or of the file beside it."""
 
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
@@ -502,12 +501,12 @@ class FileLender(Lender, Protocol):
     """The file of an SQLite database, for who reads it."""
 
     def is_there(self) -> bool:
-        """Whether there is such a file."""
+        """Return whether there is such a file."""
         ...
 
 
 class InboxRows:
-    """What is in the inbox, wherever its rows are, for whoever may read the database."""
+    """The content of the inbox, wherever its rows are, for readers of the database."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:
         """file: None on PostgreSQL."""
@@ -516,15 +515,15 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """None where there is no file: a database that was never served has none."""
+        """The file; None where there is none: a database that was never served has none."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Unread rows, the oldest first; see `rows_after`. First what a backup brought: with
-        `brought` nothing but that."""
+        """Return unread rows, the oldest first; see `rows_after`. Rows from a backup come first;
+        with `brought` only those."""
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
@@ -534,7 +533,7 @@ class InboxRows:
         )
 
     async def progress(self) -> Progress:
-        """How far the file has been read."""
+        """Return how far the file has been read."""
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:

@@ -68,7 +68,7 @@ DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
 
 
 class InboxWriter:
-    """Keeps what is accepted. `watch` must be running for anything to be deleted."""
+    """Writer of accepted deliveries. Only while `watch` runs, read rows are deleted."""
 
     def __init__(
         self, writer: Writer, inbox: InboxRows, *, database: Writer, shared: bool, max_bytes: int
@@ -110,7 +110,7 @@ class InboxWriter:
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
 
     async def load(self) -> None:
-        """Count what lies there."""
+        """Count the rows of the file."""
         if self._shared:
             await self._look()
             return
@@ -167,8 +167,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Up to which number rows are to be deleted next, about so many bytes of them; None where
-        there are none."""
+        """Return the number up to which rows are to be deleted next, about `size` bytes of them;
+        None if there are none."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -181,14 +181,14 @@ class InboxWriter:
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:
-        """Remember up to which number rows were deleted, and which LAST_COMMIT was noted."""
+        """Remember the number up to which rows were deleted, and the noted LAST_COMMIT."""
         if noted is not None:
             self._noted, self._noted_at = noted, monotonic()
         while deleted is not None and self._read and self._read[0][0] <= deleted:
             self.kept_size -= self._read.popleft()[1]
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Look at what has been read, until closing."""
+        """Watch the reader's progress, until closing."""
         failing = Repeating()
         while not closing.is_set():
             try:
@@ -231,7 +231,7 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: Progress) -> None:
-        """Leave nothing of the rows up to a number, in the log either. They have been read."""
+        """Delete the rows up to a number, which have been read, also from the log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees what that covers

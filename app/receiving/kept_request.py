@@ -1,4 +1,4 @@
-"""A delivery as the request that brought it, as far as it was kept: for sending it on again.
+"""A delivery as the request that brought it, as far as it was kept, to be sent on again.
 
 Leaves out: sending, and whether the request was genuine.
 """
@@ -17,15 +17,15 @@ from app.receiving.restrictions import refuse_restricted
 
 
 class Kept(NamedTuple):
-    """A request, and the names of its headers whose values are not kept, as credentials are not."""
+    """A request, and the names of headers whose values, such as credentials, are not kept."""
 
     request: Recorded
     left_out: list[str]
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Make the refusal of an id that stands in no log, and of one that whoever asks may not know
-    of. The words are the same, so that nobody learns which it is."""
+    """Build the refusal of an id that is in no log, or that the caller may not know of. The words
+    are the same, so that nobody learns which it is."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"

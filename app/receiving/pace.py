@@ -1,4 +1,4 @@
-"""How much fits in one short transaction: learnt from how long those before it took.
+"""Size of one short transaction, learnt from the durations of earlier ones.
 
 Only one transaction at a time writes to an SQLite database, whichever process makes it, and a
 delivery or a call of the shop's waits for those before it. What a row costs depends on the row, the
@@ -35,7 +35,7 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """One transaction that does so many pieces. Raises as `Database.writing` does.
+        """Run one transaction with so many pieces. Raises as `Database.writing` does.
 
         Where another process waited for it, as long a rest comes after it: a service makes many
         short transactions, and would else have but one between each two of these.
@@ -50,15 +50,13 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """How many for the next transaction of work that never ends: as many as are short while
-        another process waits for them, else as many as there may be, for few large ones cost
-        less."""
+        """Return the number of pieces for the next transaction of endless work: as many as are
+        short while another process waits, else as many as allowed."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """So many pieces held the database for so long. A few that were left over and were quick
-        say nothing of many: most of their time is the commit's. More than half are enough: what is
-        taken whole, such as a row of the inbox, seldom fits to the last piece."""
+        """Learn from the duration of a transaction. A small and quick one says nothing of larger
+        ones, since most of its time is the commit's; one more than half full counts."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

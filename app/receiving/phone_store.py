@@ -1,4 +1,4 @@
-"""Which order a phone number belongs to, by keyed digests: the numbers themselves are not here.
+"""Orders of phone numbers, found by keyed digests; the numbers themselves are not stored here.
 
 A digest points to an order, or to the delivery of an event that names none: such an event may find
 its order later, through a link.
@@ -60,7 +60,7 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Deliveries of a number whose events named no order when they came."""
+    """Return deliveries with a number whose events named no order when they came."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -69,7 +69,7 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Make a note of whom a statement's payment went to. It is lost with its key."""
+    """Note who received a statement's payment. The note is lost with its key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -99,7 +99,7 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes of whom statements' payments went to, of these numbers."""
+    """Return the notes on recipients of statements' payments, for these numbers."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -118,7 +118,7 @@ async def a_note(connection: AsyncConnection) -> bytes | None:
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
-    """Whether there are digests of another key than the one of this name."""
+    """Return whether there are digests with another key than the one of this name."""
     # The digests of one key stand together: two looks at the index show whether others are there.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
@@ -166,7 +166,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete what was noted with another key: nothing is found by it any more."""
+    """Delete digests with another key: nothing is found by them any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

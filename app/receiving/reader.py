@@ -91,7 +91,7 @@ BEAT_S: Final = 5.0
 
 
 class Holding(NamedTuple):
-    """What becomes of the orders of a delivery that cannot be read.
+    """Interface to what happens to the orders of an unreadable delivery.
 
     orders_of  the orders that arrivals speak of
     hold       set the delivery aside, and hold these orders
@@ -107,9 +107,9 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """What reading needs: the context, its inbox, the sources as they are configured now, the
-    environment, what to do about the orders of what cannot be read, failures to append, and the
-    claims of this reader and of others."""
+    """Everything that reading needs: the context, its inbox, the configured sources, the
+    environment, the holding of orders of unreadable deliveries, failures to append, and the claims
+    of this reader and of others."""
 
     context: AppContext
     inbox: Inbox
@@ -144,7 +144,7 @@ class Reader:
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
-        """End; where it drains, once the inbox is empty or cannot be read."""
+        """Stop; with `drain`, once the inbox is empty or cannot be read."""
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
 
@@ -181,8 +181,8 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all that the database itself holds unread, such as what a backup brought, and of its
-        inbox file nothing. For a database that nobody serves; raises StoreUnavailable."""
+        """Read all unread rows that the database itself holds, such as those of a backup, and none
+        of its inbox file. For a database that nobody serves; raises StoreUnavailable."""
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
@@ -238,7 +238,7 @@ class Reader:
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
-        """Read the next suspect alone, if there is one that nobody else reads."""
+        """Read the next suspect alone, if there is one that no other reader has."""
         heads = await self._database.on_snapshot(heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
@@ -283,8 +283,8 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows and append what they say. Returns how many rows that were. `brought`: only
-    of those that the database itself holds."""
+    """Read the next rows and append them. Returns the number of rows. brought: only rows that the
+    database itself holds."""
     inbox, writer = reading.inbox, reading.context.database.writer
     drained, pace = reading.context.signals.drained, pace or Pace(first=AT_ONCE, most=AT_ONCE)
     limit = pace.fitting(reading.context.database)

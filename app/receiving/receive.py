@@ -57,7 +57,7 @@ RETRY_AFTER_S: Final = 5
 
 
 class ReceiverAnswer(NamedTuple):
-    """What the sender is answered. `verdict` is None where nothing was decided (503).
+    """Answer to the sender. `verdict` is None where nothing was decided (503).
 
     reply   an answer in the provider's own form, in place of ours
     reason  why nothing was stored, of a 503
@@ -129,8 +129,8 @@ class Receiver:
 
     def source_of(self, end: str) -> str:
         """Return the name of the source that takes deliveries at this end of the path now. If there
-        is none, return a name that no source has: the end, masked where it may be meant as a secret
-        one, or is the name of a source that has one."""
+        is none, return a name that no source has: the end, masked where it may be a secret address
+        or the name of a source with one."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -140,7 +140,8 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Those of any source: a request under a wrong name may bring the token of a right one."""
+        """Return private headers of any source: a request to a wrong name may bring the token of a
+        right one."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
@@ -207,7 +208,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
 
 
 def _is_long(body: bytes) -> bool:
-    """Whether a body that nobody signed is longer than any callback."""
+    """Return whether an unsigned body is longer than any callback."""
     return len(body) > MAX_UNSIGNED_BYTES or body.count(b",") >= MAX_UNSIGNED_VALUES
 
 
@@ -222,8 +223,8 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer where storing failed. The delivery may have been kept all the same: sent
-    again, it is a duplicate then."""
+    """Return the answer after storing failed. The delivery may have been kept: sent again, it is a
+    duplicate then."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 

@@ -119,7 +119,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant by which a rejection is dated, but at least now."""
+    """Return the latest instant that a rejection is dated by, but at least now."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -167,8 +167,8 @@ async def kept_rejections(
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Take rejections out of the ring, for arrivals that the same transaction then keeps; the ids
-    of those that were still in it."""
+    """Take rejections out of the ring, for arrivals that are stored in this transaction; return the
+    ids of those that were still in it."""
     # Before any row is locked, as the reader does: it may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)

@@ -1,4 +1,5 @@
-"""Whether a clock is off: genuine deliveries are refused for their age, and none is taken.
+"""Judgement of clocks: one is off if genuine deliveries are refused for their age, and none is
+taken.
 
 An age is judged only once the signature was found right, so whoever sends knows the secret: the two
 clocks differ, or an old request comes again.
@@ -32,7 +33,7 @@ Decision = Literal["kept", "counted", "too_many"]
 
 
 class Allowance:
-    """So many a minute, and at once at most as many as a minute has."""
+    """Rate limiter: so many a minute, and at once at most as many as a minute has."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 
@@ -42,7 +43,7 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Use so much, if that is left as of `now`, in seconds."""
+        """Take an amount from the allowance, if that is left as of `now`, in seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -82,7 +83,8 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Whose allowance an address uses: its own; of IPv6, its /64, which one subscriber has whole.
+    """Return the network whose allowance an address uses: the address, or for IPv6 its /64, which
+    one subscriber has whole.
 
     All texts that are no address, which a proxy may hand on, share one.
     """
@@ -102,7 +104,7 @@ stored, names nobody: a million IPv4 addresses share each."""
 
 
 def lane_of(address: str) -> int:
-    """Return in which of LANES an address stands."""
+    """Return the lane, of LANES, of an address."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
@@ -138,7 +140,7 @@ KEPT: Final = 100
 
 @dataclass(slots=True, kw_only=True)
 class RefusedBody:
-    """One body that was refused for its age: how often, when last, and what was said of it then."""
+    """One body that was refused for its age: how often, when last, and the last reason."""
 
     times: int = 0
     last: Instant = EARLIEST
@@ -175,7 +177,8 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return the alarm if so many were refused of a source that a clock may be off."""
+        """Return an alarm if so many deliveries of a source were refused that a clock may be
+        off."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Those of a time that is still to come were refused before the clock was set back.

@@ -1,4 +1,4 @@
-"""Stored restrictions: what an erasure may not empty yet."""
+"""Stored restrictions: data that an erasure may not empty yet."""
 
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
@@ -67,8 +67,7 @@ def restrictions_of(
 def restrictions_of_deliveries(
     connection: PlainConnection, deliveries: Collection[str]
 ) -> list[tuple[str, RestrictionRow]]:
-    """Return the restrictions of deliveries, of the bodies that they came in, and of their
-    orders."""
+    """Return the restrictions of deliveries, of their bodies, and of their orders."""
     rows = [
         row
         for sql in (_OF_THEIR_ORDERS, _OF_DELIVERIES)
@@ -112,6 +111,6 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return an order that one erasure restricted and whose data are still needed, if any is."""
+    """Return an order that one erasure restricted and whose data are still needed, if any."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

@@ -1,4 +1,4 @@
-"""Restricted data: what an erasure may not empty yet, kept for finance and claims alone.
+"""Restricted data: data that an erasure may not empty yet, kept for finance and claims alone.
 
 A restriction stands in the database with the erasure that made it, and ends by itself
 (`app/privacy/pending_erasures.py`). Leaves out: when something must stay (`erase_rules`).

@@ -44,7 +44,7 @@ FIRST_ACCEPTED: Final = 20
 
 @dataclass(slots=True, kw_only=True)
 class Reverified:
-    """What a pass did.
+    """Result of a pass over refused deliveries.
 
     judged    rejections that were looked at
     accepted  (delivery, verdict) of each that is a delivery now
@@ -58,7 +58,7 @@ class Reverified:
     cut: int = 0
 
     def refuse(self, verdict: str) -> None:
-        """Count one more that stays where it is."""
+        """Count one more delivery that stays refused."""
         self.refused[verdict] = self.refused.get(verdict, 0) + 1
 
 
@@ -110,7 +110,7 @@ async def _pass(
 
 
 async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
-    """All that is kept of refused deliveries, in the order of their ids."""
+    """Yield all kept refused deliveries, in the order of their ids."""
     after = ""
     while True:
         async with context.database.reading() as connection:
@@ -159,7 +159,7 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """How many kept rejections that arrived from `since` on and before `until` would be accepted
+    """Count kept rejections that arrived from `since` on and before `until` and would be accepted
     now; nothing is changed."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):

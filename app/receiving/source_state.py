@@ -87,7 +87,7 @@ class SourceState:
 
 
 async def source_arrivals(context: AppContext) -> Mapping[str, SourceArrivals]:
-    """Return what came of every configured source."""
+    """Return the arrivals of every configured source."""
     return await context.database.on_snapshot(arrivals_by_source, context.sources)
 
 
@@ -239,7 +239,7 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the same states, those of refusing sources with what the signature doctor finds in
+    """Return the source states; those of refusing sources with the signature doctor's findings on
     their latest refused deliveries: the first known mistake, else what is left to look for."""
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}

@@ -52,7 +52,7 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Note what was accepted and refused of each source, in the order of their reading. The
+    """Note accepted and refused deliveries of each source, in the order of their reading. The
     caller holds the lock LINKING, so that no other transaction writes these rows."""
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
@@ -118,7 +118,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Set to now what a clock that was ahead noted of sources, and another instant in a counter."""
+    """Reset to now instants of sources that a clock that was ahead noted, and another instant in a
+    counter."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -184,8 +185,8 @@ def refused_in(
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many requests of these sources were beyond what is kept of unsigned ones, in the
-    hours from one to another: genuine callbacks may be among them."""
+    """Return how many unsigned requests of these sources exceeded what is kept, in the hours from
+    `since` to `until`: genuine callbacks may be among them."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 

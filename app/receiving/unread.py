@@ -1,4 +1,4 @@
-"""Whether there are genuine deliveries that could not be read: a decision, made of how many.
+"""Judgement of unread deliveries: whether genuine ones could not be read, by their number.
 
 Leaves out: how they are counted. They are kept, and their provider got its 200 for them;
 what they say of anybody's money is in no ledger until a person corrects the profile.

@@ -36,7 +36,7 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete what is noted of these messages. Return the orders that they may concern."""
+    """Delete the notes on these messages. Return the orders that they may concern."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)

@@ -59,7 +59,7 @@ LOOK_S: Final = 1.0
 
 
 class UnsignedAllowance:
-    """Allowances of one receiver for what is unsigned. Times are of a clock that never goes back.
+    """Allowances of one receiver for unsigned requests. Times are of a monotonic clock.
 
     rate  in all, and of one address
     """
@@ -80,11 +80,12 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Keep of these sources, of which too much waits, only what names something known."""
+        """Set the sources that have too much waiting, of which only requests that name something
+        known are kept."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Tell whether a request is to be kept, and use its allowance."""
+        """Return whether a request is to be kept, and use its allowance."""
         now = self._clock()
         size = len(incoming.body) + len(incoming.url)
         size += sum(len(name) + len(value) for name, value in incoming.headers)

@@ -25,7 +25,7 @@ _new_arrival = maker(Arrival)
 
 @dataclass(frozen=True, slots=True)
 class RefusedDelivery:
-    """Why it is not accepted: a rejection verdict, and one sentence for our own log."""
+    """Reason for a refusal: a rejection verdict, and one sentence for our own log."""
 
     verdict: str
     problem: str
@@ -34,9 +34,8 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Why a request is refused; None where it is genuine, of its time, of this source's account and
-    of this environment. A Reply where it is no delivery but a question before the first, which is
-    not kept.
+    """Return why a request is refused; None where it is genuine, of its time, of this source's
+    account and of this environment. A Reply where it is a handshake, which is not kept.
 
     now  when it arrived
     """
@@ -132,7 +131,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return an address as it is kept until it is read: without the values that are secrets."""
+    """Return an address as it is kept until it is read, without values that are secrets."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -146,7 +145,7 @@ def readable_url(source: Source, url: str) -> str:
 
 
 def digest_of(body: bytes, url: str) -> str:
-    """SHA-256 of what a request says: its body; of one without, its query."""
+    """Return the SHA-256 of a request's content: its body, or without one its query."""
     content = body or url.partition("?")[2].encode("latin-1", "replace")
     return hashlib.sha256(content).hexdigest()
 
@@ -154,7 +153,7 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the request's headers as they are kept, and its address where that may say something.
+    """Return the request's headers as kept, and its address where that may say something.
 
     private  headers of which the value may be a token, of whatever source
     """
