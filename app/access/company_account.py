@@ -92,7 +92,7 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """The provider's configuration, as far as it is used.
+    """The used part of the provider's configuration.
 
     states_issuer  whether it names itself in every answer (RFC 9207)
     posts_secret   whether it takes the client's secret in the form alone
@@ -375,7 +375,8 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError where local accounts are switched off, for what would lead to a password."""
+    """Raise UsageError where local accounts are switched off, for any act that would lead to a
+    password."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 

@@ -129,8 +129,8 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the step whose code was given: the present or the last one, and after the last used
-    one. None for any other code."""
+    """Return the time step of a code: the present or the last one, but only after the last used
+    step. None for any other code."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):

@@ -1,4 +1,4 @@
-"""Names of operators: what one may be, and which look like another's (Unicode's UTS 39)."""
+"""Names of operators: valid ones, and ones that look like another's (Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,7 +15,7 @@ _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROK
 
 
 def checked(name: str) -> str:
-    """Return the name. Raise UsageError for what is no person's name."""
+    """Return the name. Raise UsageError for an invalid one."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
     from confusable_homoglyphs.categories import unique_aliases  # reads a file of 1 MB

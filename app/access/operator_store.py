@@ -58,7 +58,7 @@ async def set_role(connection: AsyncConnection, name: str, role: str) -> None:
 
 
 async def set_company(connection: AsyncConnection, name: str, company: str) -> None:
-    """Store with which of the company's accounts a person signs in."""
+    """Store the company account with which a person signs in."""
     await connection.execute(
         text("UPDATE operators SET company=:company WHERE name=:name"),
         {"name": name, "company": company},

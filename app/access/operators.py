@@ -285,12 +285,12 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """Return the author of what a program records by the API."""
+    """Return the author of facts that a program states by the API."""
     return f"token:{name}"
 
 
 def author_of_import(number: int) -> str:
-    """Return the author of what an imported file states."""
+    """Return the author of facts in an imported file."""
     return f"import:{number}"
 
 
@@ -307,8 +307,8 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of what a command states: the named operator, as `permitted` takes it, else
-    the owner. Raise UsageError where `by` is no operator in force."""
+    """Return the author of a command's facts: the named operator, as `permitted` takes it, else the
+    owner. Raise UsageError where `by` is no operator in force."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -385,7 +385,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Do the same in a transaction of its own, before work of several transactions."""
+    """Do what `permitted` does in its own transaction, before work of several transactions."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 

@@ -51,7 +51,7 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return options in JSON for `navigator.credentials.create`, beside the passkeys that the
+    """Return options in JSON for `navigator.credentials.create`, without the passkeys that the
     person has."""
     import webauthn
     from webauthn.helpers import structs
@@ -126,7 +126,7 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return what the library makes of an answer; None where it refuses it."""
+    """Return the library's result for an answer; None where it refuses it."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:

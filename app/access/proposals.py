@@ -190,7 +190,7 @@ def must_be_open(
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
     """Describe a subject whose changes do not matter to the second person: the act takes it as it
-    then is."""
+    is then."""
     return ""
 
 

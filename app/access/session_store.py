@@ -293,8 +293,8 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return whose session this cookie is or was. None where no row has it, or where a person ended
-    it, since somebody else may hold it then."""
+    """Return the person of a cookie's session, present or past. None where no row has it, or where
+    a person ended it, since somebody else may hold the cookie then."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -320,8 +320,8 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Put the session of a person who proved who they are under a new cookie; return False where
-    it was ended."""
+    """Give the session of a person who proved their identity a new cookie; return False where it
+    was ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -426,8 +426,8 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used; return False where it was before. Ids older than any session are
-    deleted."""
+    """Mark a form's id as used; return False where it was used before. Delete ids older than any
+    session."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

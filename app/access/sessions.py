@@ -121,7 +121,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return what a link is for. Raise LinkRefused."""
+    """Return the purpose of a link. Raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -270,8 +270,8 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an account that nobody has here; None where they have no role. Raise
-    CompanyRefused for a name that is none, or is taken, and for a first operator who is no
+    """Add the person of an account that is unknown here; None where they have no role. Raise
+    CompanyRefused for a name that is invalid or taken, and for a first operator without the role
     admin."""
     if account.role is None:
         return None
@@ -299,9 +299,9 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew the session of a person who proved again, with the company's account, who they are;
-    return its new cookie. Their role is what the provider states now. Raise CompanyRefused for
-    somebody else's account, and for one without a role."""
+    """Renew the session of a person who signed in again with the company's account; return its new
+    cookie. Their role is what the provider states now. Raise CompanyRefused for somebody else's
+    account, and for one without a role."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -472,7 +472,7 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return whose session a cookie is or was, also an expired one: it lets nobody in."""
+    """Return the person of a cookie's session, also of an expired one: it gives no access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
@@ -626,8 +626,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change members of a person's credential, end their other sessions, and note it. change: does
-    what else belongs to it"""
+    """Change members of a person's credential, end their other sessions, and note it. change: makes
+    further changes in the transaction"""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -139,8 +139,8 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Return the end that a person names; a day alone ends with that day. Raise UsageError for what
-    is no moment after now."""
+    """Return the end that a person names; a day alone ends with that day. Raise UsageError for
+    anything but a moment after now."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -233,7 +233,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
-    """Return the token's entry. Raise TokenRefused for what is none in force."""
+    """Return the token's entry. Raise TokenRefused for a token that is not in force."""
     entry = await token_of(context, token)
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
@@ -249,8 +249,8 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the holder of an own token. Raise TokenRefused for what is none in force, ScopeMissing
-    for a program's."""
+    """Return the holder of an own token. Raise TokenRefused for a token that is not in force,
+    ScopeMissing for a program's."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

@@ -1,4 +1,4 @@
-"""Judgements of what arrives: whether it is too quiet, and whether payments belong to no order.
+"""Judgements of arrivals: whether it is too quiet, and whether payments belong to no order.
 
 Pure: it asks no database and reads no clock.
 """
@@ -68,8 +68,8 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the expected number: the median of the days before, at most the same day's a week ago,
-    so that a shop's quiet day raises no alarm."""
+    """Return the expected number: the median of the days before, at most that of a week ago, so
+    that a shop's quiet day raises no alarm."""
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 

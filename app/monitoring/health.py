@@ -126,8 +126,9 @@ _left: Final = set[asyncio.Task[Any]]()
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return what the look gives. Raise StoreUnavailable where it takes longer than ANSWER_S. Then
-    its reads are given up, but a commit ends by its own limits: its connection would be lost."""
+    """Return the result of a look. Raise StoreUnavailable where it takes longer than ANSWER_S: its
+    reads are then given up, but a commit ends by its own limits, since its connection would be
+    lost."""
 
     async def limited() -> Found:
         with anyio.fail_after(ANSWER_S):  # unlike that of asyncio, it spares what is shielded
@@ -149,7 +150,7 @@ def _end(task: asyncio.Task[Any]) -> None:
 
 
 def nodes_of(context: AppContext) -> NodesWatch:
-    """Return what asks all servers of the database."""
+    """Return the object that asks all servers of the database."""
     return NodesWatch(context.database)
 
 

@@ -31,7 +31,7 @@ LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after so many failed tries: each is twice the one before."""
+    """Return the pause after so many failed tries; each is twice the one before."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 

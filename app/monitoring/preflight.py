@@ -300,7 +300,7 @@ def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
 
 
 def of_database(facts: DatabaseFacts) -> Iterator[Check]:
-    """Check for what endangers the database."""
+    """Check the database for dangers."""
     name = f"{facts.kind} {'.'.join(map(str, facts.version))}"
     for setting in facts.off:
         yield must(
@@ -344,8 +344,7 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Check whose statement an order's price is. `since` is None until the first start with the
-    rule on."""
+    """Check who states an order's price. `since` is None until the first start with the rule on."""
     what = "prices"
     if not required:
         sentence = "An order for which the shop has stated no price is paid by what the event says."
@@ -396,7 +395,7 @@ def of_merchant() -> Check:
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
-    """Check what the provider's way of signing leaves open."""
+    """Check what the provider's signatures leave open."""
     what, found = f"profile of {source}", dict[str, str]()
     asked = "its events count only once the provider was asked, which needs it to be reachable"
     if profile.signature.mac == "none":

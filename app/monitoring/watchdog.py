@@ -81,7 +81,7 @@ NAMED: Final = 3
 
 
 class Watched(NamedTuple):
-    """What the watchdog looks at.
+    """Input of the watchdog.
 
     ages         deliveries that this process refused for their age; None if it receives nothing
     unallocated  payments that no order has, where they were counted before
@@ -94,7 +94,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether what began then is too young for an alarm; note when it no longer is."""
+        """Return whether a condition that began then is too young for an alarm; note when it no
+        longer is."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)

@@ -1,4 +1,5 @@
-"""From what is stored to ledgers: folded as it comes due, published, notified, searched."""
+"""Orders: stored events are folded to ledgers as they come due, published, notified and
+searched."""
 
 __all__ = (
     "accept_findings",

@@ -1,4 +1,4 @@
-"""Puts right what a clock that was ahead has dated, once it shows the time again.
+"""Corrects dates given by a clock that was ahead, once it shows the time again.
 
 1 notice    something stored is dated later than now, by more than clocks of machines differ
 2 wait      until no unread delivery is dated so: what it says must be redated, too
@@ -83,8 +83,8 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Note what the clock says, after anything that dates by it: one that was ahead for less
-        than a round of the worker would not be noticed otherwise."""
+        """Note the clock's time, after anything that dates by it: else one that was ahead for less
+        than a round of the worker would not be noticed."""
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
         if latest is None:
@@ -99,8 +99,8 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Make due what waits for a wrong instant, and redate what is dated by one: at the start,
-        after the clock was set back, and now and then where others write by clocks of their own."""
+        """Make due what waits for a wrong instant, and redate what has one: at the start, after the
+        clock was set back, and now and then where others write by clocks of their own."""
         context = self._context
         self.note()
         elapsed = self._elapsed
@@ -121,7 +121,8 @@ class ClockWatch:
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Redate what is dated later than now, and fold again what was folded for a later instant.
+    """Redate rows that are dated later than now, and fold orders again that were folded for a later
+    instant.
 
     seen  what this process saw itself of the correction
     """
@@ -206,8 +207,8 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store the correction, and end what would last longer by it. What is dated later than `after`
-    is surely of the clock that was ahead."""
+    """Store the correction, and end whatever would last longer because of it. Dates later than
+    `after` are surely from the clock that was ahead."""
     until = correction.until
     refused = redate_rejections(connection, until)
     put_back(connection, until, also=BEAT)

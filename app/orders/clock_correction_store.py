@@ -1,4 +1,4 @@
-"""Rows that a clock that was ahead has dated, and what is known of its last correction."""
+"""Rows dated by a clock that was ahead, and its last correction."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple

@@ -30,7 +30,7 @@ _FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
 def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """Return what the cached ledgers of these orders say, by order."""
+    """Return the counted facts of the cached ledgers of these orders, by order."""
     sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
     return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 
@@ -42,8 +42,8 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Count ledgers that replace others, and take numbers of the feed for so many revisions. Return
-    the first number.
+    """Count ledgers that replace others, and take `revisions` numbers of the feed. Return the first
+    number.
 
     Call it late in a transaction: it locks its rows until the commit, in the order of their names.
     So numbers are in commit order, and every other publication waits meanwhile.
@@ -73,14 +73,14 @@ def words_of(outcome: str, findings: str) -> list[str]:
 
 
 async def count_anew(connection: AsyncConnection) -> None:
-    """Set the counters to what a full count gives."""
+    """Set the counters to the result of a full count."""
     counted = await _full_count(connection)
     await connection.execute(text(_FORGET))
     await run(connection, _add, counted)
 
 
 async def differing_tallies(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each counter that is not what a full count gives."""
+    """Return a sentence on each counter that differs from a full count."""
     kept, counted = await _kept(connection), await _full_count(connection)
     return [
         f"the counter of orders with the {name} is {kept[name]:,}, and there are {counted[name]:,};"

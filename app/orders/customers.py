@@ -1,4 +1,5 @@
-"""The customers' phone numbers, read from what is kept of an order: they stand nowhere else.
+"""The customers' phone numbers, read from the bodies kept of an order: they are stored nowhere
+else.
 
 They are read to mask them, and for a person who may see them and says why.
 """

@@ -1,4 +1,4 @@
-"""Delivery log: what arrived, with its verdict, newest first."""
+"""Delivery log: arrivals with their verdicts, newest first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -143,7 +143,7 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 
 
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
-    """Return the minutes in which a delivery of a source was last taken and last refused.
+    """Return the minutes in which a delivery of a source was last accepted and last refused.
 
     Each is None where there was none in the last ninety days. An empty name stands for all names
     that no source has.
@@ -213,13 +213,13 @@ def order_cell(entry: LogEntry) -> str | None:
 
 
 def is_nameless(entry: LogEntry) -> bool:
-    """Tell whether it brought an event that is in no order's ledger."""
+    """Return whether it brought an event that is in no order's ledger."""
     return entry.event_id is not None and entry.order is None
 
 
 def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
-    """Say of a delivery that it names no order, and what to do; None where it is in one, or its
-    kind means nothing."""
+    """Say that a delivery names no order, and what to do; None where it is in one, or its kind
+    means nothing."""
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
@@ -227,7 +227,7 @@ def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
 
 
 def is_refused(entry: LogEntry) -> bool:
-    """Tell whether it was refused: nobody vouches for it, and it may hold anybody's data."""
+    """Return whether it was refused: it is unverified, and may hold anybody's data."""
     return entry.verdict in VERDICTS[4:]
 
 
@@ -272,7 +272,7 @@ def shown_header(name: str, value: str, masking: Masking) -> str:
 
 
 def shown_address(address: str, masking: Masking) -> str:
-    """Return an address with each value of its query shown as if it were a header of that name."""
+    """Return an address with each value of its query masked like a header of that name."""
     path, mark, query = address.partition("?")
     pairs = []
     for name, sign, value in (pair.partition("=") for pair in query.split("&")):

@@ -123,8 +123,8 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 async def find_orders(
     context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
-    """Find orders by a text. Raises UsageError where it can mean nothing. What is restricted is
-    not found; its own reference is told why.
+    """Find orders by a text. Raises UsageError where it can mean nothing. Restricted orders are not
+    found; a search by one's own reference says why.
 
     refused  whether the reader may see refused deliveries, which are named where nothing is found
     by       the operator who searches, as in `permitted`
@@ -201,7 +201,7 @@ async def find_orders(
 
 
 async def _refused_notes(context: AppContext, names: Collection[str]) -> list[str]:
-    """Return a note of refused deliveries that may be about what was not found."""
+    """Return a note on refused deliveries that may be about the text that was not found."""
     ids = [each.delivery_id for each in await refused_that_may_be_of(context, names)]
     if not ids:
         return []
@@ -213,7 +213,7 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Say of a reference that only payments name that may be of other shops."""
+    """Say of a reference that it is named only by payments that may be other shops'."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -225,7 +225,7 @@ MOST_UNREAD: Final = 5
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes of messages that could not be read and name what is sought.
+    """Return notes on unreadable messages that name the sought text.
 
     nothing  whether no order was found: then those without any readable value are noted too
     """
@@ -569,7 +569,7 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Say what a line that no order has says, and what support can do."""
+    """Say of a line without an order what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}; no event names it so."
@@ -610,7 +610,7 @@ def _unconfirmed(event: search_store.FoundEvent) -> str:
 
 
 def _without_order(payment: Unallocated) -> str:
-    """Say what is known of a payment that is on no order, and what can be done."""
+    """Say of a payment without an order what is known, and what can be done."""
     amount = "" if payment.captured is None else f", {payment.captured}"
     at = format_instant(payment.received_at)
     if payment.dismissed is not None:

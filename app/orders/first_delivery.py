@@ -1,4 +1,4 @@
-"""Waits for a source's first delivery, and says what became of it.
+"""Waits for a source's first delivery, and reports its result.
 
     log ──look, every half second──▶ taken │ refused, with what would explain it │ nothing came
 

@@ -105,7 +105,7 @@ class FoldingProcess(PeriodicTask):
         """Return whether a child folds and seals now."""
 
     def tell(self) -> None:
-        """Tell the child that deliveries were read, or that something was said of an order."""
+        """Notify the child that deliveries were read, or that something was stated of an order."""
         tell_news(self._writer)
 
     def stop(self) -> None:
@@ -155,7 +155,7 @@ class FoldingProcess(PeriodicTask):
         return code
 
     async def _hear_out(self, reader: asyncio.StreamReader) -> None:
-        """Hear a child until it ends, is silent for too long, or was told to end long ago."""
+        """Read a child's messages until it ends, is silent for too long, or is overdue to end."""
         hearing = asyncio.ensure_future(self._hear(reader))
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:

@@ -28,7 +28,7 @@ from reconcile.ledger.unheard import LostSpan
 def gap_changes(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, HoldChange]:
-    """Return the orders of which a hold for an accepted gap begins or ends."""
+    """Return the orders whose hold for an accepted gap begins or ends."""
     gaps = accepted_gaps(connection)
     found = {}
     for order, history in histories.items() if gaps else ():
@@ -95,7 +95,7 @@ def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
 
 
 def _answered(history: History, since: Instant) -> set[tuple[str, str | None]]:
-    """Return the payments of which providers have stated how they stand since an instant."""
+    """Return the payments whose providers have stated their position since an instant."""
     return {
         (each.event.source, each.event.payment)
         for each in history.deliveries

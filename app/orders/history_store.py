@@ -230,7 +230,7 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
 
 
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
-    """Return the histories of these orders; that of an unknown order is empty."""
+    """Return the histories of these orders; an unknown order's is empty."""
     settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
@@ -263,7 +263,7 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add the records by which members were redated that were not this order's then."""
+    """Add the records that redated members of the history while they were another order's."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -302,7 +302,7 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the further deliveries of events whose first deliveries are given."""
+    """Return the redeliveries of the events with these first deliveries."""
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(

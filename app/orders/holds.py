@@ -83,7 +83,7 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return what was last published of orders that other rules published as not fulfillable."""
+    """Return the last published state of orders that other rules published as not fulfillable."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -94,7 +94,8 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Tell whether the present rules make fulfillable what was known when this was published.
+    """Return whether only the present rules make the order fulfillable, by evidence known at the
+    last publication.
 
     It is False where that hold was recorded since: a person may have released it already.
     """
@@ -108,7 +109,7 @@ def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) 
 
 
 def fulfillable(history: History, *, policy: Policy) -> bool:
-    """Tell whether the order is fulfillable by all that is known of it."""
+    """Return whether the order is fulfillable by all known evidence."""
     return fold(history, policy=policy, as_of=history.instant_at(EARLIEST)).fulfillable
 
 

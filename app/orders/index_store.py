@@ -51,7 +51,7 @@ _LINKING: Final = statement(
 
 
 def _link_records(connection: PlainConnection) -> None:
-    """Link what records name, in the order in which they were written down."""
+    """Link the references in records, in the order in which they were written."""
     linking = Linking(LinkMemory())
     for source, payment, session, order in connection.ask(_LINKING):
         linking.join(keys_of_references(source, payment, session), order)
@@ -162,7 +162,7 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Note them, in place of what was noted of these sources."""
+    """Note these digests, in place of earlier ones of these sources."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(
@@ -174,6 +174,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return those of these sources of which a delivery is stored."""
+    """Return those of these sources that have a stored delivery."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

@@ -89,7 +89,7 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Select positions of orders for a scan; of several of one order the last is the latest."""
+    """Select positions of orders for a scan; the last of an order is the latest."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -279,7 +279,7 @@ _WINDOWS: Final = (
 async def windows_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, PaymentWindow]:
-    """Return what the last fold of each order said of its slow payments."""
+    """Return the window of slow payments that the last fold of each order stated."""
     rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
     return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
@@ -291,7 +291,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return those of these revisions that a later one of their order follows, sorted."""
+    """Return, sorted, those of these revisions that have a later one of their order."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 

@@ -292,7 +292,7 @@ async def failing(connection: AsyncConnection, destination: str) -> Away | None:
 
 
 async def away(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination that is away; None of any other."""
+    """Return the state of a destination that is away; None for any other."""
     found = await failing(connection, destination)
     return None if found is None or found.only is not None else found
 
@@ -300,7 +300,7 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Tell whether this process may probe: the first that claims the probe it has seen does."""
+    """Return whether this process may probe: the first that claims the probe it has seen does."""
     found = await connection.execute(
         text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "

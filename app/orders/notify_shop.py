@@ -92,7 +92,7 @@ class Shop:
 
     @property
     def destination(self) -> str:
-        """Return the name under which its health is kept."""
+        """Return the name under which its health is stored."""
         return destination_of(self.url)
 
 
@@ -123,7 +123,7 @@ def destination_of(url: str) -> str:
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send what is due now, up to AT_ONCE; to a shop that is away, one. Returns how many."""
+    """Send due notifications, up to AT_ONCE; to a shop that is away, one. Returns their number."""
     context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -302,7 +302,7 @@ def notification_id(published: Published) -> str:
 
 
 class NotificationDocument(TypedDict):
-    """What the shop is notified of one published change."""
+    """Notification of one published change to the shop."""
 
     type: Literal["order.revised"]
     timestamp: InstantText

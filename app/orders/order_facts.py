@@ -37,7 +37,8 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the same instant, and note or forget it, when a process starts to serve."""
+    """Do what `in_force_since` does, and note or forget the instant, when a process starts to
+    serve."""
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)
@@ -122,7 +123,7 @@ class ReferenceTaken(UsageError):
 async def tell_order(
     context: AppContext, facts: OrderFacts, *, author: str = OWNER
 ) -> list[Record]:
-    """Write down the facts that are new. Stating the same again changes nothing.
+    """Store new facts. Stating known facts again changes nothing.
 
     Returns the new records.
 
@@ -294,7 +295,7 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
 def _note_price(
     connection: PlainConnection, known: list[Record], fresh: list[Record], *, at: Instant
 ) -> None:
-    """Note in the trail that what is due changed, with both amounts."""
+    """Note in the trail that the amount due changed, with both amounts."""
     prices = {each.kind: each.due for each in known if each.due is not None}
     before = prices.get("order_placed", prices.get("session_requested"))
     for record in fresh:

@@ -108,7 +108,7 @@ def release_session(connection: PlainConnection, key: str) -> None:
 
 
 def release_all(connection: PlainConnection) -> None:
-    """Give back all rights. Only for a process that knows that it is alone."""
+    """Release all claims. Only for a process that knows that it is alone."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 

@@ -87,7 +87,7 @@ async def noted_policy(connection: AsyncConnection) -> str | None:
 
 
 async def anything_folded(connection: AsyncConnection) -> bool:
-    """Tell whether an order was ever folded: the first fold of each leaves a revision."""
+    """Return whether an order was ever folded: the first fold of each leaves a revision."""
     found = await connection.execute(
         text("SELECT EXISTS (SELECT 1 FROM revisions) OR EXISTS (SELECT 1 FROM takings)")
     )
@@ -123,7 +123,7 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Note that it is not known by which policy each order was folded."""
+    """Note that the policy of each order's fold is not known."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
@@ -197,7 +197,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Note that all these orders were set due since so many gaps were accepted."""
+    """Note that all these orders were set due after so many accepted gaps."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "

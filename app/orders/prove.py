@@ -63,7 +63,7 @@ class CounterExample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """Counts of what was tried, and the counter-examples, the smallest history first."""
+    """Counts of trials, and the counter-examples, the smallest history first."""
 
     orders: int
     trials: int
@@ -121,8 +121,8 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return how many trials an order of so many events has: `shuffles`, or fewer of one with more
-    than EVENTS, but never fewer than LEAST."""
+    """Return the number of trials for an order with so many events: `shuffles`; fewer beyond EVENTS
+    events, but at least LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 

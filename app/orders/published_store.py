@@ -128,7 +128,7 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the place from which a reader with a cursor beyond the head must read.
+    """Return the cursor from which a reader with a cursor beyond the head must read.
 
     Its cursor was beyond the last restore, so it has read what was published before that; of later
     revisions nothing is sure. Where no restore was noted, nothing at all is sure.

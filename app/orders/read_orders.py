@@ -67,8 +67,8 @@ NotItsOwn = Aside | Literal["standalone"]
 
 
 class PrunedDocument(TypedDict):
-    """What of its deliveries was deleted; there only where something was. The fingerprint does not
-    cover it."""
+    """The parts of an order's deliveries that were deleted; only where something was. The
+    fingerprint does not cover it."""
 
     deliveries: Count
     last_at: InstantText
@@ -270,8 +270,8 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history as an erasure leaves it: of the provider's words for a failure, in which a
-    name may stand, only codes."""
+    """Return a history as an erasure leaves it: reasons of failures, which may contain a name, are
+    left out unless they are codes."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -352,8 +352,8 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Tell whether a history has more than events of other orders and of other shops, and refunds
-    of no payment that name its order."""
+    """Return whether a history has more than events of other orders and shops, and refunds of no
+    payment that name its order."""
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
     return any(record.kind != "redated" for record in history.records) or any(
@@ -368,7 +368,7 @@ def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
     """Return the id of a payment that names this order and is another shop's, else a refund of no
-    payment, else one of which the shop is not known, with which of the three."""
+    payment, else one of an unknown shop, with which of the three it is."""
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside
     naming = [each for each in events if each.order == history.order]
@@ -429,7 +429,8 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON values: the summary, and what the shop has stated by now."""
+    """Return rows of a list as JSON values: the summary, and the facts that the shop has stated by
+    now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
     return [
@@ -439,7 +440,7 @@ async def listed_documents(
 
 
 class Changed(NamedTuple):
-    """Present ledger of an order, what the shop stated, and its last revision."""
+    """An order's present ledger, the shop's facts, and its last revision."""
 
     ledger: Ledger
     facts: ShopFacts
@@ -474,8 +475,8 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, each folded as of now. Those of
-    which nothing was published, which are most, have the number 0."""
+    """Return orders that nobody has tried to pay, by reference, each folded as of now. The number
+    is 0 for unpublished ones, which are most."""
     async with context.database.reading() as connection:
         orders = await listed_orders(connection, after=after, limit=limit, outcome="not_attempted")
         numbers = await run(connection, last_numbers, orders)
@@ -515,8 +516,8 @@ async def counted_outcomes(context: AppContext) -> dict[str, int]:
 
 
 async def counted_listed(context: AppContext) -> int:
-    """Return how many orders the list of all orders has: those of which something was published,
-    which leaves out orders that were only placed."""
+    """Return the length of the list of all orders. Orders that were only placed are not in it:
+    nothing of them is published."""
     async with context.database.reading() as connection:
         counts = await outcome_counts(connection)
         untried = await listed_with(connection, "not_attempted")

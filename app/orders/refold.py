@@ -227,7 +227,7 @@ async def gathered(
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Take about so many marks, without separating those that stand or fall together."""
+    """Take about `size` marks, without separating marks that belong together."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -286,7 +286,7 @@ def _publish_standing(
 
 
 async def publishable(context: AppContext) -> Instant:
-    """Return the latest instant as of which anything may be published.
+    """Return the latest instant for which anything may be published.
 
     It is now, or just before the arrival of the oldest unread delivery, which may change the
     result. Where a clock that was ahead dated unread ones, it is not known when they came.
@@ -348,7 +348,7 @@ def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger |
 
 
 def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publication:
-    """Return what to publish of a ledger folded by these rules, after position `before`."""
+    """Return the publication of a ledger folded by these rules, after position `before`."""
     position = position_of(ledger)
     words: list[str] = [finding.code for finding in ledger.findings]
     if needs_person(ledger):
@@ -369,7 +369,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Return the same; None for an order that can be folded but not published."""
+    """Do what `decided` does; None for an order that can be folded but not published."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:

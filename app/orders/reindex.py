@@ -91,7 +91,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries read again. A pruned one counts as it was read with its body."""
+    """Counts of deliveries read again. A pruned one counts by its former reading."""
 
     read: int
     events: int
@@ -144,7 +144,7 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Note the settings of sources that are new, or of which nothing is stored yet."""
+    """Note the settings of sources that are new, or have nothing stored yet."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await noted_readings(connection)
@@ -157,7 +157,7 @@ async def note_first_readings(context: AppContext) -> None:
 
 
 async def sources_read_otherwise(context: AppContext) -> list[str]:
-    """Return the sources whose stored deliveries were read by other settings than those now."""
+    """Return the sources whose stored deliveries were read by settings that have changed since."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await noted_readings(connection)
@@ -169,7 +169,8 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
-    """Read a delivery as its source does now; without all of its bytes, as it was read before."""
+    """Read a delivery by its source's present settings; without all of its bytes, keep its former
+    reading."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)

@@ -24,7 +24,7 @@ _WHOLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpruned:
-    """Delivery that still has its headers; `order` is None where it belongs to none."""
+    """Delivery that still has its headers; `order` is None if it belongs to none."""
 
     delivery_id: str
     received_at: Instant
@@ -60,7 +60,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return those of the deliveries that were read and concern no order.
+    """Return those of the deliveries that were read and belong to no order.
 
     Their event is ignored and names no order, payment or session: a customer's new address.
     """

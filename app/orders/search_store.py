@@ -1,4 +1,4 @@
-"""Finds orders by what a person may know of them, with a bound on each way.
+"""Finds orders by facts that a person may know, with a limit for each way.
 
 References, payments, sessions and ids have an index. Amounts have none, since every delivery would
 have to keep it: the newest events are searched, a stretch at a time.
@@ -83,7 +83,7 @@ _OF_AMOUNT: Final = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
-    """Event that was found; `order` is None where it belongs to none."""
+    """Event that was found; `order` is None if it belongs to none."""
 
     order: str | None
     event_id: str
@@ -257,7 +257,8 @@ ENDING: Final = (
 
 
 async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
-    """Return orders whose references end so, without case and punctuation; the shortest first.
+    """Return orders whose references end with this text, without case and punctuation; the shortest
+    first.
 
     tail  as `due_store.backwards` writes it
     """

@@ -173,7 +173,8 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Note that a person knows what a message says. Returns how many orders are folded again.
+    """Note that a person knows the content of an unreadable message. Returns how many orders are
+    folded again.
 
     Raises NotFoundError where it is no unreadable message that waits for that, and UsageError
     without a reason or for a person who may not.

@@ -1,5 +1,5 @@
-"""When orders were canceled and fulfilled, as the shop has stated it by now; and what a database
-that was restored, or has an accepted gap, does not know of it.
+"""Times of cancellation and fulfilment, as the shop has stated them by now; unknown ones after a
+restore or an accepted gap.
 
     records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
 
@@ -64,7 +64,7 @@ def _stated_text(at: Stated) -> StatedText:
 def shop_facts(
     connection: PlainConnection, orders: Collection[str], *, as_of: Instant | None = None
 ) -> dict[str, ShopFacts]:
-    """Return what the shop has stated of each order, by now or by `as_of`."""
+    """Return the shop's facts of each order, by now or by `as_of`."""
     known: dict[str, list[Record]] = {order: [] for order in orders}
     for row in select_rows(connection, sql=_RECORDS, values=known):
         record = record_of(row)

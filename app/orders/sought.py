@@ -140,8 +140,8 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Kinds of personal identifiers in it, for the trail: never their values. Empty where it
-        names nobody."""
+        """Kinds of personal identifiers in the search, for the trail: never their values. Empty
+        where it names nobody."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -149,7 +149,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Say what is looked for, one sentence each, with phone numbers masked."""
+        """Say what is searched for, one sentence each, with phone numbers masked."""
         sentences = []
         if self.names:
             sentences.append(
@@ -255,7 +255,7 @@ def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words for a sentence; of more than three name the first, and say that there are more."""
+    """Join words for a sentence; name only the first of more than three."""
     shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
     return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 

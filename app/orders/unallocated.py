@@ -231,7 +231,7 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether its money went back, and nothing says yet whose shop's it is."""
+        """Return whether the payment's money went back while its shop is unknown."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -399,7 +399,8 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment as one of no order where it renews an agreement: its order is suggested."""
+    """Return a payment as unallocated, with its order as a suggestion, if it renews an
+    agreement."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -407,7 +408,7 @@ def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> 
 
 
 def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Money | None]:
-    """Return what was captured, what went back, and what is left, in the first currency."""
+    """Return the captured, returned and remaining amounts, in the first currency."""
     stated = [(m.kind, m.money) for m in movements if m.money is not None]
     if not stated:
         return None, None, None
@@ -422,8 +423,8 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it stands. What came since of money that goes back reopens it, except
-    the refund that it was dismissed for."""
+    """Return the dismissal if it stands. Money that goes back later reopens the payment, except the
+    refund that it was dismissed for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -517,8 +518,8 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return payments of no order that may pay this one: they name it and may not be linked to it,
-    or they are what is still due and their payer has a number of its customer."""
+    """Return unallocated payments that may pay this order: they name it and may not be linked to
+    it, or they have the amount due and one of its customer's numbers."""
     suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -538,8 +539,8 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return those of the deliveries that brought a payment which waits for a person's decision,
-    each with the payment."""
+    """Return those of the deliveries that brought a payment on which a person must decide, each
+    with the payment."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -555,7 +556,7 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return any payment by its id or its provider reference, also that of an order, without its
+    """Return any payment by its id or its provider reference, also one of an order, without its
     customer's number. Raise as `read_unallocated` does."""
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
@@ -693,7 +694,7 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment that nobody assigns any more is an order's by a weaker claim."""
+    """Return whether a payment that is no longer assigned belongs to an order by a weaker claim."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

@@ -157,7 +157,7 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments of which an event states another shop, as `unplaced_keys` does."""
+    """Return payments with an event that states another shop, as `unplaced_keys` does."""
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
@@ -173,7 +173,7 @@ _COUNT_OF_OTHERS: Final = (
 
 
 def count_of_other_shops(connection: PlainConnection, *, most: int) -> int:
-    """Count payments of which an event states another shop, among so many such events."""
+    """Count payments with an event that states another shop, among the first `most` such events."""
     [(count,)] = connection.ask(_COUNT_OF_OTHERS, (most,))
     return int(count)
 
@@ -223,8 +223,8 @@ MOST_OF_NUMBERS: Final = 500
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
-    """Return payments without an order whose payer has a phone number that was noted of one of
-    these orders or deliveries."""
+    """Return payments without an order whose payer has a phone number noted for one of these orders
+    or deliveries."""
     notes = select_rows(connection, sql=NOTES_OF, values=things)
     digests = sorted({bytes(row[0]) for row in notes if is_of_a_number(bytes(row[0]))})
     if not digests:
@@ -235,7 +235,7 @@ def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[
 
 
 def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list[PaymentKey]:
-    """Return the payments without an order of which these deliveries brought an event."""
+    """Return the payments without an order that have an event in one of these deliveries."""
     rows = select_rows(connection, sql=_ORPHANS_BROUGHT, values=deliveries)
     return [PaymentKey(row[0], row[1]) for row in rows]
 
@@ -266,7 +266,7 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment of which an event states another shop and names this order's reference."""
+    """Return a payment with an event that states another shop and names this order's reference."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
@@ -286,8 +286,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the first deliveries of everything that is said of each payment, in one set for all
-    payments that share a session. Payments of which nothing is stored are left out."""
+    """Return the first deliveries of all statements about each payment, in one set for payments
+    that share a session. Payments without stored events are left out."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -327,8 +327,8 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return (source, payment) of what renews an agreement among these deliveries, whatever people
-    have said of it since.
+    """Return (source, payment) of the payments that renew an agreement among these deliveries,
+    whatever people decided about them.
 
     cases  results by order, for further calls
     """
@@ -352,7 +352,7 @@ def orders_linked_to(connection: PlainConnection, keys: Collection[PaymentKey]) 
 
 
 def _marks(event: Event) -> list[PaymentKey]:
-    """Return the payment and the session that an event names; of one that names neither its id."""
+    """Return the payment and the session that an event names; its id if it names neither."""
     names = [name for name in (event.payment, event.session) if name is not None]
     return [PaymentKey(event.source, name) for name in names or [event.event_id]]
 

@@ -1,4 +1,5 @@
-"""Finds what may be about an order and is in no ledger; see `reconcile.ledger.unheard`."""
+"""Finds messages that may be about an order and are in no ledger; see
+`reconcile.ledger.unheard`."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -28,7 +29,7 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return what may be about the order as of its ledger's instant.
+    """Return unread messages and gaps that may be about the order, as of its ledger's instant.
 
     sources  all configured sources
     """

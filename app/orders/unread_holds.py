@@ -57,7 +57,8 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the names of an order and of its payments, each with its source; None: of any."""
+    """Return the names of an order and of its payments, each with its source; None: of any
+    source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -75,7 +76,7 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
 
 
 def judged_at(history: History) -> Instant:
-    """Return when a person last released the order from what could not be read."""
+    """Return when a person last released the order from unreadable messages."""
     return max(
         (
             record.recorded_at
@@ -94,7 +95,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the orders of which a hold for unreadable messages begins or ends."""
+    """Return the orders whose hold for unreadable messages begins or ends."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
