@@ -1,4 +1,4 @@
-"""What proves itself to strangers: the evidence key, and the two forms in which it signs."""
+"""Evidence for strangers: the evidence key, and the two forms in which it signs."""
 
 __all__ = (
     "attachment_store",

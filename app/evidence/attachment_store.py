@@ -176,7 +176,8 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return what was attached to an order and its breaks, and removed, up to an instant."""
+    """Return audit entries of files attached to an order and its breaks, and removed, up to an
+    instant."""
     rows = await connection.execute(
         text(
             statement(
@@ -202,7 +203,7 @@ async def counted_entries(
 
 
 async def order_of_break(connection: AsyncConnection, name: str) -> str | None:
-    """Return the order of a break, "" where it has none; None where there is no such break."""
+    """Return the order of a break, "" if it has none; None if there is no such break."""
     rows = await connection.execute(
         text("SELECT order_ref FROM breaks WHERE id = :name"), {"name": name}
     )

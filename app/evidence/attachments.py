@@ -162,7 +162,7 @@ class Attachment:
 
     @property
     def gone(self) -> bool:
-        """Whether it was detached or erased."""
+        """Whether the attachment was detached or erased."""
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
@@ -189,14 +189,15 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Return a row with what stands in its details."""
+    """Return a row with the content of its details."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type by a file's bytes, not by its name; None for what is not taken."""
+    """Return the media type by a file's bytes, not by its name; None for a type that is not
+    accepted."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -211,8 +212,8 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file is not what its name or its first bytes say, with what to do; None where it
-    is.
+    """Return why a file's content does not fit its name or its first bytes, with what to do; None
+    where it fits.
 
     Look for marks alone and parse nothing: opening strangers' files is a viewer's part.
     """
@@ -374,8 +375,8 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, its name and what was said of it. The trail keeps that it
-    was there, its digest, and why it went.
+    """Delete an attachment: its bytes, its name and its note. The trail keeps that it was there,
+    its digest, and the reason.
 
     Raise UsageError for who may not, without a reason, and for a gone one; NotFoundError.
     """

@@ -207,7 +207,7 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return what we asked the service, with its idempotency key, and the text that it answered."""
+    """Return our requests to the service, with their idempotency keys, and its answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []
@@ -225,15 +225,15 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
 
 
 def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
-    """Return what the leaf of this name seals, as the bundle shows it."""
+    """Return the sealed content of the leaf with this name, as the bundle shows it."""
     return document_of_parts(dossier.sealed.said[name])
 
 
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add a file, and what is said of it, as personal; a redacted bundle has their digests, which
-    the audit entry has, too."""
+    """Add a file and its details, as personal; a redacted bundle has their digests, which the audit
+    entry has, too."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -310,7 +310,7 @@ KEY_PEM: Final = "evidence-key.pem"
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bundle's bytes: the same for the same dossier and key.
+    """Return the bundle's bytes; they depend on dossier and key alone.
 
     Raise UsageError where it would be larger than `verify` takes.
     """
@@ -331,8 +331,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return what is signed: order, instant, the program that rendered what is rendered, and the
-    digest of every file, left out or not."""
+    """Return the signed manifest: order, instant, the program that rendered files, and the digest
+    of every file, left out or not."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -370,7 +370,7 @@ class BundleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Built:
-    """A bundle and what was put in.
+    """A bundle and its content.
 
     due                  the order is still to be folded: what is published next is not in it
     cosigned_by_too_few  fewer witnesses than the quorum cosigned its checkpoint
@@ -463,8 +463,8 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier, with proofs of what came a moment ago too, and with a tree of all orders
-    of its day; another sealer may be in the middle of it.
+    """Gather the dossier, with proofs of the newest entries too, and with the day's tree of all
+    orders; another sealer may be in the middle of it.
 
     Raise UsageError where something stays unsealed that nobody would take for new: a verification
     of such a bundle would advise not to rely on it.
@@ -504,7 +504,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Note in the trail who built what and why, before anybody has it."""
+    """Note in the trail who built the bundle and why, before anybody has it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

@@ -56,7 +56,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision: what was published to the shop's systems, and when."""
+    """A revision as published to the shop's systems, and when."""
 
     at: Instant
     outcome: str
@@ -113,7 +113,7 @@ class Spoken:
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
-    """Draw the last events, as many as MAX_COLUMNS lets stand beside each other."""
+    """Draw the last events, up to MAX_COLUMNS beside each other."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
@@ -229,8 +229,8 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
-    """Return when each event happened and reached us, and what may be about the order and did not
-    become an event."""
+    """Return when each event happened and reached us, and messages about the order that did not
+    become events."""
     heard, none = ledger.case.heard, "The payment service has said nothing of this order."
     if unheard.messages:
         none = "No message about this order could be read."
@@ -291,7 +291,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[Block]:
-    """Return how what arrived was judged and kept, and what proves it."""
+    """Return how deliveries were judged and kept, and what proves it."""
     unread = len(facts.unheard.messages)
     arrived: list[Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
@@ -358,7 +358,8 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return what may be about the order and is in no event, and when its sources were heard."""
+    """Return sentences on messages about the order that are in no event, and on when its sources
+    last delivered."""
     said = []
     for each in unheard.messages:
         about = "it names this order or its payment"
@@ -399,7 +400,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return the price, and what of it payment services were not due.
+    """Return the price, and the part of it that was paid otherwise.
 
     price, due  words for the whole price, and for what is due of it
     """
@@ -449,8 +450,8 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[Phrases, ...]:
 
 
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
-    """Return a row. `first`: it says when the order was placed; other prices are the shop's word,
-    of the day on which it told us."""
+    """Return a row. first: it says when the order was placed; other prices are the shop's word, of
+    the day of its statement."""
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
     if record.kind == "payment_assigned" and record.reason == WITHDRAWN:

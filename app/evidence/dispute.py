@@ -1,4 +1,4 @@
-"""What is known of an order's dispute, and what a bank asks to see for its kind of reason.
+"""The known facts of an order's dispute, and what a bank asks to see for its kind of reason.
 
 A dispute's reason is the provider's word or a card network's code. Both are sorted here by family;
 a person can name the family of what no line names.
@@ -100,7 +100,7 @@ def exact(instant: Instant | None) -> str | None:
 
 
 def to_second(instant: Instant) -> Instant:
-    """Cut off what is below a second."""
+    """Truncate an instant to the second."""
     return Instant(instant - instant % SECOND)
 
 
@@ -129,7 +129,7 @@ class CaseItemDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedDispute:
-    """One dispute, by what its messages say.
+    """One dispute, as its messages state it.
 
     reference  the provider's own; None where it names none
     payment    the disputed payment's reference
@@ -151,7 +151,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Say how it stands, in a sentence's end; of one decided in part, what stays lost."""
+        """Return the dispute's state as the end of a sentence, with the amount that stays lost if
+        it was decided in part."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -182,7 +183,7 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """Say until when the bank takes an answer, and what can be done once it does no more.
+    """Say until when the bank takes an answer, and what can be done afterwards.
 
     respond_by  the moment, as it is to be written
     """
@@ -202,7 +203,7 @@ def deadline_words(
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """Return the messages about a dispute, in the order in which they happened."""
+    """Return the messages about a dispute, in the order of their dates."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
@@ -252,9 +253,8 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return how the ledger judges the dispute of these messages, and what of it is lost. The
-    ledger knows what counts at one moment. They are found by their keys: a finding cites ids, and
-    two sources may have the same."""
+    """Return how the ledger judges the dispute of these messages, and the amount lost in it.
+    Messages are found by their keys: a finding cites ids, and two sources may have equal ones."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -267,8 +267,8 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return what stays lost of a dispute won or lost in part; None where none of these messages is
-    about the end that counts."""
+    """Return the amount that stays lost in a dispute won or lost in part; None if none of these
+    messages is about its final decision."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
@@ -278,7 +278,7 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFacts:
-    """What the checklist looks at.
+    """Input of the checklist.
 
     respond_by        until when the bank takes an answer; None where nobody has said
     missing_merchant  the settings that say nothing of the merchant
@@ -310,7 +310,7 @@ class CaseFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One thing that should be there. `do`: what brings it, where it is missing."""
+    """One item that a letter needs. do: how to get it, where it is missing."""
 
     name: str
     sentence: str
@@ -323,7 +323,8 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return what answers a dispute of this family: what every letter needs first."""
+    """Return the items that answer a dispute of this family, beginning with those of every
+    letter."""
     return [
         Item(
             name="merchant",

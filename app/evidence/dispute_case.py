@@ -1,5 +1,5 @@
-"""An order's case: its dispute, what messages state of the payment, what is attached, earlier
-orders of its customer, and what is missing for an answer. Changes nothing."""
+"""An order's case: its dispute, what messages state of the payment, attachments, earlier orders of
+its customer, and what is missing for an answer. Changes nothing."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +68,7 @@ class Merchant:
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """Return the settings that say nothing."""
+        """Return the settings that are empty."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -79,7 +79,8 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Which case. `family` and `respond_by`: what a person knows and the messages do not say."""
+    """Which case to gather. `family` and `respond_by`: what a person knows and the messages do not
+    say."""
 
     order: str
     as_of: Instant | None = None
@@ -90,7 +91,7 @@ class CaseRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrder:
-    """An order of the same customer that was paid before, and that nobody disputed."""
+    """An earlier order of the customer that was paid and never disputed."""
 
     order: str
     paid_at: Instant
@@ -157,12 +158,12 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Whether an answer is still due, and its date over."""
+        """Return whether an answer is still due, and its date over."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """Say until when an answer is taken, and what to do if that is over."""
+        """Say until when an answer is taken, and what to do afterwards."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
@@ -296,8 +297,7 @@ async def dispute_deadlines(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[disputes.EventKey, Instant]:
-    """Return, by the event's key, until when a dispute may be answered, as the stored bodies
-    say."""
+    """Return, by the event's key, the deadline for an answer, as the stored bodies state it."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
     disputed = (each for each in known.deliveries if each.event.digest in wanted)
@@ -330,7 +330,7 @@ async def _bodies(
 
 
 def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
-    """Return whether an event is of the disputed payment; of any where none is named."""
+    """Return whether an event is of the disputed payment; True for any where none is named."""
     if reported is None or reported.payment is None:
         return True
     return (event.source, event.payment) == (reported.source, reported.payment)
@@ -345,7 +345,7 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state of a payment: of the disputed one, else of all.
+    """Return the values that messages state of the disputed payment, else of all payments.
 
     most  events whose messages are read: the newest
     """
@@ -387,9 +387,8 @@ async def _earlier(
     *,
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[Purchase]]:
-    """Return earlier paid orders, oldest first: those of the same phone number that nobody
-    disputed, and purchases of whoever may be the same customer, by the digests of number, email
-    address, name and card.
+    """Return earlier paid orders, oldest first: undisputed ones with this phone number, and
+    purchases that may be the customer's, by the digests of number, email address, name and card.
 
     whole  whether purchases are wanted, for which the bodies of all their messages are read
     """

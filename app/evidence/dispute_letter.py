@@ -1,4 +1,4 @@
-"""The letter that answers a dispute: what happened, to the second, what each fact rests on, and the
+"""The letter that answers a dispute: events to the second, the evidence for each fact, and the
 exhibits.
 
     1 case     the dispute, what is attached, earlier orders           dispute_case.py
@@ -188,7 +188,7 @@ class LetterDocument(LetterTextDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """The letter as values, the files behind it, and what is missing for it."""
+    """The letter as values, its files, and what is missing for it."""
 
     document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
@@ -308,7 +308,7 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Write the merchant's time and UTC beside it, with its day where that is another one."""
+        """Write the merchant's time and UTC beside it, with the UTC day if it differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -381,7 +381,7 @@ class _Writer:
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
         """Yield money that moved, once for each movement and with its amount, so that the lines add
-        up to what was paid and given back; and what else was stated of one thing, once."""
+        up; and other statements, once for each subject."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -488,7 +488,8 @@ OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
 
 
 async def _text(content: bytes) -> str:
-    """Return what is shown of a text: of a mail its head, its words, and what is attached to it."""
+    """Return the shown part of a text; for mail its head, its text, and a list of its
+    attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):
         with suppress(ChildStopped):

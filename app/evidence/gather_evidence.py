@@ -48,7 +48,7 @@ from reconcile.transparency.evidence import by_event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProvenSignature:
-    """What can be said again of a delivery's signature.
+    """The facts of a delivery's signature that can be verified again.
 
     scheme       the profile's word for it, such as `hmac-sha256`
     signed       the profile's template of what is signed; None where code says it
@@ -72,7 +72,7 @@ class ProvenSignature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryEvidence:
-    """One delivery: what was stored of it, and what can be proved with that.
+    """One delivery: its stored facts, and what they prove.
 
     body     the event's own bytes, which an earlier arrival may hold; None where they were deleted
     method   and `url`: how the request came
@@ -105,9 +105,8 @@ class Profiled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachedFile:
-    """An attachment: the leaf of the audit entry that says so, and of the one that says that it was
-    removed, if it was. `content`, and the `details` of what was said of it, are None where the file
-    is gone or was not asked for."""
+    """An attachment: the leaves of the audit entries of its attachment and, if any, its removal.
+    `content` and `details` are None where the file is gone or was not asked for."""
 
     attachment_id: str
     media: str
@@ -383,8 +382,8 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return what was stored of the first delivery of each event, and the further deliveries of
-    events whose body another receiver read first. Raise UsageError where it is too much."""
+    """Return the stored first delivery of each event, and its redeliveries, also of events that
+    another receiver read first. Raise UsageError where it is too much."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)

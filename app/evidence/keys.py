@@ -147,7 +147,7 @@ def key_name(public: PublicKey) -> str:
 
 
 def public_key_line(public: PublicKey) -> str:
-    """Return what `minisign -P` takes."""
+    """Return the public key as `minisign -P` takes it."""
     return base64.b64encode(_KEY + minisign_id(public) + public.raw).decode()
 
 

@@ -120,7 +120,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return which limit of the bank's channel a PDF goes over, with what to drop."""
+    """Return which limit of the bank's channel a PDF exceeds, with what to drop."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -195,7 +195,7 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """Say which characters of the letter its PDF cannot show, and what to do; empty for none."""
+    """Say which characters of the letter its PDF cannot show, and what to do; empty if none."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 
@@ -291,7 +291,7 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
 
 
 def _of_payment(said: Mapping[str, Any]) -> list[Block]:
-    """Return what messages state of the payment, and the rules on earlier payments."""
+    """Return the messages' statements about the payment, and the rules on earlier payments."""
     rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
     lacking = ", ".join(said["not_stated"])
     blocks: list[Block] = [Heading("The payment")]

@@ -1,4 +1,4 @@
-"""Limits on a letter: what the channel takes that carries it, and the card network behind it.
+"""Limits on a letter: those of the channel that carries it, and of the card network behind it.
 
 The smaller limit counts. Each row names the page that states it, with the page's own date where it
 has one. A row that lacks a limit states none: no page was found that does.
@@ -138,7 +138,7 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits of a channel and a network together: of each the smaller one."""
+    """Return the limits of a channel and a network together, the smaller one of each."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -179,8 +179,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return which limit a letter with its exhibits goes over, with what to drop; None where it
-    goes over none."""
+    """Return which limit a letter with its exhibits exceeds, with what to drop; None if it exceeds
+    none."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

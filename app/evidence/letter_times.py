@@ -20,7 +20,7 @@ Offset = tuple[timedelta, str]
 
 
 class LetterZone(tzinfo):
-    """A zone that notes what it was asked, or knows that from a bundle."""
+    """A zone that records the offsets it was asked for, or reads them from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
@@ -67,7 +67,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Say which zone it is, and what its names mean, once the page is made."""
+        """Say which zone it is, and what its names mean. Call it after the page is made."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -75,13 +75,13 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone of a bundle that is built; None where it is UTC."""
+    """Return the zone of a bundle that is built; None for UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for what is
-    none."""
+    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for an invalid
+    one."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -113,7 +113,7 @@ class Times:
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Say which zone it is; to be asked last."""
+        """Say which zone it is. Call it last."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

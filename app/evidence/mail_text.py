@@ -1,5 +1,5 @@
-"""Mail that was attached, as people read it: its head, its text, and a list of what is attached to
-it. Parses strangers' files: to be called in a child process."""
+"""Attached mail as people read it: its head, its text, and a list of its attachments. Parses
+strangers' files: to be called in a child process."""
 
 import hashlib
 import re
@@ -28,7 +28,7 @@ def is_mail(content: bytes) -> bool:
 
 
 def mail_text(content: bytes) -> str:
-    """Return a mail as text. Of a text and a page (HTML) that say the same, the text counts."""
+    """Return a mail as text. Of alternatives in text and HTML, the text counts."""
     mail = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(content)
     lines = [f"{name}: {mail[name]}" for name in _SHOWN if mail[name]]
     body = mail.get_body(("plain", "html"))

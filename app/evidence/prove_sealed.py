@@ -1,5 +1,5 @@
-"""Proves to strangers that something was sealed, and that a log only grew; and says what a bundle
-shows of the log: an order's leaves with their proofs, and what opens what is sealed in them.
+"""Proves to strangers that something was sealed, and that a log only grew; and returns the part of
+the log for a bundle: an order's leaves with their proofs, and the salts that open them.
 
 A proof holds the leaf's document. With it anyone can take the leaf's hash, climb to the head with
 the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a signed checkpoint.
@@ -165,7 +165,8 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return the hashes beside each leaf's way to the head of `size` leaves: no tree is read."""
+    """Return the hashes beside each leaf's way to the head of `size` leaves, without reading a
+    tree."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
@@ -271,8 +272,8 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """One part of what a leaf seals: the commitment to it, and the salt that opens it, both in hex;
-    masked parts have no salt."""
+    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex; masked
+    parts have no salt."""
 
     hash: str
     salt: str | None
@@ -295,7 +296,7 @@ class InTree:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedParts:
-    """What the log says of what is in the bundle.
+    """The log's entries for the content of the bundle.
 
     checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
     unsealed    ids of what has no leaf under that head
@@ -325,8 +326,8 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask the customers' numbers in what the bundle shows of records, revisions and audit entries,
-    and in a redacted one who acted, and why; leave of masked parts the commitments alone."""
+    """Mask the customers' numbers in records, revisions and audit entries, and in a redacted bundle
+    who acted, and why; keep only the commitments of masked parts."""
     said = {
         name: {
             part: _masked(value, masking) if part != SAID and (full or part != "who") else value
@@ -391,7 +392,7 @@ async def sealed_parts(
     as_of: Instant,
     witnesses: Witnesses | None,
 ) -> SealedParts:
-    """Return what the log says of a history's deliveries and records, and of other subjects.
+    """Return the log's entries for a history's deliveries and records, and for other subjects.
 
     The proofs are against the first checkpoint that covers all that is sealed of the order and that
     a quorum of witnesses has cosigned. Until one is, they are against the first that covers it.
@@ -488,7 +489,7 @@ async def _rows_of(
 
 
 def _opened(said: Event | Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
-    """Return the parts of what a leaf seals, with the salts that it seals them with."""
+    """Return the parts of a leaf's content, with their salts."""
     salt = bytes.fromhex(leaf.members()["salt"])
     hashes, salts = part_hashes(said, secret=secret, salt=salt), part_salts(secret, salt)
     return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}

@@ -172,8 +172,8 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file that needs nothing of ours: the texts of its other modules
-    stand where it imports them."""
+    """Return the verifier as one file without imports of ours: the texts of its other modules stand
+    in their place."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -188,7 +188,7 @@ def verifier_digest() -> str:
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the files by name. The same ledger and facts give the same bytes."""
+    """Return the files by name. They depend on ledger and facts alone."""
     # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),
@@ -211,8 +211,8 @@ def release() -> str:
 
 @cache
 def program() -> str:
-    """Return the SHA-256 in hex of all that decides how these files read: two programs with the
-    same digest render the same, whatever version they call themselves."""
+    """Return the SHA-256 in hex of the code that renders these files: programs with equal digests
+    render equal files, whatever their version."""
     engine = Path(reconcile.__file__).parent
     files = [
         *engine.glob("*.py"),

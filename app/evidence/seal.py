@@ -1,4 +1,4 @@
-"""The log's writer: seals what is kept for ever, and decides which key signs.
+"""The log's writer: seals entries, and decides which key signs.
 
 1 find     some rows without a leaf, on a snapshot: deliveries, records, revisions, audit entries
 2 hash     their documents, each with a salt and its order's name, in small portions; the tiles
@@ -60,12 +60,12 @@ MAX_NOTE_BYTES: Final = 64 * 1024
 
 
 class NotACheckpoint(Exception):
-    """A text is no checkpoint, or none of this log's; says why in one sentence."""
+    """Error: a text is no checkpoint, or none of this log's; says why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The head of a log of so many leaves."""
+    """The head of a log with `size` leaves."""
 
     origin: str
     size: int
@@ -110,7 +110,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a note, whoever signed it. Raise NotACheckpoint for another text."""
+    """Parse a note, whoever signed it. Raise NotACheckpoint for any other text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
@@ -156,7 +156,7 @@ class CheckpointSigner:
 
 
 class Sealer:
-    """Seals one database's rows, beside any number of others that do."""
+    """Sealer of one database's rows, beside any number of other sealers."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
@@ -216,7 +216,7 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows without deliveries that are read as their leaves say already."""
+    """Yield the rows, without deliveries whose leaves already say how they are read."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -310,8 +310,8 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin, return it, and delete what is known of witnesses; None where no
-    log has begun. Nobody may seal meanwhile.
+    """Give the log a new origin, return it, and forget its witnesses; None where no log has begun.
+    Nobody may seal meanwhile.
 
     After a restore the log may go on otherwise than others have seen it. Two checkpoints of one
     origin, neither of which began with the other, are what a rewritten log would sign.
@@ -427,7 +427,8 @@ _ASIDE: Final = ".until-"
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return what a key signs of its successor: four lines, the last two the keys in hex."""
+    """Return the text that a key signs for its successor: four lines, the last two the keys
+    in hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -505,8 +506,8 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree where there is none yet, beside any number of others who do: on each day
-    after the tree before, or after the log's beginning."""
+    """Make the day's tree where there is none yet, beside any number of other sealers: on each day
+    after the last tree, or after the log's beginning."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -609,7 +610,7 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield the groups below a first byte in which something changed, with all of their entries."""
+    """Yield the changed groups below a first byte, with all of their entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

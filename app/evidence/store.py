@@ -1,4 +1,5 @@
-"""Rows that evidence reads: an order's bytes and revisions, and what a verified log is held to."""
+"""Rows that evidence reads: an order's bytes and revisions, and the rows that a verified log must
+match."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
@@ -39,7 +40,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return these deliveries, in the order in which they arrived."""
+    """Return these deliveries, in the order of their arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -81,7 +82,7 @@ _KNOWN: Final = statement("{at} <= :until", at=REVISION_AT)
 async def revisions_of(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[Published]:
-    """Return what was published of an order up to an instant, in publishing order."""
+    """Return the published revisions of an order up to an instant."""
     known = text(_KNOWN).bindparams(until=until)
     of_order = select(REVISIONS).where(REVISIONS.c.order_key == order, known)
     rows = await connection.execute(of_order.order_by(REVISIONS.c.seq))
@@ -94,7 +95,7 @@ AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What of a delivery may be deleted: its body and its headers."""
+    """The parts of a delivery that may be deleted: its body and its headers."""
 
     verdict: str
     digest: str
@@ -148,7 +149,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows at or below the number up to which their kind is sealed."""
+    """Return rows up to the number to which their kind is sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)

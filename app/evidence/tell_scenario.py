@@ -1,4 +1,4 @@
-"""An order's evidence as a scenario: what arrived, in which order and when, to be played again.
+"""An order's evidence as a scenario: its arrivals with their order and times, to be played again.
 
 It has no secret, no phone number and no name; bodies keep their amounts and their structure. The
 simulated provider plays it, signed with a secret of its own, into any instance in sandbox.
@@ -93,7 +93,7 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Put a stand-in at the path of the document, if that changes nothing of what is read."""
+        """Put a stand-in at the path of the document, unless that changes how it is read."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -153,7 +153,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write JSON, numbers as they were written."""
+    """Write JSON, with numbers as they were written."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -186,7 +186,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None for what is no
+    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None if it is no
     date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
@@ -257,7 +257,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Make the scenario. Its expectation rests on what a replay can make, and on nothing else."""
+    """Make the scenario. Its expectation rests only on what a replay can make."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

@@ -129,7 +129,7 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that method and headers are stated as they were stored, where those lines are here."""
+    """Check that stated method and headers equal the stored lines, where those are here."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -146,8 +146,7 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether JSON is as it was stored, but for texts in which something personal is
-    masked."""
+    """Return whether JSON equals the stored one, apart from texts with masked parts."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -179,7 +178,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Check that each file, and what is said of it, has the digest that its audit entry states."""
+    """Check that each file and its details have the digests that its audit entry states."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]
@@ -214,8 +213,8 @@ NOTHING = hashlib.sha256().hexdigest()
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that something here refers to every file, by the one name that it can have: no receipt
-    that somebody has laid beside, and no name that some computers take for another's."""
+    """Check that every file is referred to, by the one name that it can have: no file was added,
+    and no name is ambiguous on some computers."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
     count = len(bundle.document("sources.json"))
@@ -307,8 +306,8 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """List what of a bundle is only the word of its maker, however many steps passed. For a bundle
-    that is not in form, list one sentence, whether a step has failed or none looks there.
+    """List the parts of a bundle that are only its maker's word, however many steps passed. For a
+    malformed bundle, list one sentence.
 
     left  leaves of a checkpoint of the log that is known to have left the shop
     """
@@ -376,7 +375,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """List what is open of whether something was left out, or belongs to another order."""
+    """List what does not prove that nothing was left out, or belongs to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
@@ -401,7 +400,7 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """List what is open of what the bodies said, where neither a body nor the log shows it."""
+    """List what is open of the bodies' content, where neither a body nor the log shows it."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -421,7 +420,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """List what may be about the order and is in no event."""
+    """List messages that may be about the order and are in no event."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -447,8 +446,8 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Say who has cosigned the checkpoint, as it says itself: C2SP tlog-cosignature, whose
-    signatures hold 8 bytes of a time more than others do."""
+    """Say who has cosigned the checkpoint by its own lines: C2SP tlog-cosignature, whose signatures
+    hold 8 bytes of a time more than others."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -461,7 +460,7 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return nothing for a count of none; else the sentence, with how many where it is not all."""
+    """Return nothing for a count of zero; else the sentence, with the count unless it is all."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
@@ -503,7 +502,7 @@ def _step(name: str, check: Callable[[Bundle], Any], bundle: Bundle) -> VerifySt
 
 
 def report_lines(steps: list[VerifyStep], not_proven: Sequence[str] = ()) -> list[str]:
-    """Return the report: the verdict, what nothing proves, and a line for each step."""
+    """Return the report: the verdict, the unproven parts, and a line for each step."""
     words = {True: "passed", False: "FAILED", None: "not checked"}
     numbered = [f"{_plain(each)}: {words[each.passed]}. {each.sentence}" for each in steps]
     lines = [verdict(steps)]

@@ -1,4 +1,4 @@
-"""The first steps of `verify`: what a bundle's ZIP may be, and its manifest.
+"""The first steps of `verify`: the allowed form of a bundle's ZIP, and its manifest.
 
 Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
 """
@@ -50,8 +50,7 @@ _PLAIN_FILE = 0o100644 << 16
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """Return the one ZIP of these files: sorted by name, stored as they are, dated 1 January
-    1980."""
+    """Return the one ZIP of these files: sorted by name, uncompressed, dated 1 January 1980."""
     parts: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -121,7 +120,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Return the JSON of a file. Raise Wrong where it is missing or not in form."""
+        """Return the JSON of a file. Raise Wrong if it is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -132,14 +131,14 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return what `make` makes of this bundle; it is made once, for all steps."""
+        """Return the result of `make` for this bundle; it runs once for all steps."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
-    """Return the bundle of these files, whose manifest names exactly them. Raise Wrong.
+    """Return the bundle of these files, which its manifest must name exactly. Raise Wrong.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -178,8 +177,8 @@ def attached(bundle: Bundle) -> list[dict[str, Any]]:
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return from when each thing counts that a clock that was ahead dated, by its name in the log.
-    Records of the kind `redated` say so, at that instant; the earliest counts."""
+    """Return the instant of each thing that was redated because of a clock that was ahead, by its
+    name in the log: that of the earliest record `redated`."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

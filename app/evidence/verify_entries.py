@@ -85,8 +85,7 @@ PARTS_OF = {
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 6, that every leaf is in the log, in its order, and says what the files here
-    say."""
+    """Check, in step 6, that every leaf is in the log, in its order, and agrees with the files."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
@@ -166,7 +165,7 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """Return what a leaf says, which is shown whole."""
+    """Return the members of a leaf, which is shown whole."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
@@ -176,12 +175,12 @@ def _opened(each: dict[str, Any]) -> Any:
 
 
 def _leaves(bundle: Bundle) -> list[Any]:
-    """Return each leaf of log.json, in its order, and what it says."""
+    """Return each leaf of log.json, in its order, with its members."""
     return [(each, _opened(each)) for each in bundle.document("log.json")["leaves"]]
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Return a leaf's name, which follows from what it says: another's name would hide it."""
+    """Return a leaf's name, computed from its members: another name would hide it."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -190,13 +189,13 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
 
 
 def _delivery_of(name: str) -> str:
-    """Return the delivery of a leaf of its own, or of one that says how it is read later on."""
+    """Return the delivery of a leaf of kind delivery or reading."""
     return name.split(":")[1] if name.startswith("reading:") else name
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Return how many parts of what a leaf seals are masked here. Raise Wrong where it says
-    otherwise than the files. It names the order by a commitment, which completeness compares."""
+    """Return how many parts of a leaf's content are masked here. Raise Wrong where it differs from
+    the files. It names the order by a commitment, which completeness compares."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -225,8 +224,8 @@ def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of what a leaf seals, from the commitment to each part, and how many of
-    them are masked, whose commitment is given instead of its salt."""
+    """Return the digest of a leaf's content, from the commitment to each part, and how many parts
+    are masked: their commitment is given instead of the salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -248,9 +247,9 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Deliveries by how far what was read of them is proved: `proved`; but for masked texts
-    (`masked`); not at all, since they are not sealed yet (`bare`). `several` were read in several
-    ways: only the body tells which is right."""
+    """Deliveries by how far their reading is proved: `proved`; except for masked texts (`masked`);
+    or not, since they are not sealed yet (`bare`). `several` were read in several ways: only the
+    body tells which is right."""
 
     proved: list[str]
     masked: list[str]
@@ -259,7 +258,7 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare what the history says of each delivery with what was sealed. Raise Wrong."""
+    """Compare the history's statement about each delivery with the sealed one. Raise Wrong."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -284,7 +283,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 7, that what the history says of each delivery is what was sealed of it."""
+    """Check, in step 7, that the history's statement about each delivery is the sealed one."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -311,7 +310,7 @@ class Chain(NamedTuple):
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the chain. Raise Wrong where an entry is missing, or what it is of is left out.
+    """Return the chain. Raise Wrong if an entry is missing, or its subject is left out.
 
     By index, `nth` is 1, 2, 3 … and `after` the index of the entry before, so that none is shown in
     the place of another; those of the log that the tree is of are as many as it counts.
@@ -374,8 +373,8 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return number and time of the leaf that seals the tree, to whose root the order's entry
-    leads: up from where its name parts from those of others, after so many bits."""
+    """Return number and time of the leaf that seals the tree whose root the order's entry leads to:
+    up from the bit where its name parts from other names."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256
@@ -396,7 +395,7 @@ def _tree(
 
 
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
-    """Return whether what a leaf seals came later than the bundle's instant."""
+    """Return whether the content of a leaf is later than the bundle's instant."""
     return bool((leaf.get("at") or 0) > micros(bundle.manifest["as_of"]))
 
 

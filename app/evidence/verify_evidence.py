@@ -44,7 +44,7 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """One delivery whose bytes are in the bundle, and the history's word of it."""
+    """One delivery whose bytes are in the bundle, and the history's statement about it."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -54,8 +54,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that the bodies say what the history says they do, as the profiles in here read
-    them."""
+    """Check that reading the bodies again, with the profiles in here, gives the history."""
     profiles, count, left = _profiles(bundle), 0, 0
     sources = bundle.document("sources.json")
     settings = {s["source"]: s for s in sources}
@@ -193,7 +192,7 @@ MAX_KEY_FILE: Final = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """What each step came to. `order` and `as_of` are the bundle's word; None without one.
+    """Result of each step. `order` and `as_of` are the bundle's word; None without one.
 
     not_proven  the parts that are only the word of the bundle's maker, whatever steps passed
     """
@@ -370,8 +369,8 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield what any Python reports, but for what takes this program: steps that it makes, and
-    profiles that are those of this release.
+    """Yield the unproven parts that any Python reports, except those that this program can check:
+    its own steps, and profiles of this release.
 
     passed     steps that have passed; `signature` only where the key is known to be the shop's
     left       leaves of a checkpoint of the bundle's log that was kept; 0 without one
@@ -432,8 +431,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that what is rendered from the rest of the bundle is what this program renders from
-    it."""
+    """Check that this program renders the rendered files from the rest of the bundle."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -448,8 +446,8 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Return what this program renders from the rest of a bundle, by name. Raise Wrong and
-    ValueError for a bundle that is not in form."""
+    """Render files from the rest of a bundle; return them by name. Raise Wrong and ValueError for a
+    malformed bundle."""
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
         history=history,
@@ -655,8 +653,7 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return keys of the log from which signatures lead, one key to the next, to the bundle's
-    own."""
+    """Return keys of the log that endorsed, one after another, the bundle's own."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -230,7 +230,7 @@ is a list of so many elements. A pattern is a text that fits it, a function is t
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with a value in one sentence; nothing where it has the form."""
+    """Return a sentence on what is wrong with a value; nothing where it has the form."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -253,8 +253,8 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with an object: its members, or an amount that has not the decimals of
-    its currency."""
+    """Return what is wrong with an object: its members, or an amount with wrong decimals for its
+    currency."""
     if type(value) is not dict:
         return f"{where} is not in form"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -282,13 +282,12 @@ def canonical(value: Any) -> bytes:
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong where it has another form, or is written otherwise."""
+    """Parse a JSON document. Raise Wrong if it has another form, or is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return what was read of a JSON document. Raise Wrong where it has another form, or is written
-    otherwise."""
+    """Return a parsed JSON document. Raise Wrong if it has another form, or is not canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -298,8 +297,8 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong, also where an object has a name twice: of two readers
-    each would take another."""
+    """Parse the JSON in a file. Raise Wrong, also where an object has a name twice: two readers
+    might take different ones."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

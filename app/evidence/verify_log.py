@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the rows that these leaves sealed, as they are now; nothing for one that is gone."""
+    """Return the rows of these leaves, as they are now; nothing for one that is gone."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -116,7 +116,8 @@ def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> boo
 
 
 class Tree:
-    """Grows with the log's leaves, and is compared with what the log has stored and signed."""
+    """Tree that grows with the log's leaves, and is compared with stored hashes and signed
+    heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """Take the log, and a checkpoint that was kept elsewhere."""
@@ -132,7 +133,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """How many leaves there are so far."""
+        """Return the number of leaves so far."""
         return self._frontier.size
 
     def append(self, leaf: Hash) -> None:
@@ -145,7 +146,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield kept hashes that are not those of the new tiles: first leaf beneath, and a
+        """Yield stored hashes that differ from those of the new tiles: first leaf beneath, and a
         sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
@@ -158,7 +159,7 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint of as many leaves as there are now does not fit; None where it
+        """Return why a checkpoint with the present number of leaves does not fit; None where it
         does.
 
         Of several heads that do not fit, the first shows where the log was changed.
@@ -186,7 +187,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a checkpoint that left, of as many leaves as there are now, does not fit."""
+        """Return why a published checkpoint with the present number of leaves does not fit."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -230,7 +231,7 @@ MAX_PROBLEMS: Final = 50
 
 @dataclass(slots=True, kw_only=True)
 class VerifiedLog:
-    """Result of verifying the log: what was recomputed, and what does not fit.
+    """Result of verifying the log: what was recomputed, and what differs.
 
     waiting  rows that wait for a leaf
     reread   deliveries that are read otherwise by now than when they were sealed
@@ -261,7 +262,7 @@ class VerifiedLog:
             self.problems.append(problem)
 
     def sentence(self) -> str:
-        """Say what was found, for a person."""
+        """Return the result as a sentence."""
         verdict = counted(self.found, "does not fit", "do not fit") if self.found else "all fit"
         more = ""
         if self.waiting:
@@ -577,8 +578,8 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return why a leaf does not name the order of its row, or seals other words than it has, one
-    sentence; None where it fits."""
+    """Return a sentence on why a leaf does not name its row's order, or seals other content than
+    the row's; None where it fits."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -631,9 +632,8 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return why what is stored of the newest tree, from which proofs are made and the next one
-        grows, is not that of the log's first `size` leaves; nothing where that tree is of
-        others."""
+        """Return why the stored newest tree, from which proofs are made and the next one grows, is
+        not that of the log's first `size` leaves; nothing where that tree has other leaves."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()
@@ -655,8 +655,7 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Return why what is stored of orders is not what their leaves give, a sentence for
-        each."""
+        """Return a sentence for each order whose stored state differs from its leaves."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "

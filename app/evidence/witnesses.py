@@ -105,7 +105,7 @@ class Witnesses:
 
 
 def witnesses_of(settings: Settings) -> Witnesses | None:
-    """Return who cosigns checkpoints; None where nobody does."""
+    """Return the witnesses; None if there are none."""
     evidence = settings.evidence
     pairs = [each.split(" ") for each in evidence.witnesses]
     if not pairs:
@@ -123,7 +123,7 @@ class WrongCosignature(Exception):
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
-    """Return when a witness has cosigned a checkpoint, as it says; None where it has not.
+    """Return when a witness has cosigned a checkpoint, by its own statement; None if it has not.
 
     Raise WrongCosignature where a line names its key and does not hold: C2SP signed-note.
     """
@@ -295,7 +295,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """What one request came to: a cosignature, a size that the witness knows, or a problem."""
+    """Result of one request: a cosignature, a size that the witness knows, or a problem."""
 
     at: Instant | None = None
     line: str | None = None
@@ -305,7 +305,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Asks one log's witnesses, beside any number of others that do."""
+    """Client of one log's witnesses, beside any number of other processes."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -389,8 +389,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Prove that the log of `size` leaves began with that of `old`; nothing where any log
-        did."""
+        """Prove that the log of `size` leaves began with that of `old`; nothing if `old` is
+        empty."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
