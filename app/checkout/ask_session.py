@@ -91,7 +91,7 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Ask with the same bytes as before, record the answer, and return the payment as it is then.
+    """Ask with the stored bytes, record the answer, and return the payment as it is then.
 
     again  whether an earlier holder of the row may have asked too
 
@@ -204,7 +204,7 @@ DENIED_S: Final = 30.0
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Ask about due requests that nobody holds, up to AT_ONCE. Return how many were due."""
+    """Ask about due requests that no process holds, up to AT_ONCE. Return how many were due."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(

@@ -82,17 +82,17 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer of an earlier caller of this flight to the same question."""
+        """Return the answer of an earlier caller of this flight to an equal question."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Leave the answer for the callers that wait with the same question."""
+        """Leave the answer for callers that wait with an equal question."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Lets one caller per order ask at a time. Callers that waited with the same question take its
+    """Lets one caller per order ask at a time. Callers that waited with an equal question take its
     answer. An order without callers takes no memory."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
@@ -212,14 +212,14 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """The status by which the service refuses our token; None since it accepted it, or after
-        DENIAL_LASTS_S without a request."""
+        """Return the status by which the service refuses our token; None since it accepted it, or
+        after DENIAL_LASTS_S without a request."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
 
     def mask_for(self, phone: str | None) -> Mask:
-        """Return the mask for what must not be stored of a request and its answers."""
+        """Return the mask for the parts of a request and its answers that must not be stored."""
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:

@@ -204,7 +204,7 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Write the JSON to send; for one request always the same bytes.
+    """Write the JSON to send; always equal bytes for one request.
 
     Written by hand because the amount must be an exact number (1500.00), which `json` would write
     as a binary float.
@@ -332,7 +332,7 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """Answer that leaves unknown what the service did.
+    """Answer that does not show what the service did.
 
     code    from a closed list, such as `timed_out`
     wait_s  seconds for which the service wants no requests at all

@@ -1,4 +1,4 @@
-"""The session API of a payment service: what differs from one service to the next.
+"""The session API of a payment service, as it differs between services.
 
 Leaves out what is alike: the request's form (`request.request_body`), HTTP, keys, repeats, and the
 meaning of statuses. Another service's API is one entry of SESSION_APIS.

@@ -283,7 +283,7 @@ def match(
 
 
 def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[str]:
-    """Whether one break is meant. Raises UsageError where both are said, or neither is."""
+    """Return whether one break is meant. Raises UsageError where both or neither are given."""
     if (name is None) == (where is None):
         raise UsageError("say which break by its id, or which ones by --where")
     if where is None and seen is not None:
@@ -340,7 +340,8 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
 
 
 def _preview(chosen: ChosenBreaks) -> None:
-    """How many of each cause and currency, and their money; and what is left out."""
+    """Print how many breaks there are of each cause and currency, with their money, and which are
+    left out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json
 

@@ -255,7 +255,7 @@ def _say_missing(case: DisputeCase) -> None:
 
 
 def _say_deadline(case: DisputeCase) -> None:
-    """In the merchant's time."""
+    """Print the deadline, in the merchant's time."""
     from app.core.zones import local_text
 
     printing.note(local_text(case.deadline, printing.merchant_zone(), named=True))

@@ -309,7 +309,8 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Secrets one a line, newest first, keys in PEM as they are; or keys by their id as JSON."""
+    """Return secrets of a file as a setting: one a line, newest first, keys in PEM as they are; or
+    keys by their id as JSON."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -364,7 +365,7 @@ def _read(file: Path) -> str:
 
 
 def sits_at_a_terminal() -> bool:
-    """Whether there is a person to ask."""
+    """Return whether a person can be asked on this terminal."""
     return sys.stdin.isatty()
 
 
@@ -381,7 +382,8 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Nothing is written over: neither by the file, nor where the environment would win."""
+    """Raise UsageError for settings that would be overwritten: in the file, or by the environment,
+    which wins."""
     problems = [
         f"{variable}: {path} says otherwise; change it there, or leave it" for variable in differing
     ]

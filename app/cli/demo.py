@@ -87,13 +87,13 @@ class Party:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the service's API wants to see."""
+        """Return the headers that the service's API needs."""
         return {"Authorization": f"Bearer {self.token}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """One scenario, as it ended: what Tallyhook says and what really happened."""
+    """Result of one scenario: Tallyhook's ledger and the provider's truth."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -145,7 +145,7 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
 
 
 async def answers(http: httpx2.AsyncClient, url: str) -> bool:
-    """Whether a server answers 200 at the address."""
+    """Return whether a server answers 200 at the address."""
     try:
         return (await http.get(url)).status_code == 200
     except httpx2.TransportError:
@@ -155,8 +155,8 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """One call as a shop should make it: again while the server asks for that, or does not answer
-    in time. All of ours may be made again: what they ask for happens once.
+    """Make one call as a shop should: again while the server asks for that, or does not answer in
+    time. All of ours may be repeated.
 
     Raises UnreachableError when it takes too long, or for what no repetition changes.
     """
@@ -218,7 +218,7 @@ async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> 
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
-    """Whether the provider has delivered all that it ever will."""
+    """Return whether the provider has delivered everything."""
     state = (await call(http, "GET", f"{party.provider}/sandbox/state")).json()
     return bool(state["pending_events"] == 0 and state["undelivered"] == 0)
 
@@ -226,13 +226,13 @@ async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
 async def wait_for_end(
     context: AppContext, http: httpx2.AsyncClient, party: Party, last: Instant
 ) -> None:
-    """Until everything is delivered and every session has expired."""
+    """Wait until everything is delivered and every session has expired."""
     await until(lambda: all_delivered(http, party), what="the delivery of all events")
     await asyncio.sleep(max(0.0, (last - context.clock.now()) / SECOND))
 
 
 async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
-    """Every order's ledger beside the provider's truth."""
+    """Compare every order's ledger with the provider's truth."""
     truths = (await call(http, "GET", f"{party.provider}/sandbox/truth")).json()
     by_order = {entry["order"]: entry for entry in truths}
     played = []
@@ -247,7 +247,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Whether the outcome feed has come to the same end as the ledgers."""
+    """Return whether the outcome feed ends as the ledgers do."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -296,8 +296,8 @@ def address_of(listener: socket.socket) -> tuple[str, int]:
 
 
 def inherited(number: int) -> socket.socket:
-    """Return the listening socket with this number, which the process that started this one handed
-    over. Raises UsageError where it is none."""
+    """Return the listening socket with this number, inherited from the parent process. Raises
+    UsageError for any other."""
     try:
         listener = socket.socket(fileno=number)
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -384,7 +384,7 @@ SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S1
 
 
 class ShopSeen:
-    """What the shop was notified of. `refused`: notifications whose signature was not right."""
+    """Notifications that the shop received. `refused`: those whose signature was wrong."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -406,7 +406,7 @@ class ShopSeen:
         return Response(status_code=204)
 
     async def knows(self, played: Sequence[Played]) -> bool:
-        """Whether the last word on each order is what its ledger says."""
+        """Return whether the last notification of each order agrees with its ledger."""
         ledgers = [each.ledger for each in played]
         return all(
             self._last.get(ledger["order"], {}).get(word) == ledger[word]
@@ -416,7 +416,7 @@ class ShopSeen:
 
 
 class _ShopServer(uvicorn.Server):
-    """Without signal handling of its own: the demo has its own."""
+    """Server without signal handling, since the demo has its own."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -483,8 +483,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of this work, or of the interruption, if one came before it failed
-        or in the same moment."""
+        """Return the exit code of this work, or of an interruption that came before it failed or in
+        that moment."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -568,7 +568,7 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Until Ctrl-C or SIGTERM, which from here on is the normal end. Raises UnreachableError when a
+    """Wait until Ctrl-C or SIGTERM, which is now the normal end. Raises UnreachableError when a
     server ended by itself."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

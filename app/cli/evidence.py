@@ -212,7 +212,8 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """For its owner alone: it may hold personal data. To standard output where that is said."""
+    """Write a file for its owner alone, since it may hold personal data; to standard output if
+    asked for."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -142,7 +142,7 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """In a table their sentences give the merchant's times."""
+    """Return rows for a table with the merchant's times in their sentences; others unchanged."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()

@@ -1,6 +1,5 @@
-"""The tables of pages that are made of what the program knows: `python -m app.cli.page_tables`
-writes them anew, from their heading to their last row, and the digest of the verifier of this
-release; tests hold that they are as it would."""
+"""Tables of pages that are generated from the program: `python -m app.cli.page_tables` writes them,
+and the digest of the verifier of this release; tests compare both."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

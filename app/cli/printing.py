@@ -44,7 +44,7 @@ def moment(text: str | None, option: str) -> Instant | None:
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """When a day begins and ends; of a moment, that moment."""
+    """Return when a day begins and ends; for a moment, that moment."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -67,7 +67,7 @@ def deadline(text: str | None, option: str) -> Instant | None:
 
 
 def merchant_zone() -> tzinfo:
-    """In which days and months are counted, by the settings; UTC where they do not say."""
+    """Return the zone of days and months by the settings; UTC if none is set."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -116,8 +116,8 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Where to write. A file gets its name when everything is in it, and not at all otherwise. It
-    is for its owner alone: orders, money and payers stand in it.
+    """Return the writer of an output file. A file gets its name once it is complete, and not at all
+    otherwise. It is for its owner alone: it has orders, money and payers.
 
     Raises UsageError where it cannot be written.
     """
@@ -138,7 +138,7 @@ MAX_NUMBER = 2**63 - 1
 
 
 class Format(StrEnum):
-    """How a listing is written."""
+    """Format of a listing."""
 
     table = "table"
     json = "json"
@@ -148,7 +148,7 @@ class Format(StrEnum):
 
 
 def show_what_lacks() -> None:
-    """On a terminal whose encoding is not UTF-8, what that does not have shows as `\\u6771`."""
+    """Show characters that the terminal's encoding lacks as `\u6771`."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and lookup(stream.encoding).name != "utf-8":
             stream.reconfigure(errors="backslashreplace")
@@ -238,7 +238,7 @@ def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) ->
 
 
 def these(rows: Sequence[Any]) -> str:
-    """How many were listed, for a sentence."""
+    """Count the listed rows in words, for a sentence."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
@@ -326,7 +326,7 @@ _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """For a terminal so narrow that ids would be broken: what can be copied stays whole."""
+    """Print fields one below another, for a terminal so narrow that ids would be broken."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -341,7 +341,7 @@ def say(sentence: str) -> None:
 
 
 def note(sentence: str) -> None:
-    """Say something to a person, on standard error."""
+    """Print a sentence for a person, on standard error."""
     print(printable(sentence), file=sys.stderr)
 
 
@@ -432,7 +432,7 @@ TABLE_MAX = 1_000
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:
-    """One JSON document whose last member `name` is a list that may be of any length."""
+    """Print one JSON document whose last member `name` is a list of any length."""
     indent = None if form is Format.jsonl else 2
     opening = json_text(head, indent=indent).removesuffix("}").rstrip()
     new_line, comma = ("\n  ", ",\n    ") if indent else (" ", ", ")

@@ -190,13 +190,13 @@ def stated_gap(said: bool, *, reason: str) -> str | None:
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Say which gap was accepted, if one was."""
+    """Print which gap was accepted, if one was."""
     if found is not None:
         printing.note(f"The gap is accepted and kept: {found.sentence()}.")
 
 
 def tell_erased(replayed: Replayed) -> None:
-    """Say what the journal of erasures came to."""
+    """Print the result of the journal of erasures."""
     if replayed.copied:
         printing.note(
             "The journal of erasures was not there: this went by the copy in the database. Who was "

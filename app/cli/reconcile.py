@@ -178,7 +178,8 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Say what an interrupted run leaves, and how to go on. number: of the last that ended."""
+    """Print what an interrupted run leaves, and how to continue. number: of the last finished
+    run."""
     if number is not None:
         return (
             f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "

@@ -25,7 +25,7 @@ report_group = typer.Typer(help="Reports of a period's orders and money.", no_ar
 
 
 class PeriodFormat(StrEnum):
-    """How a report is written."""
+    """Format of a report."""
 
     table = "table"
     json = "json"
@@ -36,7 +36,7 @@ class PeriodFormat(StrEnum):
 
 
 class JournalFormat(StrEnum):
-    """How a journal is written."""
+    """Format of a journal."""
 
     beancount = "beancount"
     csv = "csv"
@@ -46,7 +46,7 @@ class JournalFormat(StrEnum):
 
 
 class BasisName(StrEnum):
-    """Which date places money in the period."""
+    """The date that places money in the period."""
 
     captured = "captured"
     received = "received"

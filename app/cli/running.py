@@ -1,4 +1,5 @@
-"""Runs an operation from a command: settings, an open store, one event loop, and in whose name."""
+"""Runs an operation from a command, with settings, an open store, one event loop, and the
+operator's name."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """How many processes work: as chosen, else one for each core, so many at most."""
+    """Return how many processes work: the chosen number, else one for each core, at most `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
@@ -105,7 +106,8 @@ def given_token() -> str | None:
 
 
 async def _holder(context: AppContext) -> Proven | None:
-    """Whose token was given; None where none was. Raises UsageError for what is none."""
+    """Return the holder of the given token; None without one. Raises UsageError for an invalid
+    token."""
     from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()

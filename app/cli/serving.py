@@ -232,8 +232,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Why a child of `serve` ends is a line of the log that it shares: as a bare sentence between
-    them it was one that nobody who reads lines of JSON could read."""
+    """Log why a child of `serve` ends as a line of the shared log, which is JSON."""
     try:
         yield
     except TallyhookError as error:

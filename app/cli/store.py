@@ -315,7 +315,7 @@ def prove(
 def _conclude(
     examined: Proof | CheckReport, found: Sequence[object], form: printing.Format
 ) -> None:
-    """Print what was examined and what was found wrong; exit 1 if anything was."""
+    """Print what was examined and what is wrong; exit with 1 if anything is."""
     if form is printing.Format.table:
         print(examined.sentence())
         for each in found:

@@ -38,7 +38,7 @@ class SettingsReading:
 
     @property
     def live(self) -> bool:
-        """Whether the environment is live, even if other settings cannot be read."""
+        """Return whether the environment is live, even if other settings cannot be read."""
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:

@@ -283,7 +283,8 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list as `listed`, of texts without blanks. Raises ValueError for another."""
+    """Parse a list as `listed` does, of texts without blanks. Raises ValueError for an
+    invalid one."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without blanks, with commas between")
@@ -745,7 +746,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What `live` would refuse, one sentence each, with the variable."""
+        """Return a sentence, with the variable, on each setting that `live` would refuse."""
         return self._warnings
 
     @property

@@ -151,7 +151,7 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return to what a passkey's challenge is bound: this session, whatever its cookie is now."""
+    """Return the binding of a passkey's challenge: this session, whatever its cookie is now."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 

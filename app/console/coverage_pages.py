@@ -1,4 +1,4 @@
-"""The page of what files cover; declaring coverage, and taking that back."""
+"""The page of covered days; declaring coverage, and withdrawing that."""
 
 from collections.abc import Sequence
 

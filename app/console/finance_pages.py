@@ -342,8 +342,8 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return what a use case makes, usually in another process. Raises UsageError for a mistake in
-    the files that the settings name."""
+    """Return the result of a use case, usually from another process. Raises UsageError for a
+    mistake in the files that the settings name."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:

@@ -186,7 +186,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return to what a grant to link the company's account is bound: this session alone."""
+    """Return the binding of a grant to link the company's account: this session alone."""
     return f"link {_hashed(cookie)}"
 
 
@@ -205,7 +205,7 @@ class SigningIn:
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return who is signed in. used: False if the page asks by itself."""
+        """Return the signed-in person. used: False if the page asks by itself."""
         token = self._cookie(request)
         if not token:
             return None

@@ -187,7 +187,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Read a form. What is wrong with it is said after its end, or no browser would show it."""
+        """Read a form. Its mistakes are reported after its end, else no browser would show them."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,

@@ -180,7 +180,7 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Use the running or still good job, whoever began it, or begin one; wait a little.
+        """Use the running or still good job of anybody, or begin one; wait a little.
 
         A job is good for GOOD_FOR, until the audit trail grows: each import, decision and run is
         an entry there. Raises UsageError if the job failed.

@@ -1,3 +1,3 @@
-"""What passes through all layers: settings, clock, database, inbox and news of this process."""
+"""Context of all layers: settings, clock, database, inbox and news of this process."""
 
 __all__ = ("context", "signals", "unread", "work")

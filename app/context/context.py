@@ -1,4 +1,4 @@
-"""What an operation works with: settings, the open database, the merchant's policy, the one clock.
+"""The context of an operation: settings, the open database, the merchant's policy, the one clock.
 
 Command line, API and console hold an AppContext and hand it to operations.
 """
@@ -45,8 +45,8 @@ class AppContext:
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """What customers' phone numbers are found by; None: they are neither noted nor found.
-        Raises ConfigurationError where its file cannot be read."""
+        """Return the key of phone digests; None: numbers are neither noted nor found. Raises
+        ConfigurationError if its file cannot be read."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
@@ -57,12 +57,12 @@ class AppContext:
 
     @cached_property
     def zone(self) -> tzinfo | None:
-        """In which the merchant counts days and months; None: nobody has said."""
+        """The zone in which the merchant counts days and months; None if it is not set."""
         return zone_named(self.settings.timezone) if self.settings.timezone else None
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """The zone of days, months and pages: UTC where nobody has said another."""
+        """The zone of days, months and pages: UTC if none is set."""
         return self.zone or UTC
 
     @property

@@ -6,7 +6,7 @@ from app.core.signals import Signal
 
 
 class Signals:
-    """What one task sets and another waits for."""
+    """Events that one task sets and another waits for."""
 
     def __init__(self) -> None:
         self.evidence_arrived = Signal()

@@ -1,4 +1,4 @@
-"""What is accepted and not read yet, as rooms to the right of `receiving/` may ask for it."""
+"""Accepted deliveries that are not read yet, for rooms to the right of `receiving/`."""
 
 from __future__ import annotations
 

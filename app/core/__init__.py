@@ -1,4 +1,4 @@
-"""What every room stands on: clock, ids, errors, logs, masking, pages. It knows no other room."""
+"""Foundations of every room: clock, ids, errors, logs, masking, pages. Imports no other room."""
 
 __all__ = (
     "alarm",

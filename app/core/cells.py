@@ -68,7 +68,7 @@ def cell_text(cell: str) -> str:
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells to a line of a CSV file (RFC 4180), with its end, and quote what could be split.
+    """Join cells to a line of a CSV file (RFC 4180), with its end, and quote cells with separators.
 
     Texts of others must have gone through `safe_cell`.
     """

@@ -149,7 +149,8 @@ class WorkerProcess:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Why nothing is read, one sentence; None while the child works, or is just starting."""
+        """Return a sentence on why nothing is read; None while the child works, or is just
+        starting."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -160,7 +161,7 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child at work. On leaving, it has read all that was accepted, where it drains, or
+        """Keep a child running. On leaving, it has read all accepted deliveries, if it drains, or
         was killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
@@ -263,8 +264,8 @@ class Parent:
         alarming: Signal | None = None,
         leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
-        """Hear what the parent says until it is gone. stop: called with whether there is time to
-        read what was accepted; leave: with whether another process folds and seals."""
+        """Read the parent's messages until it is gone. stop: called with whether there is time to
+        read accepted deliveries; leave: with whether another process folds and seals."""
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
@@ -284,7 +285,7 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Tell the parent that the disk has failed: it is to acknowledge nothing more, either."""
+        """Notify the parent that the disk has failed, so that it acknowledges nothing more."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -296,34 +297,34 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Let the receiver have the processor first where both want it: a sender waits for it, and what
-    it has accepted is read a moment later, and folded after that."""
+    """Let the receiver have the processor first: a sender waits for it, while reading and folding
+    can wait a moment."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore what whoever started the parent says to both."""
+    """Ignore signals that the parent's starter sends to both."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Say something to who is there. One that has just ended hears nothing, and its end is seen a
-    moment later: until then, uvloop raises an error where something is written."""
+    """Write a word to a process that is there. One that has just ended does not receive it, and its
+    end is seen a moment later: until then, uvloop raises an error for writes."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Say that something happened, to who is there and has heard what was said before: what it has
-    not heard yet says the same."""
+    """Notify a process that something happened, if it has read the last notice: an unread one says
+    it already."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for the end of a process, and kill it where it does not come in time. Return its exit
+    """Wait for the end of a process, and kill it if it does not end in time. Return its exit
     code."""
     try:
         async with asyncio.timeout(within_s):
@@ -343,7 +344,7 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Start a child again whenever it has ended, until told to stop.
+    """Start a child again whenever it ends, until told to stop.
 
     live     starts one, and returns its exit code at its end
     again_s  seconds until it is started again; twice as long each time, up to most_s, and as long

@@ -29,7 +29,7 @@ somebody to see it, since what a wrong date deletes is gone."""
 
 
 class LeapGuard:
-    """Guard of deletions by date: it compares the clock with elapsed time, which nobody sets."""
+    """Guard of deletions by date: compares the clock with elapsed time, which nobody sets."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -55,7 +55,7 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that stands where it was put: for simulations and tests."""
+    """Clock that stands still until it is set: for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant

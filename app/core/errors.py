@@ -77,7 +77,7 @@ failed    an I/O error, for good
 
 
 class StoreUnavailable(UnreachableError):
-    """The database takes nothing now; the same request may succeed later.
+    """The database cannot write now; the request may succeed later.
 
     `reason` is for metrics and logs.
     """

@@ -41,7 +41,7 @@ class Exchange:
 
     @property
     def taken(self) -> bool:
-        """Whether the answer is a 2xx."""
+        """Return whether the answer is a 2xx."""
         return self.status is not None and 200 <= self.status < 300
 
     @property

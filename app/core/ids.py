@@ -42,7 +42,7 @@ def new_secret() -> bytes:
 
 
 def new_salts(count: int) -> list[bytes]:
-    """Return salts of 16 random bytes each, against guesses of what was hashed."""
+    """Return salts of 16 random bytes each, against guesses of hashed values."""
     chance = os.urandom(16 * count)
     return [chance[start : start + 16] for start in range(0, len(chance), 16)]
 
@@ -57,5 +57,5 @@ Chance = random.Random
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return randomness that is the same for the same seed: for proofs, never for secrets."""
+    """Return randomness that depends on the seed alone: for proofs, never for secrets."""
     return Chance(seed)

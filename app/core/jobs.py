@@ -42,7 +42,7 @@ GOOD_FOR: Final[Duration] = MINUTE
 
 
 def silent(_: int) -> None:
-    """Take a count of progress that nobody watches."""
+    """Ignore a count of progress that nobody watches."""
 
 
 @dataclass(slots=True, kw_only=True)

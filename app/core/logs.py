@@ -341,7 +341,7 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """Write what has room; return how many bytes were written."""
+        """Write as much as there is room for; return how many bytes were written."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
@@ -486,7 +486,7 @@ def _describe_exception(event: MutableMapping[str, Any]) -> None:
 
 
 def class_and_places(error: BaseException) -> tuple[str, str]:
-    """Return what is logged of an unforeseen error: its class, and its frames.
+    """Return the logged form of an unforeseen error: its class, and its frames.
 
     The innermost frame comes first: `journal.py:120 commit < app.py:31 receive`.
     """

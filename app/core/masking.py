@@ -124,7 +124,7 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 def is_code(reason: str) -> bool:
     """Return whether a provider's reason is a code (`insufficient_funds`, `1032`), which names
-    nobody, and no words, in which a name may stand."""
+    nobody, and not words, which may contain a name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -143,8 +143,8 @@ _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
 
 
 def masked_reference(reference: str) -> str:
-    """Mask a reference for the log: hide what may be a phone number but its last digits, and an
-    email address but its first letter.
+    """Mask a reference for the log: hide a possible phone number but for its last digits, and an
+    email address but for its first letter.
 
     A customer's number may also stand behind letters, or end a longer run of digits as in M-PESA's
     checkout requests. Eight bare digits stay: they are a date.
@@ -275,7 +275,7 @@ _LETTER_OR_NOT: Final = bytes(
 
 
 def written_out(text: str) -> str:
-    """Append to a text what its escapes (`\\u0032`, `%32`) and its base64 stand for.
+    """Append to a text the decoded forms of its escapes (`\u0032`, `%32`) and its base64.
 
     Patterns find a number in either form.
     """

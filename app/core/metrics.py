@@ -28,7 +28,7 @@ class Connections(Protocol):
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """How many connections were refused or closed, by reason."""
+        """Return how many connections were refused or closed, by reason."""
 
 
 class Metrics(Collector):
@@ -78,7 +78,7 @@ class Metrics(Collector):
         read: Mapping[tuple[str, str], int],
         unallocated: Mapping[str, int],
     ) -> None:
-        """Set what the database says now.
+        """Set the gauges from the database.
 
         gauges  values by name
         orders  counts by outcome

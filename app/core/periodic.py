@@ -22,7 +22,7 @@ Rest = Callable[[int], float]
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest of so many seconds after an idle round, and none after another."""
+    """Build a rest of so many seconds after an idle round, and none after any other."""
     return lambda done: 0.0 if done else seconds
 
 
@@ -54,7 +54,7 @@ class PeriodicTask:
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to stop."""
+        """Return whether it was told to stop."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class TaskGroup:
 
     @property
     def alive(self) -> bool:
-        """Whether all tasks are running."""
+        """Return whether all tasks are running."""
         return all(each.alive for each in self._tasks)
 
     def stop(self) -> None:

@@ -1,5 +1,5 @@
-"""Name, open files, garbage collection, core dumps and ending signals of a process, and what its
-child's end means."""
+"""Name, open files, garbage collection, core dumps and ending signals of a process, and the meaning
+of a child's exit code."""
 
 import gc
 import os
@@ -18,8 +18,8 @@ def _place() -> str:
 
 
 def _started(process: int) -> str | None:
-    """Return when a process of this machine started, in ticks since the boot; an empty text where
-    it has ended, None where that cannot be seen."""
+    """Return when a process of this machine started, in ticks since the boot; an empty text if it
+    has ended, None if that cannot be seen."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -55,7 +55,7 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a request's headers without those of its connection."""
+    """Return a request's headers without connection headers."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 

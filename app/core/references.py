@@ -31,7 +31,7 @@ UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def composed(text: str) -> str:
-    """Return a text in NFC, in which references are kept and compared."""
+    """Return a text in NFC, the form in which references are stored and compared."""
     return text if text.isascii() else normalize("NFC", text)
 
 

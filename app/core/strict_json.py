@@ -1,4 +1,4 @@
-"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without what parsers disagree about.
+"""JSON parsed exactly or refused: RFC 8259 in UTF-8, without anything that parsers disagree about.
 
 Refused: duplicate keys, NaN and Infinity, integers beyond 64 bits, nesting beyond MAX_DEPTH.
 Fractions are parsed as Decimal, so that no amount becomes a binary float.

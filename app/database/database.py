@@ -119,7 +119,7 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Why nothing more may be written, one sentence; None while all is well."""
+        """Return a sentence on why nothing more may be written; None while all is well."""
         return self.writer.poison
 
     @asynccontextmanager
@@ -224,7 +224,7 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole file. Raises StorePoisoned, for good, where it is damaged.
+        """Check the whole file. Raises StorePoisoned, for good, if it is damaged.
 
         until  cuts the check short when it is set
         """
@@ -265,8 +265,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Have all writers connect anew, and refuse what they are asked to write where one of them
-        cannot. First all leave the former server, on which no check would keep them."""
+        """Have all writers connect anew, and refuse their writes if one of them cannot. First all
+        leave the former server, on which no check would keep them."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -316,8 +316,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Make the file where there is none. Where it is to be stamped, raise ConfigurationError
-        without an environment: else an empty file would be left."""
+        """Create the file where there is none. Raise ConfigurationError for one to be stamped
+        without an environment, before an empty file is left behind."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -469,9 +469,9 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop cached pages of the file and its log: after a failed write they can show what the disk
-    does not hold. Only before this process opens the database: see `sync_file`. Raise OSError for
-    one that cannot be read, its index too: SQLite names none."""
+    """Drop cached pages of the file and its log: after a failed write they may differ from the
+    disk. Only before this process opens the database: see `sync_file`. Raise OSError for a file
+    that cannot be read."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)

@@ -121,7 +121,7 @@ def read_ahead(
 
 def _room_for_pages() -> int:
     """Return how many bytes the page cache may take: nine tenths of the available memory, or half
-    of all memory where the system does not say what is available."""
+    of all memory where the available amount is unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:

@@ -209,7 +209,7 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _of_certificates(error: BaseException) -> str | None:
-    """Say why a server's certificate is not trusted; None where that is not what failed."""
+    """Return why a server's certificate is not trusted; None if something else failed."""
     asyncpg = sys.modules.get("asyncpg")
     misled = () if asyncpg is None else (asyncpg.exceptions.ClientConfigurationError,)
     for cause in _chain(error):

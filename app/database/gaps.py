@@ -1,5 +1,5 @@
-"""Gaps: spans of time whose evidence may be lost, and that a person accepted; and the instant of
-the last commit, by which a database that lost commits is told from one that lost none.
+"""Gaps: spans of time whose evidence may be lost, and that a person accepted. The instant of the
+last commit shows whether a database lost commits.
 
 Leaves out where that instant is noted besides (`receiving/inbox_store.py`), and what follows from a
 gap.
@@ -38,7 +38,7 @@ class FoundGap:
         return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
-        """Return the gap as it is kept."""
+        """Return the gap as it is stored."""
         return Gap(
             id=new_id("gap_", at),
             kind=self.kind,

@@ -141,8 +141,8 @@ another, and nothing is taken over."""
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Have a holder enter, or come back, while nobody else enters. Return the holders in its way
-    that should have been heard of; it has entered only where there are none.
+    """Enter a holder, or let it come back, while nobody else enters. Return the holders in its way
+    that should have been heard of; it has entered only if there are none.
 
     silent  what an earlier call returned, more than BEAT_S ago. Those not heard of since are taken
             over: no clock of theirs is compared with ours
@@ -198,7 +198,7 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Say who is in the way, and until when at most; a clock that is wrong says nothing of that."""
+    """Say who is in the way, and until when at most, unless a clock is wrong."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

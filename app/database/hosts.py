@@ -104,7 +104,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Break the connection off once another server writes, if the block lasts so long."""
+        """Break the connection off once another server writes, if the block lasts that long."""
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         begin = loop.call_later(WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch())))
         try:

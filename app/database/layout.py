@@ -104,8 +104,8 @@ _NOTE: Final = (
 
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
-    """Keep appends out until the transaction ends, and check that all nodes have what was committed
-    before. Raises StoreUnavailable where one has not, or does not answer.
+    """Keep appends out until the transaction ends, and check that all nodes have every earlier
+    commit. Raises StoreUnavailable if one has not, or does not answer.
 
     long  have appends try again later, instead of waiting for the lock in front of short questions
 

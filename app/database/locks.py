@@ -59,7 +59,7 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until nobody holds a lock alone, and keep it so until the transaction ends."""
+    """Wait until nobody holds a lock alone, and hold it shared until the transaction ends."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
@@ -91,7 +91,7 @@ class HeldFile:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock."""
+        """Return whether this process holds the lock."""
         return self._file is not None
 
     def take(self) -> bool:
@@ -112,8 +112,8 @@ class HeldFile:
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the content while the lock is held. Nobody syncs it: it outlives the process, and
-        not always the machine."""
+        """Replace the content while the lock is held. It is not synced: it outlives the process,
+        and not always the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 

@@ -54,7 +54,7 @@ class Mark:
 
     @property
     def why(self) -> str:
-        """Why an erasure keeps them, with the legal ground."""
+        """Return why an erasure keeps the values, with the legal ground."""
         return f"{self.because} ({GROUNDS[self.ground]})" if self.ground else self.because
 
 

@@ -63,7 +63,7 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Say what could be lost, or could not take over, one sentence each.
+        """Return a sentence on each thing that could be lost, or that could not take over.
 
         expected  number of synchronous standbys that each server with rows must have
         """

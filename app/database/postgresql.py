@@ -226,8 +226,8 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Have a holder enter, or come back after its connection was lost, and wait until those in its
-    way that are silent could be heard of. Raises as `holders.enter`.
+    """Enter a holder, or let it come back after its connection was lost, and wait until silent ones
+    in its way could be heard of. Raises as `holders.enter`.
 
     A database without the table is of no version that is written: whoever opens it says so.
     """

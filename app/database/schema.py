@@ -1,5 +1,5 @@
-"""The schema of a database: its version, its migrations, and whether every object is what they
-make; the stamp of its environment; and the file that says that there is a database."""
+"""The schema of a database: its version, its migrations, and the check of every object against
+them; the stamp of its environment; and the file that says that there is a database."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class State(NamedTuple):
 
     @property
     def no_writes(self) -> str | None:
-        """Why the server takes no writes, and what to do; None if it takes them."""
+        """Return why the server takes no writes, and what to do; None if it takes them."""
         if self.recovers:
             return (
                 "the server is a standby and takes no writes; name all hosts in "
@@ -103,7 +103,7 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield what would be lost if a standby took over, one sentence each."""
+        """Yield a sentence on each thing that would be lost if a standby took over."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:

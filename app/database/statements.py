@@ -319,8 +319,8 @@ def insert_rows(
     rows: Sequence[Sequence[Any]],
     conflict: str = "",
 ) -> Rows:
-    """Insert the rows in as few statements as the parameter limit allows. Return what a RETURNING
-    at the end of `conflict` gives.
+    """Insert the rows in as few statements as the parameter limit allows. Return the rows of a
+    RETURNING at the end of `conflict`.
 
     On SQLite a refused row rolls back the whole transaction: to undo one statement alone, SQLite
     would first copy each page it touches into a temporary file. Statements have 1, 2, 4, … rows, so

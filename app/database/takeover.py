@@ -90,7 +90,7 @@ def note_server(connection: PlainConnection, *, once: bool = False) -> None:
 
 
 def accept_gap_of_server(connection: PlainConnection) -> None:
-    """Note that a person has accepted what this PostgreSQL server lacks."""
+    """Note that a person has accepted the commits that this PostgreSQL server lacks."""
     if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
         _note(connection, "gap", str(found))
 
@@ -219,8 +219,8 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Say so where PostgreSQL is another server than noted, or on another timeline, or has a gap
-    that nobody has accepted; and what to do.
+    """Say if PostgreSQL is another server than noted, is on another timeline, or has a gap that
+    nobody has accepted; and what to do.
 
     A base backup that is started as it is leaves no trace and is not noticed.
     """

@@ -63,7 +63,7 @@ class Space:
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable unless the low water is free, and room for what is reserved.
+        """Raise StoreUnavailable unless the low water is free, and room for reserved writes.
 
         log_bytes  by which the write-ahead log is too long: the file will grow by as much
         """
@@ -230,7 +230,7 @@ class DatabaseFiles:
 
     def loss(self) -> str | None:
         """Say which file is gone, was replaced or was cut off, and what to do; None while all are
-        those that were opened, and as long as they must be."""
+        the opened ones, at least as long as before."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -240,7 +240,7 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what became of it; None also before any was opened."""
+        """Return the lost file and what happened to it; None also before any was opened."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -353,18 +353,18 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Why nothing more may be written, one sentence; None while all is well."""
+        """Return a sentence on why nothing more may be written; None while all is well."""
         return self._poison
 
     @property
     def is_wanted(self) -> bool:
-        """Whether another process waits for the transaction under way; False on PostgreSQL, where
-        none has to."""
+        """Return whether another process waits for the transaction under way; False on PostgreSQL,
+        where none has to."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
     def was_wanted(self) -> bool:
-        """Whether another process waited for a transaction here within WANTED_S."""
+        """Return whether another process waited for a transaction here within WANTED_S."""
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
@@ -387,8 +387,8 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads on the writing connection, though the files are
-        lost: it has pages, and open files, that nobody else has any more."""
+        """Run a plain function that only reads on the writing connection, even after the files are
+        lost: its pages and open files are the only ones left."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
@@ -450,11 +450,11 @@ class Writer:
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Say which of the files is lost; None while all are those that were opened."""
+        """Say which of the files is lost; None while all are the opened ones."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what became of it; None while there is none."""
+        """Return the lost file and what happened to it; None while there is none."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
@@ -525,8 +525,8 @@ class Writer:
         return folded
 
     async def tidy(self, tables: Sequence[str]) -> bool:
-        """Erase what deleted rows have left behind: empty SQLite's log, or vacuum PostgreSQL's
-        tables. Return False where a reader prevents it. Raises as `transaction` does."""
+        """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
+        Return False if a reader prevents it. Raises as `transaction` does."""
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -534,8 +534,8 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database without what was deleted, its log included. No other process
-        may have it open. Raises as `transaction` does."""
+        """Rewrite an SQLite database without deleted rows, its log included. No other process may
+        have it open. Raises as `transaction` does."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
             await self._fold(connection, "TRUNCATE")

@@ -1,4 +1,4 @@
-"""What programs look at before real money moves: `tallyhook doctor`, and the checklist's trials."""
+"""Checks before real money moves: `tallyhook doctor`, and the checklist's trials."""
 
 import asyncio
 import os
@@ -48,8 +48,8 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Every mistake of the sources' profiles, secrets and credentials, of the token with which
-    sessions are opened, and of the secrets that sign posts, one line each: a start refuses them."""
+    """Return a line for every mistake of the sources' profiles, secrets and credentials, of the
+    token that opens sessions, and of the secrets that sign posts: a start refuses them."""
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -90,7 +90,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Everything there is to say, in the order in which it should be mended."""
+    """Return all results of the checks, in the order in which problems should be mended."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -131,12 +131,13 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Where the keys lie that are made here, by the variable of each."""
+    """Return the paths of generated keys, by the variable of each."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
-    """Whether there is a file, or it cannot be looked at: then it is not reported as gone."""
+    """Return whether there is a file, or it cannot be looked at: then it is not reported as
+    gone."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -254,7 +255,7 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What the checks before going live have found.
+    """Results of the checks before going live.
 
     doctor     the rows of `tallyhook doctor --format json`
     checklist  the items of the checklist that a program can check, unsigned
@@ -348,7 +349,7 @@ async def _newest(context: AppContext, source: str) -> list[LogEntry]:
 
 
 async def _arrived(context: AppContext, source: str, digest: str, *, before: set[str]) -> bool:
-    """Whether a trial of this digest has been read since."""
+    """Return whether a trial with this digest has been read since."""
     await behind_s(context)
     found = await _newest(context, source)
     return any(each.digest == digest and each.delivery_id not in before for each in found)

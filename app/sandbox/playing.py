@@ -252,7 +252,7 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Remove what differs from one run of an order to another."""
+    """Remove values that differ between two runs of one order."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

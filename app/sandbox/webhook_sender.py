@@ -42,7 +42,7 @@ class Parcel:
 
     @property
     def tampered(self) -> bool:
-        """Whether the body was changed after signing."""
+        """Return whether the body was changed after signing."""
         return self.signed != self.sent
 
     def is_settled_by(self, status: int | None) -> bool:

@@ -1,4 +1,4 @@
-"""The transparency log as it is stored: what waits to be sealed, leaves, tree and heads."""
+"""The stored transparency log: waiting rows, leaves, tree and heads."""
 
 __all__ = (
     "departure_store",

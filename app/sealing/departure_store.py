@@ -34,7 +34,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Note that a checkpoint leaves, unless it left the same way before."""
+    """Note that a checkpoint leaves, unless it has left this way before."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -144,7 +144,7 @@ async def last_cosigned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WitnessState:
-    """What is known of one witness, by its verifier key.
+    """The known state of one witness, by its verifier key.
 
     size         the largest checkpoint that it has cosigned; 0: none
     cosigned_at  when, as it says
@@ -177,8 +177,8 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Claim the right to ask a witness until an instant, since of several workers one asks.
-    `before`: its `next_at` as we have read it; None where it was never asked."""
+    """Claim the right to ask a witness until an instant, so that only one worker asks. before: its
+    `next_at` as read; None if it was never asked."""
     rows = await connection.execute(
         text(
             "INSERT INTO log_witnesses (witness, size, next_at, failures) "

@@ -1,4 +1,4 @@
-"""What is sealed of each kind of row: the document of a leaf.
+"""The sealed content of each kind of row: the document of a leaf.
 
 A document has the kind, a salt, when the row came, and `parts`, the digest of salted commitments to
 what the row says; bodies and headers stand in it as their SHA-256. So it holds no words, and a
@@ -50,7 +50,7 @@ READING: Final = "reading"
 
 
 class Sealable(NamedTuple):
-    """What one row says now. `subject` names it among all kinds.
+    """Present content of one row. `subject` names it among all kinds.
 
     order  the order that its leaf names; None where it belongs to none
     said   what was read of a delivery, or the parts of what another row says; None where a delivery
@@ -172,7 +172,7 @@ def leaf_of(
 
 
 def digest_of_text(text: str | None) -> str | None:
-    """Return the SHA-256 in hex of a text in UTF-8; None of None."""
+    """Return the SHA-256 in hex of a text in UTF-8; None for None."""
     if text is None:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -212,8 +212,8 @@ def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return what seals that a delivery is read otherwise, or belongs to another order, than its
-    own leaf says. The number of its leaf completes the subject."""
+    """Return the content of a leaf which says that a delivery is read differently, or belongs to
+    another order, than its own leaf says. The number of the leaf completes the subject."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -224,12 +224,12 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery of a leaf of its own, or of one that says how it is read later on."""
+    """Return the delivery of a leaf of kind delivery or reading."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Seal a record as history.json has it, and the digest of the text that is stored beside it."""
+    """Seal a record as history.json has it, and the digest of the text stored beside it."""
     columns = dict(zip(RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or a row that was changed
@@ -276,7 +276,7 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return JSON as values; a text that is none, since somebody changed its row, as it is."""
+    """Return parsed JSON; a text that is no JSON, since somebody changed its row, as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

@@ -37,8 +37,8 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may be read otherwise from now on, or belong to another order: what is
-    not sealed of that yet will be."""
+    """Mark deliveries that may be read differently from now on, or belong to another order, so that
+    the change is sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -54,7 +54,7 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and what is to be noted once they have one.
+    """Rows without a leaf, and the notes to write once they have one.
 
     size      the log's leaves when this was read
     read      for deliveries that may be read otherwise: the leaves that say how they were read
@@ -74,7 +74,7 @@ class Unsealed:
 
     @property
     def anything(self) -> bool:
-        """Whether there is something to write down."""
+        """Return whether there is something to write."""
         return bool(self.rows or self.marks or self.swept)
 
 
@@ -239,7 +239,8 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return what the rows of these subjects say now, sealed or not; nothing for a missing row."""
+    """Return the present content of the rows of these subjects, sealed or not; nothing for a
+    missing row."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -248,7 +249,7 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the same for leaves that say how a delivery was read later on."""
+    """Return the present content of leaves of kind reading."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

@@ -45,7 +45,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What one round of sealing adds; only used up marks where `signed` is None."""
+    """Result of one round of sealing; only used up marks if `signed` is None."""
 
     found: Unsealed
     book: OrderBook
@@ -55,7 +55,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Add to the log, if it is still as long as it was read. Return False where another was
+    """Add to the log, unless it has grown since it was read. Return False where another sealer was
     first."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
@@ -160,14 +160,14 @@ async def newest_head(
 
 
 async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
-    """Return the checkpoint of exactly so many leaves; None where none was signed."""
+    """Return the checkpoint with exactly this number of leaves; None if none was signed."""
     of_size = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size == size)
     row = (await connection.execute(of_size)).first()
     return None if row is None else SignedHead(**row._mapping)
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf: the same one for ever."""
+    """Return the first checkpoint that covers a leaf; it never changes."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
@@ -208,7 +208,7 @@ class Identity:
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """Return the origin in checkpoints of so many leaves."""
+        """Return the origin in checkpoints with this number of leaves."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
@@ -273,8 +273,8 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give checkpoints of more leaves than there are now another origin. Nobody may seal meanwhile,
-    since a signer has the origin that it was opened with."""
+    """Give checkpoints with more leaves than there are now another origin. Nobody may seal
+    meanwhile, since a signer has the origin that it was opened with."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -294,8 +294,8 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on. `endorsement`: what the one before it signed of that,
-    in hex."""
+    """Store the key that signs from now on. endorsement: the signature of the key before it, in
+    hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

@@ -1,4 +1,4 @@
-"""How leaves name their orders: a key and a commitment for each order, and how many leaves it has.
+"""Names of orders in leaves: a key and a commitment for each order, and its number of leaves.
 
 Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
 order's reference and key; the counts stay, since the log's leaves give them.
@@ -161,7 +161,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return what the salts of parts are drawn from; None before the first leaf that has one."""
+    """Return the secret that the salts of parts are derived from; None before the first leaf that
+    has one."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -169,7 +170,8 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Erase which order its leaves name: from now on nobody can know. Later leaves name it anew."""
+    """Delete the key by which an order's leaves name it, so that nobody can know the order any
+    more. Later leaves get a new key."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -184,7 +186,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return, for each of these deliveries, the leaves that say how it was read: its own first."""
+    """Return, for each of these deliveries, the leaves about its reading, its own first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -219,7 +221,7 @@ def chain_of(
 
 
 async def erased_orders(connection: AsyncConnection) -> set[str]:
-    """Return the commitments, in hex, whose order nobody can know any more."""
+    """Return the commitments, in hex, whose order was erased."""
     rows = await connection.execute(
         text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
     )

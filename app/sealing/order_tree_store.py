@@ -1,4 +1,4 @@
-"""The tree of all orders as it was each day: what changed since the day before, and the hashes.
+"""The tree of all orders as of each day: changes since the day before, and the hashes.
 
 States and hashes are kept with the size of the log that they are of. They are true for that size
 whichever process keeps them, and whether or not a tree comes of it. The row of `order_trees`, which
@@ -66,8 +66,7 @@ async def all_trees(
 
 
 async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, leaves and newest leaf's number as they are now, in some
-    order."""
+    """Yield every order's commitment, number of leaves and newest leaf, in no order."""
     sql = "SELECT commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -159,7 +158,8 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and its path to the root; None where it has none there."""
+    """Return an order's entry in a tree, and its path to the root; None if it has no entry
+    there."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:

@@ -28,7 +28,7 @@ def _environment() -> Environment:
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
-    """Render `templates/<template>`. The same values give the same text."""
+    """Render `templates/<template>`. The text depends on the values alone."""
     return _environment().get_template(template).render(values)
 
 

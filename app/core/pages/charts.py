@@ -185,5 +185,5 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Write a coordinate to a tenth: the same text on every machine."""
+    """Write a coordinate to a tenth, identically on every machine."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""The document of which letters are made, block by block, and its two forms: HTML and PDF.
+"""The document model of letters, block by block, and its two forms: HTML and PDF.
 
 A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text goes into a
 form as data, so that none can be markup, and each form has one template for all letters.

@@ -1,6 +1,5 @@
 """Metadata, kinds of columns and indexes that all tables share; and the tables of deliveries,
-events, records, and what is folded from them.
-"""
+events, records, and folded results."""
 
 from typing import Any, Final
 
@@ -89,7 +88,7 @@ def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -
 
 
 def partial_index(name: str, *columns: str, where: str) -> Index:
-    """Declare an index of the rows for which the SQL condition holds."""
+    """Declare an index of the rows that meet an SQL condition."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 

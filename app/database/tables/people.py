@@ -1,4 +1,4 @@
-"""The tables of the sealed log, notifications, people and what they did, and of alarms."""
+"""The tables of the sealed log, notifications, people and their acts, and alarms."""
 
 from sqlalchemy import Index, UniqueConstraint
 
@@ -147,7 +147,7 @@ class OrderStateRow(Table, table=True):
 
 class OrderNodeRow(Table, table=True):
     """The hash of all orders whose commitments begin with the `level` bits of `place`, in the log
-    of `size` leaves, where that changed since the tree before. Append-only."""
+    of `size` leaves, if it changed since the last tree. Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -236,8 +236,8 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """The number of a line that is not carried out here, since when, and the code of what it waits
-    for; empty while it is under way."""
+    """The number of a line of the journal that is not carried out here, since when, and the code of
+    the reason to wait; empty while it is under way."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
