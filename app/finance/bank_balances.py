@@ -218,7 +218,7 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return differences that two people accepted, as known at an instant: of statements with days
+    """Return differences that two people accepted, as known at an instant: for statements with days
     from the first to the last, and earlier ones that no later statement confirmed."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):

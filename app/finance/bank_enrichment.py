@@ -34,8 +34,8 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts of a bank's file whose lines files of another format make, each with what
-    to say where the file cannot enrich them.
+    """Return the accounts of a bank's file whose lines come from files of another format, each with
+    a sentence if this file cannot enrich them.
 
     A notification (CAMT.054) makes no lines. A report within the day makes them where no other
     format does. Any other file makes them on days that no other format has.

@@ -33,7 +33,7 @@ GOOD_FOR: Final[Duration] = MINUTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
-    """A bank line, where it stands, and the payouts or orders that it is matched with."""
+    """A bank line, its bucket, and the payouts or orders that it is matched with."""
 
     line: BankLine
     bucket: Bucket
@@ -217,7 +217,7 @@ async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, Ba
 
 
 def bank_words(line: BankLine) -> str:
-    """Return what the bank wrote: payer, then text."""
+    """Return the bank's texts: payer, then text."""
     return ": ".join([each for each in (line.counterparty, line.text) if each])
 
 
@@ -244,7 +244,7 @@ async def _matched(
     kept: KeptMatch | None,
 ) -> T:
     """Match the bank and use its lines, in a thread: many lines take seconds, in which the server
-    must answer others."""
+    must answer other requests."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -93,7 +93,7 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Whether any bank file was imported by then."""
+    """Return whether any bank file was imported by then."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
@@ -194,7 +194,8 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return, of every payout that left a wallet, what left for good, what left, and when at last.
+    """Return, for every payout that left a wallet, the amounts that left for good and that left,
+    and the last time.
 
     The first two differ if a part of it failed and came back. Both in minor units.
     """

@@ -56,14 +56,15 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return rows as of `book_rows`, of these keys."""
+    """Return the rows of these keys, as `book_rows` does."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return lines that a bank line may pay: of methods outside providers, and the named ones.
+    """Return order lines that a bank line may pay: those of methods outside providers, and the
+    named ones.
 
     named  subjects of lines
     """

@@ -1,4 +1,4 @@
-"""What people do about breaks: assign, comment, accept, match by hand, and undo a match.
+"""People's acts on breaks: assign, comment, accept, match by hand, and undo a match.
 
 Each act is one transaction, with its place in the trail. Accepting much takes a second person.
 """
@@ -252,7 +252,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """Act that a person asks for: its kind, in whose name, and why.
+    """A person's act: its kind, in whose name, and why.
 
     value  the assignee, the line to match or to unmatch, or how late money is settled
     """
@@ -302,7 +302,7 @@ NAMED: Final = 10
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of what was shown of breaks: their ids, money and states."""
+    """Return a digest of shown breaks: their ids, money and states."""
     shown = [
         (
             each.identity,
@@ -317,7 +317,7 @@ def mark_of(found: Sequence[SeenBreak]) -> str:
 
 
 def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
-    """Raise UsageError if the breaks are not as they were shown."""
+    """Raise UsageError if the breaks have changed since they were shown."""
     if seen in (None, mark_of(found)):
         return
     if len(found) == 1:
@@ -350,7 +350,7 @@ async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBre
 async def assign_breaks(
     context: AppContext, names: Sequence[str], *, to: str, by: str | None, seen: str
 ) -> None:
-    """Assign all of these breaks, or none. seen: the mark of what was shown."""
+    """Assign all of these breaks, or none. seen: the mark of the shown breaks."""
     _check_assignee(to)
     await _do_all(context, names, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
@@ -358,7 +358,7 @@ async def assign_breaks(
 async def comment_breaks(
     context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
 ) -> None:
-    """Comment on all of these breaks, or none. seen: the mark of what was shown."""
+    """Comment on all of these breaks, or none. seen: the mark of the shown breaks."""
     await _do_all(context, names, BreakAct(kind="commented", by=by, reason=note), seen=seen)
 
 
@@ -630,7 +630,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Say what accepting a break books, for the approver: what it leaves to be settled, which is
+    """Return the amount that accepting a break books, for the approver: what stays to be settled,
     often less than its money."""
     if not seen.left:
         return f"nothing is booked; it is about {seen.money}"
@@ -644,7 +644,8 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Whether the money at risk is unknown: then the break's money is 0, which is no small sum."""
+    """Return whether the money at risk is unknown: then the break's money is 0, which is no small
+    sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
@@ -675,7 +676,7 @@ async def matches_of(context: AppContext, name: str) -> list[str]:
 
 
 async def allowance_now(context: AppContext, *, by: str) -> Allowance:
-    """Return what a person may still decide about alone."""
+    """Return the amounts that a person may still decide about alone."""
     async with context.database.reading() as connection:
         return await allowance_of(context, connection, by)
 

@@ -73,7 +73,7 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Whether a break is chosen. Unknown money meets no condition on the amount."""
+        """Return whether a break is chosen. Unknown money meets no condition on the amount."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -84,7 +84,7 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Whether it is undecided: all else is met, but the money at risk is unknown."""
+        """Return whether only the unknown money at risk leaves the choice undecided."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -292,7 +292,7 @@ async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> C
 
 
 async def to_match(context: AppContext, choice: Choice, *, least: int) -> ChosenBreaks:
-    """Return the breaks with one outstanding suggestion of at least so many points."""
+    """Return the breaks with one outstanding suggestion of at least `least` points."""
     chosen = await every_chosen(context, choice)
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}

@@ -1,4 +1,4 @@
-"""Breaks and their steps: what runs did to them, and what people did."""
+"""Breaks and their steps, by runs and by people."""
 
 import json
 from collections import defaultdict
@@ -175,7 +175,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Let nobody else decide about breaks, and no run write any, until the transaction ends."""
+    """Lock decisions about breaks, and runs' writes of them, until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 

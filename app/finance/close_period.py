@@ -68,7 +68,7 @@ milliseconds, and its sender gives up on one that takes longer than this."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequest:
-    """Who wants to close what.
+    """Month to close, by whom, and exceptions.
 
     as_of        the instant whose knowledge is closed; None: now
     margin_days  days after the month's end before which it is not closed; None: as set
@@ -324,7 +324,7 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the reasons in what came by then and is in no figure."""
+    """Return the blockers from deliveries that came by then and are in no figure."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)

@@ -1,6 +1,5 @@
-"""Closed months: their list, reports, and what was stated of them since; and the merchant's
-calendar, which counts months by the zone in force and by months closed before, in any zone.
-"""
+"""Closed months: their list, reports and later adjustments; and the merchant's calendar, which
+counts months by the zone in force and by months closed before, in any zone."""
 
 from dataclasses import replace
 from typing import Final
@@ -56,8 +55,8 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report: as it was kept at closing in this format, else made now from
-    the report that was kept.
+    """Return a closed month's report: the print of its closing in this format, else a new one from
+    the stored report.
 
     version  of the closing; None: the one that stands
 
@@ -89,8 +88,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return what was stated of each closed month, for a report that begins where the books that
-    were closed at its instant end; nothing for other reports."""
+    """Return the stated figures of each closed month, for a report that begins where the books
+    closed at its instant end; nothing for other reports."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []
@@ -123,7 +122,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed, or as it is counted now. Raises UsageError if invalid."""
+    """Return a month as it was closed, or as it is counted now. Raises UsageError for an invalid
+    name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:

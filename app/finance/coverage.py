@@ -43,7 +43,7 @@ async def list_coverage(context: AppContext) -> list[CoverageLine]:
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return the days of a line: `2026-10-01 to 2026-10-31`; empty if nobody states them."""
+    """Return the days of a line: `2026-10-01 to 2026-10-31`; empty if unknown."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
@@ -103,7 +103,8 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Take a declared line back. Returns it. Raises NotFoundError if none of this number stands."""
+    """Withdraw a declared line. Returns it. Raises NotFoundError if none with this number is in
+    force."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

@@ -131,7 +131,7 @@ async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list
 
 
 async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
-    """Return what books, statements, bank files and webhooks covered, as known at an instant."""
+    """Return the coverage of books, statements, bank files and webhooks, as known at an instant."""
     lines = await coverage_lines(connection, as_of=as_of)
     # Ids of deliveries begin with the time of their arrival.
     arrived = await connection.scalar(
@@ -152,8 +152,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind: what lines of no wallet cover, and what all of
-    its wallets do."""
+    """Return the coverage of each name of a kind: by lines without a wallet, and by all of its
+    wallets together."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))
@@ -165,7 +165,7 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each sub-account of sources, with what covers all of its source."""
+    """Return the coverage of each wallet of sources, with that of lines for the whole source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

@@ -93,14 +93,14 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the rules in force with the suggested fees in place of those of their sources and
-    currencies. Raises UsageError where the file is not written as it would have to be."""
+    """Return the rules in force, with the suggested fees in place of those of their sources and
+    currencies. Raises UsageError if the file is not in the expected form."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Return rules with other fees. Other lines stay as they are, comments too."""
+    """Return rules with other fees. Other lines and comments stay as they are."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

@@ -1,4 +1,4 @@
-"""Identifies a file by its content: its kind, the export, and the source whose statement it is.
+"""Identifies a file by its content: its kind, its export, and the source of a statement.
 
 1 format   BAI2, CAMT, MT940, MT942 and OFX are a bank's
 2 mapping  a saved mapping says the kind, if the file has every column that it names
@@ -87,7 +87,7 @@ class FileIdentity:
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
-        """Return the (kind, source). Raises UsageError where a person must say it."""
+        """Return the (kind, source). Raises UsageError if a person must choose."""
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
@@ -115,7 +115,7 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file; what the caller says of it is not looked for.
+    """Identify a file; facts that the caller gives are not searched for.
 
     account  the bank account of rows that name none
     saved    the mappings that may fit
@@ -146,7 +146,7 @@ def check_source(
     *,
     known: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError for a source whose provider is another one than the statement's.
+    """Raise UsageError for a source whose provider is not the statement's.
 
     profiles  the profiles of the statement's provider; none: unknown
     known     sentences on how that is known
@@ -168,7 +168,7 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Add the sources whose statement it can be, and why."""
+    """Add the sources that the statement can be of, and why."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -213,7 +213,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return what is known of the file without its source. Raises RefusedTable."""
+    """Return the known facts of a file without its source. Raises RefusedTable."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
@@ -256,7 +256,7 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds for which a heading has all that is needed.
+    """Return the kinds whose needed columns a heading has.
 
     A kind that reads fewer of its columns than another one, and no others, is left out.
     """

@@ -1,4 +1,4 @@
-"""Watches TALLYHOOK_IMPORT_FOLDER and imports what is put there, in the service's name.
+"""Watches TALLYHOOK_IMPORT_FOLDER and imports the files there, in the service's name.
 
 1 look   one folder for each source, and `books` and `bank`; a file is complete if two looks find
          the same size and time
@@ -101,7 +101,7 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import what is complete and clear; store tasks for the rest. Return how many were done.
+        """Import complete and clear files; store tasks for the rest. Return the number of imports.
 
         One of several workers looks at a time.
         """
@@ -237,7 +237,7 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 async def take_file(context: AppContext, root: Path, *, folder: str, name: str) -> Taken:
-    """Import a file where it is clear whose it is and every row is; then move it to DONE."""
+    """Import a file if its source and every row are clear; then move it to DONE."""
     with ExitStack() as stack:
         try:
             inside = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -295,7 +295,7 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Return the number of a file's import: of an earlier one of these bytes, or of a new one.
+    """Return the number of a file's import: an earlier one with equal bytes, or a new one.
 
     Raises UsageError with what to do where it is not clear.
     """

@@ -166,7 +166,7 @@ async def imports(
 
 
 async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
-    """Return the numbers, of these, that a published import took back."""
+    """Return those of these numbers that a published import withdrew."""
     rows = await connection.execute(
         select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
     )
@@ -240,7 +240,7 @@ async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int
 
 
 async def named_by(connection: AsyncConnection, author: str) -> int:
-    """Count the orders for which this author said what they were paid by."""
+    """Count the orders for which this author named payments."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT order_key) FROM records WHERE author = :author"),
         {"author": author},

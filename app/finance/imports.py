@@ -139,7 +139,7 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Fit a bank's file in with what is known of its accounts. Raises UsageError where it can't."""
+    """Fit a bank's file in with the known lines of its accounts. Raises UsageError if it can't."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -154,7 +154,7 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return what writes the lines of a kind, and notes what follows from them."""
+    """Return the writer of the lines of a kind, and of the facts that follow from them."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -164,7 +164,7 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Say what a refused file is, if it is of another kind, or nearly a known export."""
+    """Say what a refused file is if it is of another kind, or nearly a known export."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has said why
@@ -256,7 +256,7 @@ async def import_statement(
 
 
 def _noting_recipients(context: AppContext, write: Write) -> Write:
-    """Return a `write` that also notes the keyed digests of numbers to which money was paid."""
+    """Return a `write` that also stores the keyed digests of numbers that money was paid to."""
     payment, recipient = (
         statements.StatementForm.STAGED.index(each) for each in ("payment", "recipient")
     )
@@ -357,7 +357,7 @@ MOST_SHEETS: Final = 10
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the sheets of a workbook that have content, of another file none."""
+    """Return the sheets of a workbook that have content; none for any other file."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -407,7 +407,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of a kind, of the sources that are configured.
+    """Import a file of a kind, for the configured sources.
 
     source  whose statement it is; "" for one that is not known
     """
@@ -431,7 +431,7 @@ def _unstated(context: AppContext) -> presets.ReadingDefaults:
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """Return a published import. Raises NotFoundError if there is none of this number."""
+    """Return a published import. Raises NotFoundError if none has this number."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:

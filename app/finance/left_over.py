@@ -1,4 +1,4 @@
-"""Lines that are left over, in which a person finds the other half of a break.
+"""Lines without a partner, among which a person finds the other half of a break.
 
 They are what the open breaks of the other side are about, and money in the bank that no provider
 paid out. Several may be chosen; what they leave of the break's sum is shown before the match.

@@ -1,4 +1,4 @@
-"""Versions of imported lines: a file is compared with what is in force, and changes are written.
+"""Versions of imported lines: a file is compared with the lines in force, and changes are written.
 
     1 compare    rows of a file with the lines of their group that are in force
     2 decide     a row is a new line, a new version of a line, or changes nothing
@@ -55,7 +55,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """A kind of line: where it is stored, and when two files state the same one.
+    """A kind of line: its tables, and when two files state one line.
 
     prefix       of the ids that all versions of a line share
     group        columns in which rows are equal that may be one line; lines are walked by the first
@@ -473,7 +473,7 @@ UNDOING: Final = 1_000
 async def key_stretches(
     connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
-    """Yield the last key of each stretch of so many lines; None for the last stretch."""
+    """Yield the last key of each stretch of `lines` lines; None for the last stretch."""
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
     further = select(key).order_by(key).limit(1).offset(lines)
     last: str | None = ""
@@ -486,7 +486,7 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Delete what no published import states, in a stretch of lines. None: from or to the end."""
+    """Delete lines that no published import states, in a stretch. None: from or to the end."""
     number = await newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -653,7 +653,7 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
-    """End the lines that stand by an import, and state again what was stated before.
+    """End the lines that an import has in force, and restore the earlier ones.
 
     by  the import that takes it back; no published one may have done so
     Returns the number of lines stated again.

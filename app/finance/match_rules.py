@@ -1,4 +1,4 @@
-"""Matching rules in force, and what new ones would change. `rule_file.py` reads them."""
+"""Matching rules in force, and the effect of new ones. `rule_file.py` reads them."""
 
 import json
 import tomllib
@@ -53,7 +53,7 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit before and after, with what that means in a word."""
+        """Return a limit before and after, with the meaning of the change in a word."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -92,7 +92,7 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return what one person may do alone, as text in major units by setting.
+    """Return the limits of one person, as text in major units by setting.
 
     stated  periods and currencies whose limits are wanted
     """
@@ -107,7 +107,7 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Say what a limit's change means; a currency has none like the others, or as the only one."""
+    """Say what a limit's change means, also for a currency that gets or loses its only limit."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -207,7 +207,7 @@ def rules_of(saved: SavedRules | None) -> Rules:
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Put rules in force, or propose them if those in force limit what one person may do.
+    """Put rules in force, or propose them if the rules in force limit one person.
 
     Otherwise one person could raise the limit, or a tolerance, and act alone after all.
     reason  why, for the trail, and for the second person
@@ -300,7 +300,7 @@ async def _rules_state(connection: Connection, subject: str, given: Mapping[str,
 
 @dataclass(slots=True, kw_only=True)
 class RulesPreview:
-    """What other rules would change.
+    """Effect of other rules.
 
     rules         settings that differ from those in force
     counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)

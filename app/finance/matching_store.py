@@ -1,5 +1,5 @@
-"""Input of a matching beside its rows: its rules, what joins rows across orders, and a way
-to read them from plain code.
+"""Input of a matching beside its rows: its rules, groups across orders, and a way to read them from
+plain code.
 
 The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`
 lets one wait for the other, on one connection and so on one snapshot.
@@ -186,7 +186,7 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return what may be joined, as it was known at an instant."""
+    """Return groups of rows that may be joined, as known at an instant."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

@@ -1,5 +1,5 @@
-"""References in an order book: what its orders were paid by. A reference that cannot be right is a
-problem; the others are stored.
+"""References in an order book to payments and sessions. An impossible reference is a problem; the
+others are stored.
 
 A reference of a session or payment belongs to one order for good; the provider's events find their
 order by it.
@@ -34,7 +34,7 @@ Unfit = tuple[int, str]
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows that name a session or payment together with another row, by which of them.
+    """Return the rows that share a session or payment with another row, by reference.
 
     Such a reference is no order's: a spreadsheet may have shortened several to the same one.
     """
@@ -63,7 +63,7 @@ OF_STATEMENT: Final = "Compare them with the export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence on the rows of each kind of reference, and what to do then."""
+    """Return a sentence on the rows of each kind of reference, and the next step."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
         f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"
@@ -72,7 +72,7 @@ def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
 
 
 async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
-    """Return the rows whose reference belongs to another order already."""
+    """Return the rows whose reference already belongs to another order."""
     found: dict[int, str] = {}
     for rows in staged.having("source"):
         async with context.database.reading() as connection:

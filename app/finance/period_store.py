@@ -1,4 +1,4 @@
-"""Rows of periods: what a report reads beside lines and breaks, and closed periods.
+"""Rows of periods: those that a report reads beside lines and breaks, and closed periods.
 
 A closing is written once, in order, and never changed. A period that was reopened is closed again
 as its next version; the closing before it stays.
@@ -53,7 +53,7 @@ class PrintParts:
             self._deflate()
 
     def parts(self) -> Sequence[bytes]:
-        """Return the deflated parts of what was written."""
+        """Return the deflated parts of the written text."""
         if self._rest or not self._parts:
             self._deflate()
         return self._parts

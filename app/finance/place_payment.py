@@ -233,7 +233,7 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Let nobody else place payments, and no reader link any, until the transaction ends."""
+    """Lock decisions about payments, and links to them by readers, until the transaction ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
@@ -423,7 +423,7 @@ async def _write(
 
 
 def _sentence(seen: _Seen, asked: Placing) -> str:
-    """Say what a second person approves."""
+    """Return the sentence that a second person approves."""
     payment = seen.payment
     money = "an amount that is not clear" if seen.money is None else str(seen.money)
     what = f"{payment.id} ({money}, received {format_instant(payment.received_at)})"

@@ -113,7 +113,7 @@ def _row(
     payment: str | None = None,
     what: str = "",
 ) -> dict[str, Any]:
-    """Return a row's document. name: what its trail is found by."""
+    """Return a row's document. name: the name by which its trail is found."""
     return {
         "name": name,
         "order": order,

@@ -21,7 +21,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Some lines, and where the next ones begin; None: there are no more."""
+    """Some lines, and where the next ones begin; None if there are no more."""
 
     lines: list[Line]
     following: str | None = None
@@ -98,7 +98,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return a page, by id, of the lines that one name found: they are few, and all at hand."""
+    """Return a page, by id, of the few lines that one name found."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None

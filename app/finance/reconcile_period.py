@@ -46,7 +46,7 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What to reconcile.
+    """What to reconcile: a span, an instant, and rules.
 
     since, until  the period, without `until`; None: open. An order belongs to the time at which the
                   book says it was placed, else to the first date of its money; a line without an
@@ -73,7 +73,7 @@ BUILT_IN: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(run_store.Run):
-    """A finished run with its totals, and the number of its breaks that nobody has accepted."""
+    """A finished run with its totals, and the number of its unaccepted breaks."""
 
     control: Control
     open: int
@@ -86,7 +86,7 @@ async def reconcile_period(
     progress: Callable[[int], None] = silent,
     jobs: int = 1,
 ) -> Ran:
-    """Match what the request asks for, and store the run.
+    """Match the rows of the request, and store the run.
 
     progress  is called with counts of rows folded or read
     jobs      processes that match ranges of keys if there are many orders; 1: only this one
@@ -229,7 +229,7 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
-        """Store breaks about what became known of closed months since."""
+        """Store breaks about later news of closed months."""
         found = await adjusted_money(self._context, as_of=self._known.as_of)
         await self._save_all(found.breaks(limits))
         await self._save()
@@ -259,7 +259,7 @@ class _Work:
 
 
 async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
-    """Store what the run changed in the lives of breaks, and make it visible.
+    """Store the run's changes to the lives of breaks, and publish it.
 
     It is dated now, after all that people did meanwhile. Raises UsageError if another run overtook
     it.
@@ -286,7 +286,7 @@ async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
 
 
 async def ran(context: AppContext, done: run_store.Run) -> Ran:
-    """Return a finished run with the number of its breaks that nobody has accepted yet."""
+    """Return a finished run with the number of its unaccepted breaks."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):

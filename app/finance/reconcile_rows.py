@@ -1,4 +1,4 @@
-"""What one matching reads on one snapshot: three streams in key order, and what goes with them.
+"""Input of one matching, on one snapshot: three streams in key order, and the facts beside them.
 
 One stream is the ledger lines of all orders, as of now or of a past instant. As of now they come
 from a cache that is refreshed first: only orders with new evidence, or whose time has come, are
@@ -72,8 +72,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Whether evidence of the order, or of one that shares evidence with it, is newer than its
-    ledger line. The next run folds these orders together."""
+    """Return whether evidence of the order, or of one that shares evidence with it, is newer than
+    its ledger line. The next run folds these orders together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -96,7 +96,7 @@ class Overlay:
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """Make anew what became stale since the cache was refreshed."""
+    """Rebuild ledger lines that became stale since the cache was refreshed."""
     fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
@@ -400,7 +400,7 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield what the second look finds, then what the bank leg does; each searches the other."""
+    """Yield the results of the second look, then of the bank leg; each searches the other."""
     if bank is None:
         yield from matching.rest()
         return
@@ -438,7 +438,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read what goes with a snapshot."""
+    """Read the facts that belong to a snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:

@@ -1,4 +1,4 @@
-"""Reports a period: what became of orders and money, and what was learned late.
+"""Reports a period: the results of orders and money, and late news.
 
 One snapshot is read: every order is folded as of the report's instant, matched with books and
 statements under the rules of then, and added up. Nothing is written.
@@ -228,7 +228,7 @@ def _match(
     elsewhere: set[str],
     wallets: Wallets,
 ) -> Control:
-    """Match what belongs to the period; the tally gets its breaks with their lives."""
+    """Match the rows of the period; the tally gets its breaks with their lives."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())
@@ -369,7 +369,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> AdjustedMoney:
-    """Return what became known of closed months since they were closed, as of an instant."""
+    """Return later news of closed months, as of an instant."""
     found = AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -395,7 +395,7 @@ def _on_the_books(
     *,
     revenue: Revenue | None,
 ) -> Iterator[Transaction]:
-    """Yield frozen transactions, those of open months, and adjusting entries of a period.
+    """Yield frozen transactions, transactions of open months, and adjusting entries of a period.
 
     A closed month is made again with the revenue of its closing.
     """

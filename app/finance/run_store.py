@@ -1,4 +1,4 @@
-"""Runs of reconciliation: what each saw, and what that changed in the lives of breaks.
+"""Runs of reconciliation: the breaks that each saw, and changes to their lives.
 
     1 number     take it first; nobody sees what a killed run has written
     2 saw        write breaks, some hundreds in a transaction, so that nobody waits long
@@ -73,7 +73,7 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store what a run saw as of an instant; no break twice.
+    """Store the breaks that a run saw as of an instant; no break twice.
 
     A break of lines without a date is dated by that instant. If it is known and otherwise
     unchanged, it keeps the date at which it was first seen.

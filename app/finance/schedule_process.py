@@ -1,4 +1,4 @@
-"""Has done what the schedule says, for as long as a worker runs.
+"""Runs scheduled work for as long as a worker runs.
 
 Each time's work is done by a process of its own (`tallyhook schedule run`), since it reads all
 orders, and the reader of the inbox must not wait for it.
@@ -39,7 +39,7 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """End soon; what is under way is begun again at the next start."""
+        """End soon; work under way begins again at the next start."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()

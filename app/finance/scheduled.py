@@ -1,4 +1,4 @@
-"""Decides which worker does what the schedule asks for, and stores the results.
+"""Decides which worker does scheduled work, and stores the results.
 
     1 due      the last due time of each entry that is not done           app.core.schedule
     2 claim    a row with a lease: one of several workers gets it
@@ -48,7 +48,7 @@ what it lacks, unless it stands still, and a try that waits costs one look into 
 async def due_now(
     context: AppContext, entries: Sequence[ScheduleEntry]
 ) -> list[tuple[ScheduleEntry, Instant]]:
-    """Return what is to be done now, with its due time; new entries are watched from now."""
+    """Return the work to do now, with its due time; new entries are watched from now."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -142,7 +142,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row as it was claimed for this try; None if that has ended, or another has it."""
+    """Return the row as claimed for this try; None if that has ended, or another worker has it."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None

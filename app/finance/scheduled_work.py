@@ -81,7 +81,7 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return an id: the same at every try, and of no other file or due time."""
+        """Return an id, equal at every try, and unique to the file and due time."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
@@ -197,7 +197,7 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body that carries a file: the same at every try, except whether that is late."""
+    """Build the body that carries a file, equal at every try except for the mark of a late one."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -261,8 +261,8 @@ def mail_server_of(settings: Settings) -> MailServer | None:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return what is to be done, and the ways that are set up. Raises ConfigurationError where the
-    secret of posts cannot sign."""
+    """Return the entries to run, and the configured ways. Raises ConfigurationError if the secret
+    of posts cannot sign."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -456,4 +456,4 @@ def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple
 
 
 def _quiet(_: int) -> None:
-    """Report progress to nobody."""
+    """Ignore progress."""

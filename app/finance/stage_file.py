@@ -222,7 +222,7 @@ class Imported(line_version_store.WrittenVersions):
         ]
 
     def explain(self, found: file_identity.FileIdentity) -> None:
-        """Add to the notes what the file was taken for, and why."""
+        """Add to the notes how the file was recognized."""
         self.notes += [each for each in found.because if each not in self.notes]
 
     def changed_documents(self) -> list[dict[str, Any]]:
@@ -328,7 +328,7 @@ class StagedFile:
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Note what the file covers: by its own statement, else by the request.
+        """Note the coverage of the file: by its own statement, else by the request.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """

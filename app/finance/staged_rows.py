@@ -33,7 +33,7 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows of the same columns, to be read in the order of some columns, which are never None. The
+    """Rows with equal columns, to be read in the order of some columns, which are never None. The
     first column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
@@ -97,7 +97,7 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield the rows of which more than `at_most` are equal in these columns, and not None.
+        """Yield groups of more than `at_most` rows that are equal, and not None, in these columns.
 
         Each is given as the first column of the first equal row, and its own.
         """
@@ -157,7 +157,7 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete the rows of which more than `at_most` are equal in these columns, the first of
+        """Delete groups of more than `at_most` rows that are equal in these columns, the first of
         their order."""
 
         def uncrowded() -> Iterator[Row]:

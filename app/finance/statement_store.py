@@ -33,7 +33,7 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield what changed wallets, as known at an instant: `WalletRow`, sorted as `Wallets` reads.
+    """Yield changes of wallets, as known at an instant: `WalletRow`, sorted as `Wallets` reads.
 
     A line without a date is in no wallet's balance.
     """

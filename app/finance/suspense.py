@@ -1,4 +1,4 @@
-"""Payments that no order has, or had, with their money: what finance holds in suspense.
+"""Payments that no order has, or had, with their money in suspense.
 
 Each is folded alone, by the same fold as any order's payment (`orders.unallocated` shows them to
 people); its money and what people said of it then make its way through suspense.
@@ -124,7 +124,7 @@ def _of_other_shops(
     *,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Return the payments of other shops among these events, whose money is nobody's here."""
+    """Return the payments of other shops among these events, whose money is not ours."""
     known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
     placed = {
         key

@@ -21,7 +21,7 @@ AT_ONCE: Final = 1_000
 
 
 class CapturedSum(NamedTuple):
-    """Captures of one quarter of an hour, with those whose payment a statement settles."""
+    """Captures of one quarter of an hour, with those that a statement settles."""
 
     source: str
     currency: str

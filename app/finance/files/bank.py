@@ -1,4 +1,5 @@
-"""Bank lines: what the bank booked on the merchant's account, one entry a row; credit positive."""
+"""Bank lines: entries that the bank booked on the merchant's account, one a row; credit
+positive."""
 
 import hashlib
 import re
@@ -177,7 +178,7 @@ _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+"
 
 
 def account_name(text: str) -> str:
-    """Return the name of an account, the same from files that write its number differently."""
+    """Return the name of an account, equal for files that write its number differently."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -218,7 +219,7 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest of what identifies each line in other files of its bank.
+    """Return a digest that identifies each line in other files of its bank.
 
     That is account, currency, amount and day, with the bank's reference of the entry, else with all
     texts. Of phone numbers only the last digits count: an erased number cannot be found by trying.

@@ -1,4 +1,4 @@
-"""Order books: what the shop, invoices, member list or accounting say is owed and paid.
+"""Order books: amounts owed and paid according to shop, invoices, member list or accounting.
 
 A book's line is compared with what was received. It is no statement of the shop about an order's
 price: it makes no such record, and no ledger rests on it. Only the payment or session that an order
@@ -178,7 +178,7 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """Return what went back without its sign: some exports write it negative."""
+        """Return returned amounts without their sign: some exports write them negative."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)

@@ -97,7 +97,7 @@ ZONE_APART: Final = "\x1f"
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-    """Append to each date what its row says of the zone."""
+    """Append to each date the zone of its row."""
     return [
         type(cell)(f"{cell}{ZONE_APART}{zone.strip()}") if cell.strip() and zone.strip() else cell
         for cell, zone in zip(cells, zones, strict=True)

@@ -150,7 +150,7 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return what each encoding that decodes the file is called, with its first word beyond ASCII.
+    """Return the name of each encoding that decodes the file, with its first word beyond ASCII.
 
     names  the only ones to try; else those of _TRIED
     """

@@ -152,7 +152,7 @@ class Understanding:
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
-        """Return what is known of the rows so far that a person may want to know."""
+        """Return notes on the rows so far, for a person."""
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
@@ -412,7 +412,7 @@ class Vocabulary:
         also: Mapping[str, str] | None = None,
         default: str | None,
     ) -> None:
-        """Set what cells may say: our words, those of the mapping, and others.
+        """Set the words that cells may have: ours, those of the mapping, and others.
 
         name     our name of the column
         also     meanings of other words, which the mapping may change

@@ -1,4 +1,4 @@
-"""What a merchant declares about a file: column names, marks, dates, words. A TOML file.
+"""The merchant's declarations about a file: column names, marks, dates, words. A TOML file.
 
 kind = "statement"         delimiter = ";"            encoding = "cp1252"
 sheet = "Orders"
@@ -145,7 +145,7 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Consecutive rows that are one row: those with the same text in column `by`, or with none.
+    """Consecutive rows that form one row: those with equal text in column `by`, or with none.
 
     Each cell is the first nonempty one, but cells of columns in `sum` are added.
     """
@@ -156,7 +156,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """Which rows of a file are its data.
+    """Rules for which rows of a file are its data.
 
     heading_row            the row of the column names; None: it is found; 0: there is none, and
                            columns are named by their places, from "1" on
@@ -183,7 +183,7 @@ class RowRules:
 
     @property
     def changes_rows(self) -> bool:
-        """Whether there is more to do than finding the heading."""
+        """Return whether rows change beyond finding the heading."""
         return bool(
             (self.skip_first or self.skip_last or self.empty or self.keep or self.ignore)
             or self.fold is not None
@@ -192,7 +192,7 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A valid mapping. What it leaves out has the usual names and forms.
+    """A valid mapping. Keys that it leaves out have the usual names and forms.
 
     kind    the kind of file that it is for; None: it does not say it
     signs   how the file writes money that leaves; None: not declared
@@ -224,7 +224,7 @@ class FileMapping:
     rows: str | None = None
 
     def names(self, field: str) -> bool:
-        """Return whether the mapping says which column a field is, or what its words mean."""
+        """Return whether the mapping gives a field its column, or the meaning of its words."""
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
@@ -346,7 +346,7 @@ class _FoldKeys(TomlTable):
 
 
 class MappingFile(TomlTable):
-    """The keys of a mapping that are the same for every kind of file."""
+    """The keys of a mapping that every kind of file has."""
 
     kind: Literal["book", "statement", "bank"] | None = None
     heading_row: Annotated[Any, _row_count(0)] | None = None

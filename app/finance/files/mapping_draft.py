@@ -1,4 +1,4 @@
-"""Drafts a mapping from a person's choices: which column of an unknown file says what.
+"""Drafts a mapping from a person's choices about the columns of an unknown file.
 
 1 look    at the heading, the first rows, and the words of columns with few of them
 2 draft   the mapping as TOML, the text of a mapping file
@@ -43,7 +43,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name is like a field's; empty if none is."""
+        """Return the column with a name like a field's; empty if there is none."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -165,5 +165,5 @@ def _section(name: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Write a basic string of TOML, whose escapes are those of JSON."""
+    """Write a basic string of TOML, with the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Row functions of presets: what a single export needs and no key of a mapping describes.
+"""Row functions of presets, for needs of single exports that no key of a mapping describes.
 
 A preset names its function with `rows`. A function adds columns to the rows of the export, which
 the preset reads as its others, may make one row of several, or leave rows out. One that adds no
@@ -76,7 +76,7 @@ _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Make one row of the amounts of an order, and add what only the first row says.
+    """Make one row of the amounts of an order, and add facts that only the first row has.
 
     That is the deposit, the currency, and the total that all amounts must add up to. Amounts of an
     order that the buyer did not pay are fees.
@@ -132,7 +132,7 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add the order that a row's texts name, else what the row is about."""
+    """Add the order that a row's texts name, else the subject of the row."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -145,7 +145,7 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add what a row is, as its id begins, and the payment that it is of or names.
+    """Add the kind of a row, by its id, and its payment.
 
     Costs have no id, and neither have reserves: these are known by their description.
     """
@@ -179,7 +179,7 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance; tell purchases from customers' payments.
+    """Leave out rows that change no balance; distinguish purchases from customers' payments.
 
     Without the column "Balance Impact" the status decides. A payment that leaves the account was
     made by the merchant, and a refund that comes is of such a payment: both are disbursements.
@@ -221,7 +221,7 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Tell charges from what they are of, and refunds from other money paid to persons.
+    """Distinguish charges from their subjects, and refunds from other money paid to persons.
 
     A charge has the reason type of its payment, and says in its details that it is one. Money paid
     to a person for a payment that the row names is its refund.

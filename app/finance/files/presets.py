@@ -1,5 +1,5 @@
 """Presets: mappings for widely used exports. Also chooses how to read a file: by a mapping, by a
-preset, or by the preset whose heading it has.
+preset, or by the preset with the file's heading.
 
 A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
 sources of its facts. `../presets/README.md` says how to write one.
@@ -72,7 +72,8 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """The columns by which an export is recognized: those that are read, and `[recognize]`.
+    """The columns by which an export is recognized: those that are read, and those of
+    `[recognize]`.
 
     names    all of them as written, by plain name
     needed   plain names; a heading has at least one of each
@@ -304,7 +305,7 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """An export whose heading a file has.
+    """An export that the file's heading fits.
 
     columns   columns of the heading that it reads
     row       the heading's row
@@ -487,7 +488,7 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """A file, and what the caller declares about it, which replaces a mapping's own keys.
+    """A file, and the caller's declarations about it, which replace a mapping's keys.
 
     inside    the table that the file contains, unpacked; None where it is the table itself
     content   the mapping's text, in place of its file
@@ -575,7 +576,7 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose the mapping or preset of the request, else the preset whose heading the file has, else
+    """Choose the mapping or preset of the request, else the preset with the file's heading, else
     the usual column names.
 
     Raises UsageError or NotFoundError for one that is invalid, and where several presets fit.

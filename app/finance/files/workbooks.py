@@ -179,7 +179,7 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells that must not be read as they are given, and rows that a person does not see.
+    """Cells that must not be read as given, and rows that a person does not see.
 
     cells   by row, then by column (both from 1), the text of an error; "" for a formula without a
             saved value
@@ -191,7 +191,8 @@ class SheetDoubts:
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return what the library hides of a sheet. Raises RefusedTable for a damaged workbook."""
+    """Return the parts of a sheet that the library hides. Raises RefusedTable for a damaged
+    workbook."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -421,7 +422,7 @@ Given = TypeVar("Given")
 
 
 def _of_library(read: Callable[[], Given]) -> Given:
-    """Return what the library gives. Raises RefusedTable where it fails."""
+    """Return the library's result. Raises RefusedTable if it fails."""
     try:
         return read()
     except CalamineError as error:
@@ -644,7 +645,7 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Have a child write what a function yields of a workbook. Raises RefusedTable."""
+    """Have a child write the items that a function yields for a workbook. Raises RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library goes by the name's ending
         named.symlink_to(path.absolute())

@@ -113,7 +113,7 @@ NO_TAX: Final = "Tax Exempt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The names of all accounts, and what the merchant's accounting program calls them.
+    """The names of all accounts, and their names in the merchant's accounting program.
 
     codes      by name of an account
     tax_codes  by purpose

@@ -168,8 +168,8 @@ def print_name(form: JournalFormat) -> str:
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal: as it was kept at closing in this form, else made now from
-    the transactions that were kept.
+    """Yield a closed month's journal: the print of its closing in this form, else a new one from
+    the stored transactions.
 
     version  of the closing; None: the one that stands
 
@@ -222,8 +222,8 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
-    """Return what a page shows of a period's journal: the balance of each account, and the postings
-    of one account.
+    """Return the content of a page about a period's journal: the balance of each account, and the
+    postings of one account.
 
     account, currency  of the postings; without an account there are none
     most               postings that are returned; `more` says how many there are beside them
@@ -289,8 +289,8 @@ async def journal_page(
 
 
 def own_document(balances: Mapping[tuple[str, str], int], converter: Converter) -> dict[str, Any]:
-    """Return balances in the merchant's own currency by account and currency, what rounding leaves
-    of them all, and the rates."""
+    """Return balances in the merchant's own currency by account and currency, the rest that
+    rounding leaves, and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -404,7 +404,8 @@ class JournalText:
         return ""
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Keep what a payment was captured for and settled at: its two legs follow each other."""
+        """Remember the amounts that a payment was captured for and settled at: its two legs follow
+        each other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -456,8 +457,8 @@ class JournalText:
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return the balances in the merchant's own currency, at the rates of their days, with what
-        converted them; None without one."""
+        """Return the balances in the merchant's own currency, at the rates of their days, with the
+        converter; None without one."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))
@@ -469,9 +470,9 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[tuple[str, str, Role, str, Money]]:
-        """Yield each account's sum of a day and currency, without zeros, in order: (day, closed
-        month that is adjusted, role, account, sum). In the merchant's own currency a line of its
-        own has what rounding leaves."""
+        """Yield each account's sum of a day and currency, without zeros, in order: (day, adjusted
+        closed month, role, account, sum). In the merchant's own currency, the rest from rounding is
+        a line of its own."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
             day, adjusted, currency, role, name = key

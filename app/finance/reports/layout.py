@@ -167,7 +167,7 @@ _CHARTS: Final[dict[str, Callable[[PeriodReport], Markup]]] = {
 
 
 def headlines(report: PeriodReport) -> tuple[str, ...]:
-    """Return what a report says first: sums, breaks, and what was compared with what."""
+    """Return the first sentences of a report: sums, breaks, and the sides that were compared."""
     return verdict(report), at_risk(report), *compared(report)
 
 

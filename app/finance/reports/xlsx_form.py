@@ -281,7 +281,7 @@ _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _de
 
 
 def _fitting(text: str) -> str:
-    """Cut text to what a cell can hold; a lone surrogate, which has no UTF-8, is escaped."""
+    """Cut text to the length of a cell; escape a lone surrogate, which has no UTF-8."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"

@@ -148,7 +148,7 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Add a control total to that of the level above. Raises RefusedTable if it is another."""
+        """Add a control total to that of the level above. Raises RefusedTable if it differs."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(

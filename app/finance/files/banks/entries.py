@@ -1,4 +1,4 @@
-"""Booked entries as rows, and the balances that they must agree with: what all formats share."""
+"""Booked entries as rows, and the balances that they must agree with, for all formats."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Balances:
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return what the balances differ by beyond the entries; 0 if one is not known."""
+        """Return the difference of the balances beyond the entries; 0 if one is not known."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved

@@ -46,7 +46,7 @@ only this form reads count where the balances of their statement tie."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
-    """Yield what an entry has that SWIFT's field 61 lacks."""
+    """Yield the deviations of an entry from SWIFT's field 61."""
     kind, own, bank = (entry[name] or "" for name in ("type", "own", "bank"))
     if entry["entry"] and not entry["entry"].strip():
         yield "blanks in place of the entry date"
