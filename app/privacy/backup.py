@@ -66,8 +66,7 @@ _OURS: Final = (
 
 
 async def rewrite(context: AppContext) -> None:
-    """Write an SQLite database anew: only what it says is in it then. Raises UsageError for
-    PostgreSQL."""
+    """Write an SQLite database anew, without deleted content. Raises UsageError for PostgreSQL."""
     if context.database.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
     await context.database.writer.rewrite()
@@ -161,7 +160,7 @@ class People:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowedLog:
-    """What became of the transparency log.
+    """The transparency log after a restore.
 
     leaves   of the backup's log; 0 where none has begun
     cut      leaves of the log that was there, where the backup's lacks the last of them; 0
@@ -179,7 +178,7 @@ class FollowedLog:
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
-        """Say what became of it, for a person."""
+        """Return sentences on the log after a restore, for a person."""
         have = counted(self.leaves, *LEAF)
         if self.renamed is not None:
             return [
@@ -225,7 +224,7 @@ class Followed:
         }
 
     def sentences(self) -> list[str]:
-        """Say what was done, for a person."""
+        """Return sentences on the restore, for a person."""
         lines = [
             f"Revisions go on at {self.first}; readers of the feed and of notifications need "
             "nothing changed. No login session is left."
@@ -280,7 +279,7 @@ async def restore(
     progress: backup_store.Progress,
     accepts: str | None = None,
 ) -> Restored:
-    """Put `backup` in the database's place; the one that was there is kept beside it.
+    """Put `backup` in the database's place; the former database is kept beside it.
 
     erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
     accepts      the reason for which it is accepted that the backup lacks what came after it
@@ -338,7 +337,8 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """Follow on in a database that other tools have put back. Opened `alone`: nobody serves it.
+    """Do what follows a restore in a database that other tools have put back. Opened `alone`:
+    nobody serves it.
 
     again, without  see `replay_after_restore`
     """
@@ -396,9 +396,8 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return what became of the log. It goes on from where it was if it has the last leaf of the
-    one that was there. If not, leaves beyond it may have been signed under its origin, and others
-    may know of them."""
+    """Return the log after a restore. It continues if it has the last leaf of the replaced log. If
+    not, leaves beyond it may have been signed under its origin, and others may know of them."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -418,9 +417,9 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Have the database go on with the inbox beside it, whatever it read before: all that is in it
-    counts as unread, and what is stored already is skipped. What is left of a lost file is kept
-    beside, and `serve` makes a new one.
+    """Have the database continue with the inbox beside it, whatever it read before: everything in
+    it counts as unread, and stored deliveries are skipped. The rest of a lost file is kept beside,
+    and `serve` makes a new one.
 
     accepts  the reason for which a gap is accepted; None: none is
 

@@ -1,4 +1,4 @@
-"""When the database was last backed up, for whoever watches that it is.
+"""The time of the last backup, for alarms about it.
 
 It is one of the counters, and in the database itself: a database that was put back says when the
 backup before its own was made.
@@ -21,9 +21,8 @@ deploy/compose/compose.yaml."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Note that a backup is complete of what was there at a moment, in the trail too: an erasure
-    names each backup that it does not reach.
-    """
+    """Note a complete backup of the database as of a moment, in the trail too: an erasure names
+    each backup that it does not reach."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -42,6 +41,6 @@ def shown_name(file: Path) -> str:
 
 
 async def last_backup(connection: Connection) -> Instant | None:
-    """Of when the last backup is that was noted; None where none was."""
+    """Return the moment of the last noted backup; None if there is none."""
     noted = await run(connection, counter, LAST_BACKUP)
     return Instant(noted) if noted else None

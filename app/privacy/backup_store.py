@@ -84,7 +84,7 @@ class Contents:
     last_arrival: Instant | None
 
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts for JSON."""
         arrival = self.last_arrival
         return {
             "environment": self.environment,
@@ -96,7 +96,7 @@ class Contents:
         }
 
     def sentence(self) -> str:
-        """For a person."""
+        """Return the counts as a sentence."""
         rows = ", ".join(counted(self.counts[table], one, table) for table, one in _COUNTED.items())
         until = "" if self.last_arrival is None else f", until {format_instant(self.last_arrival)}"
         return f"{self.environment} database, {counted(self.size, 'byte')}: {rows}{until}"
@@ -104,8 +104,7 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy `source` whole, under a temporary name beside `target`; yield the copy and what it
-    holds.
+    """Copy `source` whole, under a temporary name beside `target`; yield the copy and its counts.
 
     Every index is compared with its table, too, when the copy is made as when it is put back: what
     is refused then would be no backup.
@@ -135,7 +134,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Give a finished copy its name (6). It replaces what has that name, in one step."""
+    """Give a finished copy its name (6), replacing an earlier file in one step."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -169,7 +168,7 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """Return what SQLite says of a file, which may be of any bytes."""
+    """Return SQLite's report on a file, which may have any bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -228,8 +227,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Refuse a file that was cut off: SQLite itself takes what is missing of the last page for
-    zeros. A file of another sort is reported as that."""
+    """Refuse a truncated file: SQLite takes the missing part of the last page for zeros. A file of
+    another sort is reported as that."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -321,7 +320,7 @@ class InForce:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replaced:
-    """What can be read of the database in whose place a backup comes.
+    """The readable facts of the database that a backup replaces.
 
     head     its last revision
     last_commit  when it was last written
@@ -338,7 +337,7 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Let nobody else serve or write. Raise ConfigurationError while a service runs."""
+    """Keep others from serving or writing. Raise ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.take()
@@ -354,7 +353,7 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """Copy the backup beside the database, and yield the copy and what it holds; it is gone when
+    """Copy the backup beside the database, and yield the copy and its counts; it is deleted when
     the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
 
     environment  what the backup must be stamped with; None: whatever it is
@@ -370,7 +369,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Blame the backup for what fails because of the copy. Raise StoreUnavailable for it."""
+    """Attribute failures of the copy to the backup. Raise StoreUnavailable for it."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -414,7 +413,7 @@ def _free_name(wanted: Path) -> Path:
 
 
 def url_of_copy(url: str, part: Path) -> str:
-    """Return the URL by which a store opens the copy."""
+    """Return the URL that opens the copy."""
     return make_url(url).set(database=str(part)).render_as_string(hide_password=False)
 
 
@@ -429,7 +428,7 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Read what matters of the database that is about to be replaced. Return None where there is
+    """Read the relevant facts of the database that is about to be replaced. Return None if there is
     none, or none that this program can read."""
     if not database.exists():
         return None

@@ -1,4 +1,4 @@
-"""Copies that were taken before an erasure, each by itself: it does not reach them.
+"""Earlier copies that an erasure does not reach.
 
 The trail names backups, and whatever was taken of an order or of a person. Leaves out: log lines,
 period reports, which have references alone, and copies made by other tools.
@@ -47,7 +47,7 @@ class TakenCopy:
 
     @property
     def sentence(self) -> str:
-        """Say when, by whom, and for how long."""
+        """Say when and by whom the copy was taken, and for how long it is kept."""
         kept = "how long it is kept is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
@@ -75,7 +75,7 @@ async def earlier_copies(
     person: str | None,
     since: Instant,
 ) -> list[TakenCopy]:
-    """Return the copies that may hold what an erasure empties, the oldest first.
+    """Return the copies that may hold erased data, the oldest first.
 
     subjects  its orders and deliveries
     person    whose data are erased, if that was asked; None for an order
@@ -102,7 +102,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return what was kept of lost inbox files, which hold bodies, since an instant."""
+    """Return the kept files of lost inboxes, which hold bodies, since an instant."""
     path = context.database.path
     if path is None:
         return []
@@ -119,7 +119,7 @@ def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
 async def _backups(
     context: AppContext, connection: Connection, *, since: Instant
 ) -> list[TakenCopy]:
-    """Return the backups made since an instant, without those whose time is over."""
+    """Return the backups made since an instant, without expired ones."""
     days = context.settings.backups_kept_days
     now = context.clock.now()
 

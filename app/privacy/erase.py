@@ -1,4 +1,4 @@
-"""Erases a customer's personal data, and keeps what the money rests on.
+"""Erases a customer's personal data, and keeps the evidence of the money.
 
     1 find    what a phone number, an email address or an order touches: by digests, and by
               searching every column of the database, by their marks (`app/database/marks.py`)
@@ -79,7 +79,7 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: Agree | None = None,
 ) -> Erasure:
-    """Erase, or with `dry_run` only say what would go.
+    """Erase, or with `dry_run` only say what would be deleted.
 
     agree  for an approved proposal: stores the approval, in the transaction that says who erased
 
@@ -152,7 +152,7 @@ async def erase(
 async def _copies(
     context: AppContext, connection: Connection, erasure: Erasure, person: str | None
 ) -> list[TakenCopy]:
-    """Return the copies that were taken before of what the erasure touches."""
+    """Return the earlier copies of the data that the erasure touches."""
     orders = erasure.brought | erasure.staying
     deliveries = {*erasure.deliveries, *chain.from_iterable(orders.values())}
     since = None
@@ -168,7 +168,7 @@ async def _copies(
 
 
 def files_of_others(erasure: Erasure) -> str:
-    """Say whose files go beside those of the orders that are erased."""
+    """Say whose files are deleted beside those of the erased orders."""
     files = erasure.of_others()
     orders = ", ".join(sorted({each.order for each in files}))
     return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"
@@ -177,7 +177,7 @@ def files_of_others(erasure: Erasure) -> str:
 async def _carry_out_begun(
     context: AppContext, journal: ErasureJournal, *, progress: Callable[[int], None]
 ) -> None:
-    """Carry out what other erasures have begun and not ended."""
+    """Complete erasures that others have begun."""
     lines = await take_up(context, journal)
     await ErasureReplay(context, progress=progress).replay(lines, journal.key)
 

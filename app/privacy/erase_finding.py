@@ -1,5 +1,5 @@
-"""Finds, judges and counts what an erasure empties: for a phone number, an email address, a digest
-of one, or an order.
+"""Finds, judges and counts the data that an erasure empties: for a phone number, an email address,
+a digest of one, or an order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
@@ -82,7 +82,7 @@ MOST_ORDERS: Final = 10_000
 
 @dataclass(slots=True, kw_only=True)
 class Erasure:
-    """What may go, what stays, and whether it is done.
+    """The data that may be deleted, the data that stays, and whether the erasure is done.
 
     identifiers  E.164 digits, or an email address behind EMAIL_KIND
     orders      their bodies, headers and digests of phones go
@@ -149,7 +149,7 @@ class Erasure:
         return stayed
 
     def restricted(self) -> list[erase_rules.KeptData]:
-        """Return all that is restricted: what stays, and the orders whose books must be kept."""
+        """Return all restricted data: data that stays, and orders whose books must be kept."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
             if each.kind is not None:  # of two reasons, the one that a person may end
@@ -171,7 +171,7 @@ class Erasure:
                 self.going.get(where.partition(".")[0], set()).difference_update(holding[where])
 
     def counts(self) -> dict[str, int]:
-        """Return what goes, as numbers."""
+        """Return the counts of deleted data."""
         return {
             "orders": len(self.orders),
             "deliveries": sum(len(each.sizes) for each in self.orders)
@@ -193,7 +193,7 @@ class Erasure:
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
-        """Return what goes by place, and what stays there."""
+        """Return counts of deleted and remaining data by place."""
         because = "revisions.because"
         holding = self.holding | {because: self.holding.get(because, set()) | self.quoting}
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
@@ -305,7 +305,7 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find what is left of one restricted thing, and judge it as of now.
+        """Find the rest of one restricted thing, and judge it as of now.
 
         beside  an order that the same erasure restricted and whose data are still needed
         """
@@ -410,9 +410,9 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return attachments of orders that go, and of others that name the number. Those of orders
-        that stay, or that would if they were of this customer, are needed, such as for a dispute,
-        and stay."""
+        """Return attachments of erased orders, and others that name the number. Attachments of
+        orders that stay, also of those that would stay if they were this customer's, are needed,
+        such as for a dispute, and stay."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -487,7 +487,7 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge what no ledger knows of, once it is known which orders stay."""
+        """Judge deliveries that no ledger knows, after the orders are judged."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -512,7 +512,7 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Keep what could not be read at all and in which the pattern finds something.
+        """Keep unreadable deliveries that are set aside and that the pattern finds something in.
 
         only  of these, one delivery
         """
@@ -600,8 +600,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return what must stay since it came in one body with an event that is not read yet. That
-        event is read from the whole body, which would go.
+        """Return deliveries that must stay because they came in one body with an unread event,
+        which is read from the whole body.
 
         brought  orders and stray deliveries, each with the deliveries whose bodies would go
         going    stray deliveries that go, and so wait for nothing

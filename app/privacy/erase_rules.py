@@ -1,4 +1,5 @@
-"""What of an order may be erased when its customer asks, and what must stay for now, and why.
+"""Rules for an order's erasure: which data may be deleted when its customer asks, which must stay
+for now, and why.
 
 An order that a person must settle may go once finance has accepted the break that reports it: then
 the books say what became of the money, and the bodies are not needed. Where no break reports it, a
@@ -137,7 +138,7 @@ def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
 def kept_order(
     history: History, ledger: Ledger, periods: Periods, *, to_do: Sequence[str] = ()
 ) -> KeptData | None:
-    """Return why an order must stay as of its ledger's instant; None where it may go.
+    """Return why an order must stay as of its ledger's instant; None if it may be erased.
 
     to_do    from `left_to_settle`: what a person has still to do about it
     """
@@ -215,14 +216,14 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return what of an order a person must settle, by name."""
+    """Return the open points of an order that a person must settle, by name."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person has still to do before the order's data may go, with the commands;
-    nothing where nobody needs to, or finance has accepted what the newest run saw of it.
+    """Return a person's steps before the order's data may be erased, with the commands; nothing if
+    none is needed, or finance has accepted the result of the newest run.
 
     A run before the order's last word does not count: it has not seen that.
     """
@@ -238,7 +239,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: Sequence[SeenBreak] | None, order: str, *, booked: bool
 ) -> list[str]:
-    """Return what settles one of them, with the commands; nothing where it is settled.
+    """Return the steps that settle one point, with the commands; nothing if it is settled.
 
     seen    the order's breaks; None where no run has seen its last word
     booked  whether the order book has a line of the order, with which it was compared
@@ -262,7 +263,7 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
-    """Return why something must stay that was heard of last at an instant; None where it may go."""
+    """Return why data must stay whose last news came at an instant; None if it may be erased."""
     if as_of < last + minimum:
         return KeptData(what=what, why="minimum", until=last + minimum)
     return None
@@ -277,7 +278,7 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery must stay whose meaning no ledger knows; None where it may go.
+    """Return why a delivery that no ledger understands must stay; None if it may be erased.
 
     beside  an order of the same customer, or that it names, that stays: it may be a part of it
     """

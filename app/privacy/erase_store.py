@@ -130,7 +130,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
 
 
 class SearchedText(NamedTuple):
-    """Headers and body, in which somebody may be named: of a delivery, or of a refused one."""
+    """Headers and body that may name somebody, of a delivery or a refused one."""
 
     id: str
     headers: str
@@ -176,8 +176,8 @@ async def owners_in_wholes(
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
 ) -> list[tuple[str, Instant]]:
-    """Return rejections whose body or a header holds what one of the patterns finds, and when they
-    arrived."""
+    """Return rejections with a match of one of the patterns in their body or a header, and when
+    they arrived."""
     found: list[tuple[str, Instant]] = []
     async for texts in searched_texts(connection, REFUSED):
         for each in texts:
@@ -221,7 +221,7 @@ async def reasons_of(
 async def published_reasons(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[tuple[int, str]]:
-    """Return what was published as the reasons of the outcomes of these orders, by revision."""
+    """Return the published reasons of the outcomes of these orders, by revision."""
     sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
     rows = await select_in(connection, sql=sql, values=orders)
     return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
@@ -244,7 +244,7 @@ async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) 
 
 
 async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
-    """Return the whole bodies in which these deliveries came."""
+    """Return the whole bodies that these deliveries came in."""
     sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
     return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
 
@@ -257,8 +257,7 @@ async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Write other words in the place of the reasons of these rows: no leaf and no ledger's
-    substance holds them."""
+    """Replace the reasons of these rows. Neither a leaf nor a ledger's substance has them."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -478,7 +477,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line that is not carried out here; `why` is the code of what it waits for, or empty."""
+    """A line that is not carried out here; `why` is the code of the reason to wait, or empty."""
 
     number: int
     since: Instant
@@ -506,7 +505,7 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Note that a line is carried out, or the code of what it waits for."""
+    """Note that a line is carried out, or the code of the reason to wait."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -560,7 +559,7 @@ async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[L
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
-    """Yield the notes of whom statements paid."""
+    """Yield the notes on recipients of statements' payments."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]

@@ -38,8 +38,8 @@ async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
     """Return the reasons of events that an erasure empties, as the event's row and a delivery that
-    brought it: words, in which a name may stand, and codes with one of the customer's numbers in
-    them. Other codes stay."""
+    brought it: words, which may contain a name, and codes with one of the customer's numbers. Other
+    codes stay."""
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):
@@ -70,9 +70,9 @@ async def quoting_revisions(
 async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
-    """Return the lines of banks in whose texts one of these numbers stands. Who paid and what they
-    wrote go whole, since a name stands beside the number; of the bank's own ids, which payouts are
-    matched by, those with the number."""
+    """Return the bank lines with one of these numbers in their texts. Payer and texts are emptied
+    whole, since a name stands beside the number; of the bank's own ids, which payouts are matched
+    by, only those with the number."""
     found: list[BankText] = []
     if not written:
         return found
@@ -90,8 +90,8 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return what is attached to these orders and their breaks, and what else has one of the
-    numbers in it, in its name or in what is said of it.
+    """Return attachments of these orders and their breaks, and others with one of the numbers in
+    their name or note.
 
     found  from `erase_store.rows_that_hold`
     """

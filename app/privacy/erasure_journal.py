@@ -143,7 +143,7 @@ class ErasureJournal:
 
     @property
     def name(self) -> str:
-        """What distinguishes it from every other journal."""
+        """Name that distinguishes it from every other journal."""
         return self.lines[0].check
 
     @property
@@ -212,7 +212,7 @@ def key_path_of(path: Path) -> Path:
 
 
 def journal_problem(sentence: str) -> ConfigurationError:
-    """Return what is wrong with the journal as an error that names its setting."""
+    """Return an error about the journal that names its setting."""
     return ConfigurationError([f"{VARIABLE}: {sentence}"])
 
 
@@ -291,7 +291,7 @@ def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename what is in a place, and return the new name; None where nothing is there."""
+    """Rename the file at a place, and return the new name; None if nothing is there."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -302,7 +302,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Return lines from their texts. Raise ConfigurationError where one is not what was written."""
+    """Return lines from their texts. Raise ConfigurationError if one was changed."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -337,7 +337,7 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line; None where it is not what was written after the one with the check `before`."""
+    """Parse a line; None if it was changed, or does not follow the line with the check `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

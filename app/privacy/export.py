@@ -1,4 +1,4 @@
-"""Exports a copy of what is kept about a person, for the person: a ZIP that opens without network.
+"""Exports a copy of a person's data, for the person: a ZIP that opens without network.
 
     1 find    rows of their orders, and every row in which their number or address stands, by the
               marks on the columns (`app/database/marks.py`): a new column needs no code here

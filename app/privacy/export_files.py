@@ -117,7 +117,7 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table: what they are, where from, since when, until when and why."""
+    """Describe the rows of a table: their meaning, source, time, period and reason."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]
@@ -177,8 +177,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row that was found by a payment's reference is of this payment: another
-    source may have the same reference."""
+    """Return whether a row found by a payment's reference is of this payment: another source may
+    use that reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -199,8 +199,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return the content of a row of the person's own; of an attached file, where it lies, or why
-    it is left out."""
+    """Return the content of a person's own row; for an attached file, its place, or why it is left
+    out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

@@ -1,4 +1,4 @@
-"""Finds what is kept about a person, for their copy: by the marks on the columns.
+"""Finds a person's data for their copy, by the marks on the columns.
 
     1 asked    rows in which the number or address stands, in any column
     2 orders   of the person: by the digest of the number or address, by order books, or by name
@@ -116,8 +116,8 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Add what events state of the customer beside the person's number or address. Deliveries that
-    name somebody by none of these are another's."""
+    """Add customer data of events with the person's number or address. Deliveries that name
+    somebody by neither are another person's."""
     stated_by = dict[str, tuple[set[str], set[str]]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)

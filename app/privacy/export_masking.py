@@ -38,15 +38,15 @@ _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
 
 
 class PersonalCopy:
-    """Makes the copy of stored text for one person. Its repr does not show whose."""
+    """Builder of a person's copy of stored text. Its repr does not show whose."""
 
     __slots__ = ("_kept", "_own", "_staff", "_things")
 
     def __init__(
         self, identifiers: Collection[str], *, things: Collection[str], staff: Collection[str]
     ) -> None:
-        """Take whose copy it is. identifiers: of the person, as `written_pattern` takes them;
-        things: references of their orders and payments; staff: names of operators."""
+        """Take the person of the copy. identifiers: as `written_pattern` takes them; things:
+        references of their orders and payments; staff: names of operators."""
         own = [written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
         self._own = (*own, *_words(each for each in things if len(each) >= TELLING))
@@ -96,8 +96,8 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return what the content of a row of somebody else says of the person: members of a
-        document, each behind its place there, or lines of a text."""
+        """Return the passages about the person in somebody else's row: members of a document, each
+        after its path, or lines of a text."""
         text = _decoded(content)
         document = _document(text)
         found = [] if document is None else [*self._members(document, place="")]
@@ -107,7 +107,7 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _passage(self, line: str) -> str:
-        """Return a line; of a long one, what stands about the person's name in it."""
+        """Return a line; for a long one, the part around the person's name."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

@@ -1,4 +1,4 @@
-"""The page of a copy for the person: what is kept, where from, since when, until when, and why."""
+"""The page of a copy for the person: their data with source, time, period and reason."""
 
 from collections.abc import Mapping
 from html import escape

@@ -1,4 +1,4 @@
-"""Rows about one person, found by the columns that name what is theirs."""
+"""Rows about one person, found by the columns that name their data."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -72,7 +72,8 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return what stands in a column, as `table.column`, where another has one of these values."""
+    """Return the values of a column, given as `table.column`, in rows where another column has one
+    of these values."""
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)
     rows = await select_in(connection, sql=sql, values=sorted(values))

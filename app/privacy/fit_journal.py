@@ -54,15 +54,15 @@ async def begin_journal(context: AppContext) -> None:
 async def be_with(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
-    """Note that a database is with a journal; `instead`: of another one."""
+    """Note which journal a database is with; `instead`: it replaces another one."""
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
     await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return the journal of this database. Raise ConfigurationError where it is not at its place,
-    with its key, and as this database knows it."""
+    """Return the journal of this database. Raise ConfigurationError unless it is at its place, with
+    its key, and as this database knows it."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
@@ -185,7 +185,8 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Note what only the file has as pending: its erasure was killed before it could."""
+    """Note as pending the lines that only the file has: their erasure was killed before it
+    could."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -216,5 +217,5 @@ async def note_lines(
 
 
 def sentence_of(error: ConfigurationError) -> str:
-    """Return what is wrong with the journal, without the setting's name."""
+    """Return the problem of the journal, without the setting's name."""
     return error.problems[0].partition(": ")[2]

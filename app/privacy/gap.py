@@ -31,8 +31,8 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept what a database lacks, before it is served. Raise UsageError where it lacks nothing,
-    and StoreUnavailable where an SQLite file is damaged.
+    """Accept the gap of a database before it is served. Raise UsageError if it has none, and
+    StoreUnavailable if an SQLite file is damaged.
 
     follow  False where the caller follows the loss: else a server's gap is not accepted. The loss
             of a file is followed here, in case that the caller does not come so far
@@ -60,7 +60,8 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves, also one that lost commits: that stays seen."""
+    """Upgrade a database that nobody serves, also one that lost commits, without hiding the
+    loss."""
     database = Database(settings)
     try:
         await database.upgrade()
@@ -69,8 +70,8 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Go on with a standby that took over and lacks nothing, in the caller's transaction: published
-    numbers jump, and the audit trail says so. What the shop stated is there."""
+    """Continue with a standby that took over and lacks nothing, in the caller's transaction:
+    published numbers jump, and the audit trail says so. The shop's facts are complete."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,

@@ -36,7 +36,7 @@ AT_ONCE: Final = 20_000
 
 
 class LayerProof(NamedTuple):
-    """What holds of the rows that do not fit, and the sentence that these columns fill in."""
+    """Condition of the rows that do not fit, and the sentence that their columns fill in."""
 
     sentence: str
     columns: str
@@ -45,7 +45,7 @@ class LayerProof(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A table that is gone through by ranges of a key, and what is proved of each range.
+    """A table that is read by ranges of a key, and the proofs for each range.
 
     before  comes before every key
     beside  rows of other tables that are looked at with it
@@ -269,7 +269,7 @@ async def _count(connection: AsyncConnection, table: str, which: str = "") -> in
 
 
 async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[KeySpan]:
-    """Yield all keys of a layer, in ranges of about so many rows each."""
+    """Yield all keys of a layer, in ranges of about equally many rows."""
     key, after, last = layer.key, layer.before, None
     step = text(statement(_STEP, key=key, table=layer.table))
     to_the_end = statement("{key} > :after", key=key)
@@ -328,7 +328,7 @@ class Odd(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """How many bodies there are, and how many are gone of those that a delivery first brought."""
+    """Counts of bodies, and of missing ones that a delivery first brought."""
 
     kept: int
     pruned: int
@@ -370,8 +370,7 @@ async def odd_wholes(connection: AsyncConnection) -> list[str]:
 
 
 async def odd_attachments(connection: AsyncConnection) -> list[str]:
-    """Return attached files whose bytes are gone, or do not have their digest, one sentence
-    each."""
+    """Return a sentence on each attached file whose bytes are gone, or do not have their digest."""
     gone = await connection.execute(
         text(
             "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
@@ -475,8 +474,8 @@ async def _other_links(
     *,
     end: str = "",
 ) -> list[str]:
-    """Return what has no link of a kind with this end; and add to `pairs` what is linked to another
-    order than its own."""
+    """Return rows without a link of a kind with this end; add to `pairs` rows linked to another
+    order than their own."""
     found = []
     for reference in ("payment", "session"):
         sql = statement(
@@ -512,8 +511,7 @@ async def prove_marks(connection: AsyncConnection) -> list[str]:
 
 
 async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Yield what is wrong, a sentence each: each revision begins where the order's last one
-    ended."""
+    """Yield a sentence on each wrong revision: each must begin where the order's last one ended."""
     async for _, found in _prove(connection, _REVISIONS):
         yield found
 
@@ -539,8 +537,8 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return what is wrong, one sentence each, some `limit` at most: leaves have no gaps, each has
-    its row, and every row its leaf, or waits for one. Hashes and signatures are `log verify`'s."""
+    """Return up to about `limit` sentences on errors: leaves have no gaps, each has its row, and
+    every row has its leaf, or waits for one. `log verify` checks hashes and signatures."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

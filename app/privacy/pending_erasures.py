@@ -54,8 +54,8 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines, and erase what is no longer restricted. Return how many lines
-        were pending."""
+        """Carry out pending lines, and erase data that is no longer restricted. Return how many
+        lines were pending."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
@@ -105,8 +105,8 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge one restriction, and erase what nothing keeps. What goes wrong is logged and tried
-    again a day later: one order that cannot be folded must not keep the others."""
+    """Judge one restriction, and erase its data if nothing keeps it. Errors are logged and tried
+    again a day later: one order that cannot be folded must not stop the others."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -139,7 +139,7 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction as it goes on; None where it is over."""
+    """Return the restriction for the next period; None if it is over."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)
@@ -155,7 +155,7 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Restrict the order to which a restricted delivery belongs since it was assigned or read."""
+    """Restrict the order that a restricted delivery belongs to since it was assigned or read."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])
@@ -164,7 +164,7 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Store how a restriction goes on, or that it is over."""
+    """Store the restriction for the next period, or its end."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

@@ -120,7 +120,7 @@ def columns() -> tuple[Place, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedPlace:
-    """What one erasure did in one place.
+    """Result of one erasure in one place.
 
     went   rows that went, or would go; `stays`: that hold the number still, or belong to an order
            that is kept for now

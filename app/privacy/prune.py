@@ -55,7 +55,7 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How long each class of what arrived is kept; None: for ever.
+    """Retention period of each class of stored deliveries; None: for ever.
 
     quiet        bodies and headers, after nothing more was heard of their order, and from their
                  arrival where they concern no order: together, for neither is evidence without the
@@ -87,8 +87,8 @@ class Retention:
 
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """Return what is kept for how long; None where everything is kept. Days of 0 mean for ever for
-    bodies and headers, and as long as these for the other classes.
+    """Return the retention periods; None if everything is kept. 0 days mean for ever for bodies and
+    headers, and as long as these for the other classes.
 
     Raise ConfigurationError where a source may deliver again after its bodies would be gone.
     """
@@ -184,7 +184,7 @@ async def prune_others(
 async def note_pruning(
     context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
 ) -> None:
-    """Add to the trail what was deleted, if anything was."""
+    """Add the deletions to the trail, if there were any."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.database.writing() as connection:
@@ -282,7 +282,7 @@ class SettledOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunablePage:
-    """What one page of deliveries holds that may go.
+    """The prunable content of one page of deliveries.
 
     looked     how many deliveries were looked at
     settled    orders whose first delivery is on the page
@@ -314,7 +314,7 @@ class Pruning:
     settled: list[SettledOrder] = field(default_factory=list)
 
     def add(self, page: PrunablePage, *, keep: int) -> None:
-        """Count what one page held, and keep the first of its orders."""
+        """Count the content of one page, and keep the first of its orders."""
         sizes = [each.sizes for each in page.settled] + [page.unrelated]
         self.orders += len(page.settled)
         self.unrelated += len(page.unrelated)
@@ -369,8 +369,8 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make a pass that a person asks for, sealing first what has to be. However it ends, the trail
-    says what was deleted. Raise UsageError for who may not."""
+    """Make a pass that a person asks for, after sealing rows that need it. However it ends, the
+    trail has its deletions. Raise UsageError for a person who may not."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -467,7 +467,7 @@ async def settled_orders(
 
 
 async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
-    """Prune a page, and return what of it went."""
+    """Prune a page, and return the deletions."""
     settled = await prune_orders(context, page.settled)
     gone: dict[str, int] = {}
     several = ((each, each, size) for each, size in page.unrelated.items())
@@ -499,8 +499,8 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
-    """Yield deliveries to prune, so many and so large that one transaction stays short. Each has
-    what it belongs to, its id and its bytes."""
+    """Yield batches of deliveries to prune, small enough for a short transaction. Each has its
+    order or payment, its id and its bytes."""
     portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
@@ -536,8 +536,8 @@ class Pruner:
         self._stopping.set()
 
     async def run(self) -> None:
-        """Make pass after pass. What goes wrong is logged and tried again with the next pass: that
-        something is kept for longer is no reason to receive nothing."""
+        """Make pass after pass. Errors are logged and tried again with the next pass: keeping data
+        for longer is no reason to receive nothing."""
         self.alive = True
         try:
             while not self._stopping.is_set():

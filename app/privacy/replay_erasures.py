@@ -82,7 +82,7 @@ class NamedRows:
     bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
 
     def add(self, others: "NamedRows") -> None:
-        """Add rows that other lines of the same erasure name."""
+        """Add rows that other lines of this erasure name."""
         self.orders |= others.orders
         self.bank_lines |= others.bank_lines
 
@@ -96,8 +96,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that an erasure empties, in the order in which they go, and the rows that the
-    digests among them stand for."""
+    """Return the ids that an erasure empties, in their order, and the rows that the digests among
+    them stand for."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -144,7 +144,7 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return what an erasure restricts as the ids of lines, and the rows that the digests among
+    """Return the ids of the data that an erasure restricts, and the rows that the digests among
     them stand for."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
@@ -199,7 +199,7 @@ async def named_rows(
 
 
 def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> list[RestrictionRow]:
-    """Return what a line restricts, of what this database has."""
+    """Return the data in this database that a line restricts."""
     rows, kind = [], next(each for name, each in _KEPT.items() if name == line.kind)
     for each in line.ids:
         name, why, ends = each.split("/")
@@ -230,7 +230,7 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """What the journal's lines came to.
+    """Result of the journal's lines.
 
     lines    of the journal
     counts   what went, as `Erasure.counts`
@@ -271,7 +271,7 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Empties what lines of the journal name, in a database that was put back or is served."""
+    """Replays lines of the journal in a database that was put back or is served."""
 
     def __init__(
         self,
@@ -283,8 +283,8 @@ class ErasureReplay:
         reason: str = REASON,
         subject: str = SUBJECT,
     ) -> None:
-        """restored: the database was put back, and nobody serves it. What a backup brought unread
-        is read first, since a line may name it.
+        """restored: the database was put back, and nobody serves it. Unread rows from a backup are
+        read first, since a line may name them.
 
         who, reason, subject  who erases, why, and what the trail has named already
         """
@@ -315,7 +315,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Carry out lines of earlier erasures, and say so in the trail."""
+        """Carry out lines of earlier erasures, and note it in the trail."""
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # what is emptied must have been sealed as it came
@@ -339,8 +339,8 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty what lines name, each line in a transaction that also says that it is done, or why
-        it must wait."""
+        """Empty the rows of each line in a transaction that also notes that it is done, or why it
+        must wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -355,7 +355,7 @@ class ErasureReplay:
     async def _empty(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> str | None:
-        """Empty what one line names. Return the code of why it must wait; None where it is done."""
+        """Empty the rows of one line. Return the code of the reason to wait; None if it is done."""
         ids = list(line.ids)
         match line.kind:
             case "deliveries" | "unreadable":
@@ -411,7 +411,7 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these may be among what could not be read at all."""
+        """Return whether one of these may be among the unreadable deliveries."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -423,8 +423,8 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the bodies of the requests that brought these deliveries, but for those from which
-        another event must still be read."""
+        """Empty the bodies of the requests that brought these deliveries, except for those with
+        another event that must still be read."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -444,7 +444,7 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete what leads to an order's customer. Of an order that was heard of since, its
+        """Delete references from an order to its customer. If the order had later news, its
         requests and its name in the log may be of later evidence, and stay."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
@@ -533,7 +533,7 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's word that a restore goes on without the journal, and why."""
+    """A person's decision that a restore continues without the journal, and why."""
 
     reason: str
     by: str | None
@@ -580,7 +580,7 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Begin the journal anew from the copy in the database; set aside what is at its place."""
+    """Begin the journal anew from the copy in the database; set aside the file at its place."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(without.reason, [], countries=context.countries)

@@ -1,4 +1,4 @@
-"""Proves that what people did is as the audit trail says: no row was changed without an entry.
+"""Compares people's acts with the audit trail: no row was changed without an entry.
 
     imports      what was imported and taken back, with the digests of all their lines
     closings     months that were closed, and reopened
@@ -327,8 +327,8 @@ _ENTRIES: Final = text(
 
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return what people did that is otherwise in the trail or not at all, one sentence each.
-    `progress` is called with how many lines of imports were gone through since its last call."""
+    """Return a sentence on each act that the trail states differently or not at all. `progress` is
+    called with the number of imported lines checked since its last call."""
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]
@@ -374,8 +374,8 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return imports whose lines are not those that were imported, and lines of no import. Banks'
-    texts are compared only where they were imported after the last erasure that rewrote any."""
+    """Return imports whose lines have changed, and lines of no import. Banks' texts are compared
+    only if imported after the last erasure that rewrote any."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

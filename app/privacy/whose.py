@@ -37,12 +37,12 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return what somebody typed, a number or an address, as an argument of `person_of`."""
+    """Return typed text, a number or an address, as an argument of `person_of`."""
     return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:
-    """Return a person as the trail names them, without what reaches them."""
+    """Return a person as the trail names them, without any address or number."""
     if identifier.isdecimal():
         return masked_phone(identifier)
     return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
