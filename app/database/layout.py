@@ -189,14 +189,14 @@ def follow_layout(engine: Engine) -> None:
             spread = cursor.fetchone()[0]
         cursor.close()
         connection.rollback()  # type: ignore[attr-defined]
-        record.info[SPREAD] = spread  # type: ignore[attr-defined]
+        record.info[SPREAD] = in_rounds if spread else None  # type: ignore[attr-defined]
 
     @event.listens_for(engine, "before_cursor_execute", retval=True)
     def rewrite(
         connection: object, _cursor: object, sql: str, values: object, _context: object, _many: bool
     ) -> tuple[str, object]:
-        spread = connection.info.get(SPREAD)  # type: ignore[attr-defined]
-        return (in_rounds(sql) if spread else sql), values
+        rewritten = connection.info.get(SPREAD)  # type: ignore[attr-defined]
+        return (rewritten(sql) if rewritten else sql), values
 
 
 _ANY_DISTRIBUTED: Final = (

@@ -36,7 +36,8 @@ ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
 """Numbers of advisory locks of one database. Their order: STATING (one for each order),
-REDATING, LINKING, REFUSING, ASKING (one for each source), then rows. SEALING is taken alone."""
+REDATING, LINKING, REFUSING, ASKING (one for each source), then rows that others lock, too. SEALING
+is taken alone."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:

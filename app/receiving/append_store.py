@@ -2,9 +2,13 @@
 
 The steps are numbered; each reads or writes for the whole batch at once:
 
-1. which event ids and links are known   4. which orders become due
-2. each arrival's verdict                5. write everything
+1. which event ids and links are known   4. write everything
+2. each arrival's verdict                5. which orders become due
 3. each new event's order
+
+Only one appends at a time, from the lock LINKING to its commit. So on PostgreSQL the deliveries are
+written before it, by a guess at 1 and 2, and written again where that was wrong: another has
+appended the same event meanwhile.
 """
 
 from collections import Counter
@@ -164,8 +168,8 @@ def append_ready(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
 ) -> Appended:
     """Take rows out of the inbox and append their content."""
-    # Both locks before any row is locked.
-    take_lock(connection, LINKING)
+    if connection.spread or any(each.rejections or isinstance(each.row, Suspect) for each in ready):
+        take_lock(connection, LINKING)  # before rows that others lock under it
     if any(each.rejections for each in ready):
         take_lock(connection, REFUSING)
     given = [each.row for each in ready if isinstance(each.row, Unread)]
@@ -200,11 +204,8 @@ def append_ahead(
 ) -> Links:
     """Append what rows of the inbox say, and leave the rows and all marks to `append_ready`: where
     deliveries lie on several nodes, a commit is seen at the coordinator before it is seen there."""
-    take_lock(connection, LINKING)
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
-    judged = _judge(connection, arrivals, memory)
-    _write(connection, judged)
-    return judged.linking.links
+    return _stored(connection, arrivals, memory).linking.links
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
@@ -346,20 +347,57 @@ def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
     """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
-    take_lock(connection, LINKING)
-    judged = _judge(connection, arrivals, memory)
-    _write(connection, judged)
-    _mark(connection, judged)
+    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+    judged = _stored(connection, arrivals, memory)
+    named = _keep_unread(connection, arrivals)
+    latest = max((each.received_at for each in arrivals), default=EARLIEST)
+    mark_due(connection, dict.fromkeys(named, latest) | _due(judged))  # 5
     return Appended(arrivals, judged.verdicts, judged.linking.links)
 
 
-def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Decide each arrival's verdict; write nothing."""
+def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
+    """Judge arrivals, and write them without marks."""
+    guessed = None
+    if connection.dialect != "sqlite":
+        guessed = _judge(connection, arrivals, memory, ahead=True)
+        _write_deliveries(connection, guessed)
+    take_lock(connection, LINKING)
+    judged = _judge(connection, arrivals, memory)
+    if guessed is None:
+        _write_deliveries(connection, judged)
+    elif (guessed.verdicts, guessed.pruned) != (judged.verdicts, judged.pruned):
+        select_rows(connection, sql=_TAKE_BACK, values=[a.delivery_id for a in arrivals])
+        _write_deliveries(connection, judged)
+    linking = judged.linking
+    fresh = [event for event, _, _ in judged.fresh]
+    linking.assign(connection, fresh)  # 3
+    new = [a for a, v in zip(arrivals, judged.verdicts, strict=True) if v != "duplicate"]
+    _keep_whole(connection, new)
+    write_index(connection, linking, judged.fresh)
+    write_phone_notes(connection, _customers(new, linking))
+    note_confirmations(connection, _unconfirmed(arrivals))
+    latest = max((each.received_at for each in arrivals), default=EARLIEST)
+    hold_for_others(connection, fresh, at=latest)
+    return judged
+
+
+_TAKE_BACK: Final = "DELETE FROM deliveries WHERE id IN ({})"
+
+
+def _judge(
+    connection: PlainConnection,
+    arrivals: Sequence[Arrival],
+    memory: LinkMemory,
+    *,
+    ahead: bool = False,
+) -> Judged:
+    """Decide each arrival's verdict; write nothing. `ahead`: load no links."""
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
-    linking.load_of(connection, events)  # 1
+    if not ahead:
+        linking.load_of(connection, events)  # 1
     known.load(connection, events)  # once all nodes have what was committed
     for arrival in arrivals:  # 2
         event = arrival.event
@@ -367,7 +405,6 @@ def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Lin
         verdicts.append(verdict)
         if event is not None and verdict != "duplicate":
             fresh.append((event, arrival.delivery_id, arrival.received_at))
-    linking.assign(connection, [event for event, _, _ in fresh])  # 3
     repeats = [a for a, v in zip(arrivals, verdicts, strict=True) if v == "duplicate"]
     return Judged(
         arrivals=arrivals,
@@ -379,31 +416,14 @@ def _judge(connection: PlainConnection, arrivals: Sequence[Arrival], memory: Lin
     )
 
 
-def _write(connection: PlainConnection, judged: Judged) -> None:  # 5
-    """Write all of it. Only writes, and no row twice."""
-    arrivals, linking = judged.arrivals, judged.linking
-    pairs = list(zip(arrivals, judged.verdicts, strict=True))
-    rows = [
-        _delivery_row(each, verdict, pruned=each.delivery_id in judged.pruned)
-        for each, verdict in pairs
-    ]
-    new = [arrival for arrival, verdict in pairs if verdict != "duplicate"]
-    insert_rows(connection, table="deliveries", columns=DELIVERY_COLUMNS, rows=rows)
-    _keep_whole(connection, new)
-    write_index(connection, linking, judged.fresh)
-    write_phone_notes(connection, _customers(new, linking))
-    note_confirmations(connection, _unconfirmed(arrivals))
-    latest = max((each.received_at for each in arrivals), default=EARLIEST)
-    hold_for_others(connection, [event for event, _, _ in judged.fresh], at=latest)
-
-
-def _mark(connection: PlainConnection, judged: Judged) -> None:
-    """Mark the orders and questions that follow from the written rows."""
-    arrivals = judged.arrivals
-    latest = max((each.received_at for each in arrivals), default=EARLIEST)
-    named = _keep_unread(connection, arrivals)
-    mark_due(connection, dict.fromkeys(named, latest) | _due(judged))  # 4
-    mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
+def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
+    pairs = zip(judged.arrivals, judged.verdicts, strict=True)
+    insert_rows(
+        connection,
+        table="deliveries",
+        columns=DELIVERY_COLUMNS,
+        rows=[_delivery_row(a, v, pruned=a.delivery_id in judged.pruned) for a, v in pairs],
+    )
 
 
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:

@@ -17,6 +17,7 @@ links, adopts and contests nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -220,7 +221,7 @@ class Linking:
                 self.links[noted] = self.made[noted] = order
             self.contest(order, self.links[noted])
 
-    def _assign_nameless(self, nameless: Sequence[tuple[Event, list[LinkKey]]]) -> None:
+    def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
         """Link nameless events until no link is new: one may link what another needs."""
         known = -1
         while known != len(self.links):
@@ -286,16 +287,13 @@ def _of_return(key: LinkKey) -> LinkKey:
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 
-def keys_of(event: Event) -> list[LinkKey]:
+def keys_of(event: Event) -> Sequence[LinkKey]:
     """List the references of an event that lead to an order."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
-def keys_of_references(source: str, payment: str | None, session: str | None) -> list[LinkKey]:
+@lru_cache(maxsize=1_024)
+def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
     """List the references of a record that lead to an order."""
-    keys = []
-    if payment is not None:
-        keys.append((payment, "payment", source))
-    if session is not None:
-        keys.append((session, "session", source))
-    return keys
+    found = ((payment, "payment", source), (session, "session", source))
+    return [(reference, kind, of) for reference, kind, of in found if reference is not None]

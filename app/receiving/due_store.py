@@ -6,6 +6,7 @@ generation counts what was said; a fold that read an earlier one leaves the mark
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, cast
 
 from sqlalchemy import text
@@ -29,6 +30,7 @@ _RIGHT_MARKS = (
 )
 
 
+@lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
     """Return a reference in the form by which its end is searched: as of `match_key`, reversed."""
     return match_key(reference)[::-1]

@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from sqlalchemy.exc import DBAPIError
 
 from app.access.operators import register_operator, retire_operator, trail
 from app.access.tokens import issue_token, withdraw_token
 from app.core.errors import StrangeSchema
 from app.database import schema
+from app.database.faults import driver_errors
 from app.evidence.seal import rename_log, seal_all
 from app.evidence.verify_log import verify_log
 from app.monitoring.health import refusal
@@ -264,7 +264,7 @@ class RestoringContract:
         try:
             for number in range(3):
                 assert await refusal(context(inbox)) is None, number
-                with pytest.raises(DBAPIError):
+                with pytest.raises(driver_errors()):
                     await keep(inbox, arrival(said(f"e{number}", order=f"O{number}")))
             found = await refusal(context(inbox))
             assert found is not None

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 
 from app.database import statements
+from app.database.faults import driver_errors
 from app.database.mapping import EVENT_COLUMNS
 from app.receiving.delivery_log_store import LogFilter, find_in_log, list_log
 from app.receiving.inbox import Inbox
@@ -284,7 +284,7 @@ class VerdictContract:
 
     async def test_a_refused_row_leaves_nothing_of_its_transaction(self, inbox: Inbox) -> None:
         for at, keys in enumerate((["a"], ["b", "c", "b"], ["d"])):
-            with nullcontext() if at != 1 else pytest.raises(DBAPIError):
+            with nullcontext() if at != 1 else pytest.raises(driver_errors()):
                 async with inbox.database.writing() as connection:
                     await connection.execute(
                         text("UPDATE order_due SET generation=:at"), {"at": at}

@@ -145,10 +145,11 @@ async def _looking(url: str) -> AsyncIterator[Callable[[], Awaitable[set[int]]]]
 @contextmanager
 def _stopping() -> Iterator[None]:
     """Stop actors in the driver, through which all statements pass."""
-    prepared, execute, fetch = (
+    prepared, execute, fetch, copy = (
         PreparedStatement.fetch,
         asyncpg.Connection.execute,
         asyncpg.Connection.fetch,
+        asyncpg.Connection.copy_records_to_table,
     )
 
     async def stop(connection: Any, sql: str) -> None:
@@ -168,7 +169,12 @@ def _stopping() -> Iterator[None]:
         await stop(connection, sql)
         return await fetch(connection, sql, *args, **words)
 
+    async def run_copy(connection: Any, table: str, **words: Any) -> Any:
+        await stop(connection, f"COPY {table}")
+        return await copy(connection, table, **words)
+
     with (
+        patch.object(asyncpg.Connection, "copy_records_to_table", run_copy),
         patch.object(PreparedStatement, "fetch", run_prepared),
         patch.object(asyncpg.Connection, "execute", run_text),
         patch.object(asyncpg.Connection, "fetch", run_query),

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from app.access.operators import register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token
 from tests.api.driving import driving
 from tests.api.test_hostile_json import bodies, check
+from tests.database.builders import opened
 from tests.postgres.conftest import ask_in_loop
 from tests.postgres.test_erasures import Run, run
 
@@ -46,6 +48,19 @@ async def test_a_zero_byte_in_an_address_is_no_fault_of_ours(url: str, tmp_path:
                 )
                 assert answer.status_code == 422, (path, answer.text)
                 assert answer.json()["code"] == "parameter_invalid"
+
+
+@pytest.mark.parametrize("value", [2**63, "\ud800"])
+async def test_a_value_that_cannot_be_sent_does_not_mean_a_server_without_answer(
+    url: str, value: int | str
+) -> None:
+    """Else a delivery with it would be tried again for ever, and hold up all after it."""
+    kind = "bigint" if isinstance(value, int) else "text"
+    async with opened(url) as inbox:
+        writer = inbox.database.writer
+        with pytest.raises(asyncpg.DataError):
+            await writer.commit(lambda plain: plain.ask(f"SELECT ?::{kind}", (value,)))
+        await writer.touch()
 
 
 @pytest.mark.slow

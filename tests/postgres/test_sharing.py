@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
+from sqlalchemy.util import await_only
 
 from app.context.context import AppContext
 from app.database.locks import LINKING, REFUSING, take_lock
@@ -18,11 +19,13 @@ from app.orders.ledger_store import feed
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
 from app.orders.refold import CLAIM, gathered, refold_due
+from app.receiving import append_store
 from app.receiving.append_store import Arrival, keep_arrivals, mark_due
 from app.receiving.due_store import Due, claim_orders, due_orders
 from app.receiving.inbox import Inbox
 from app.receiving.refusal_store import delete_rejections
 from reconcile.instants import SECOND, Instant
+from reconcile.ledger.events import ClaimKind
 from tests.database.builders import (
     arrival,
     change,
@@ -247,6 +250,27 @@ async def test_a_slow_worker_publishes_nothing_of_an_order_whose_evidence_came_w
         await refold_due(context(one, at=4), limit=10)
         assert await said_of_b(one) == [("succeeded", 1), ("unresolved", 0)]
         assert (await explain_order(context(one, at=4), "B")).outcome == "unresolved"
+
+
+@pytest.mark.parametrize("claim", ["pending", "succeeded"])
+async def test_an_event_that_another_reader_appends_meanwhile_is_judged_again(
+    url: str, monkeypatch: pytest.MonkeyPatch, claim: ClaimKind
+) -> None:
+    """Deliveries are written before the lock, by what was known then."""
+    event = said("e1", order="A")
+    async with several(url, 2) as (one, two):
+
+        def take_last(connection: PlainConnection, number: int) -> None:
+            monkeypatch.setattr(append_store, "take_lock", take_lock)
+            await_only(keep(two, arrival(event)))
+            take_lock(connection, number)
+
+        monkeypatch.setattr(append_store, "take_lock", take_last)
+        (verdict,) = await keep(one, arrival(said("e1", claim, order="A"), at=1))
+        found = await rows(one, "SELECT verdict, body IS NULL FROM deliveries ORDER BY received_at")
+    known = claim == event.claim
+    assert verdict == ("duplicate" if known else "duplicate_with_different_body")
+    assert found == [("stored", False), (verdict, known)]
 
 
 def test_marks_are_touched_in_the_order_of_their_keys() -> None:

@@ -266,20 +266,19 @@ async def test_what_was_read_by_source_and_verdict(inbox: Inbox) -> None:
         }
 
 
-async def test_both_locks_are_taken_before_any_row(
+async def test_both_locks_are_taken_before_any_row_of_the_ring(
     inbox: Inbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of links always, that of the ring where something was refused: in this order everywhere,
-    else two could wait for each other."""
+    """In this order everywhere, else two could wait for each other."""
     locks: list[str] = []
     names = {LINKING: "linking", REFUSING: "refusing"}
     monkeypatch.setattr(append_store, "take_lock", lambda _, lock: locks.append(names[lock]))
     ring = RejectionRing(max_count=9, max_bytes=10**6)
     one = arrival(said("e1", order="A"))
     for ready, taken in (
-        (Ready(None, [one]), ["linking", "linking"]),
+        (Ready(None, [one]), ["linking"]),
         (Ready(None, [], [rejection()]), ["linking", "refusing"]),
-        (Ready(None, []), ["linking"]),
+        (Ready(None, []), []),
     ):
         locks.clear()
         async with inbox.database.writing() as connection:
