@@ -17,14 +17,10 @@ class Keywords:
         self.keywords: Final = keywords
 
 
-InstantText = Annotated[
-    str,
-    Keywords(
-        format="date-time",
-        pattern="^(19[7-9]|[2-9][0-9]{2})",
-        examples=["2026-10-05T14:30:00Z"],
-    ),
-]
+INSTANT: Final = Keywords(
+    format="date-time", pattern="^(19[7-9]|[2-9][0-9]{2})", examples=["2026-10-05T14:30:00Z"]
+)
+InstantText = Annotated[str, INSTANT]
 """RFC 3339, of the years from 1970 to 9999."""
 
 DayText = Annotated[str, Keywords(format="date", examples=["2026-10-05"])]

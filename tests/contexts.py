@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+from anyio import to_process
 
 from app.config.settings import Settings, ShopSettings
 from app.context.context import AppContext
 from app.database.database import Database
 from app.receiving.inbox import Inbox
-from app.wiring.work import ElsewhereOf
+from app.wiring.work import _in_process
 
 
 def settings_of(database: str | Path, **values: Any) -> Settings:
@@ -92,9 +93,25 @@ def instead(work: Any, replaced: Any, function: Any) -> Any:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, replaced: Any, function: Any) -> None:
     """Have a function called in place of a use case that a service runs elsewhere."""
-    made = ElsewhereOf.__call__
-    monkeypatch.setattr(
-        ElsewhereOf,
-        "__call__",
-        lambda self, **limits: instead(made(self, **limits), replaced, function),
-    )
+    run = to_process.run_sync
+
+    async def run_sync(called: Any, *asked: Any, **limits: Any) -> Any:
+        if asked[:1] != (replaced,):
+            return await run(called, *asked, **limits)
+        *_, args, words = asked
+        return None, await function(*args, **words)
+
+    monkeypatch.setattr(to_process, "run_sync", run_sync)
+
+
+def run_here(monkeypatch: pytest.MonkeyPatch, work: Any) -> None:
+    """Have this `Work` run all use cases that a service runs elsewhere."""
+    run = to_process.run_sync
+
+    async def run_sync(called: Any, *asked: Any, **limits: Any) -> Any:
+        if called is not _in_process:
+            return await run(called, *asked, **limits)
+        use, _, _, args, words = asked
+        return None, await work(use, *args, **words)
+
+    monkeypatch.setattr(to_process, "run_sync", run_sync)

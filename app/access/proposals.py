@@ -34,7 +34,7 @@ from app.core.masking import looks_like_a_phone
 from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 from app.database.engine import Connection
-from reconcile.documents import InstantText
+from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
@@ -66,6 +66,11 @@ class ProposalDocument(TypedDict):
         InstantText | None,
         "Until when its proposer may do what was agreed to; `null` where approving does it.",
     ]
+
+
+class ProposalPageDocument(TypedDict):
+    proposals: list[ProposalDocument]
+    next: NextText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,23 +1,39 @@
 """The API of an order's case: checklist, letter and list of attachments, as the commands print
 them. No file is served here."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from dataclasses import dataclass
+from typing import Annotated, Final
 
 from app.api.evidence_routes import AT_ONCE, MOST_S
-from app.api.request_body import chosen, instant_parameter, order_reference, order_unknown
+from app.api.operations import Answer, AsOfAsked, Moment, Operation
+from app.api.request_body import order_unknown
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
-from app.evidence.attachments import attachments_of, listing
-from app.evidence.dispute import FAMILIES
-from app.evidence.dispute_case import CaseRequest, dispute_case, stated_family
+from app.evidence.attachments import AttachmentListDocument, attachments_of, listing
+from app.evidence.dispute import Family
+from app.evidence.dispute_case import CaseDocument, CaseRequest, dispute_case
 from app.evidence.dispute_letter import LetterDocument, letter_of
 from app.finance.read_lines import lines_naming
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseAsked(AsOfAsked):
+    """A dispute, and what a person knows of it that the messages do not say."""
+
+    family: Annotated[
+        Family | None, "Of which kind the dispute is, where its reason is unclear."
+    ] = None
+    respond_by: Annotated[
+        Moment, "Until when the bank takes an answer, where no message says it."
+    ] = None
+
+    def of(self, order: str) -> CaseRequest:
+        """Return the request for this order's case."""
+        return CaseRequest(
+            order=order, as_of=self.as_of, family=self.family, respond_by=self.respond_by
+        )
 
 
 class CaseRoutes:
@@ -31,33 +47,28 @@ class CaseRoutes:
             too_long=f"the letter was not written within {MOST_S:.0f} s: ask again",
         )
 
-    async def case(self, request: Request, program: str) -> Response:
-        """GET /api/v1/cases/{reference}?family=&respond_by=&as_of="""
-        asked = _asked(request)
+    async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
         try:
-            found = await dispute_case(self._context, asked)
+            found = (await dispute_case(self._context, asked.of(reference))).document()
         except NotFoundError as error:
             raise order_unknown(error) from None
-        return _answer(found.document())
+        return Answer(found, _behind(found))
 
-    async def letter(self, request: Request, program: str) -> Response:
-        """GET /api/v1/letters/{reference}?family=&respond_by=&as_of="""
-        asked = _asked(request)
+    async def get_letter(self, reference: str, asked: CaseAsked) -> Answer[LetterDocument]:
         try:
-            return _answer(await self._work(_letter, asked))
+            found = await self._work(_letter, asked.of(reference))
         except NotFoundError as error:
             raise order_unknown(error) from None
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of")
             raise ApiProblem(409, "letter_not_possible", f"{words}.") from None
+        return Answer(found, _behind(found["checklist"]))
 
-    async def attachments(self, request: Request, program: str) -> Response:
-        """GET /api/v1/attachments/{reference}"""
+    async def list_attachments(self, reference: str) -> AttachmentListDocument:
         try:
-            found = await attachments_of(self._context, order=order_reference(request))
+            return listing(await attachments_of(self._context, order=reference))
         except NotFoundError as error:
             raise order_unknown(error) from None
-        return _answer(listing(found))
 
 
 async def _letter(context: AppContext, asked: CaseRequest) -> LetterDocument:
@@ -65,15 +76,38 @@ async def _letter(context: AppContext, asked: CaseRequest) -> LetterDocument:
     return {**found.document, "checklist": found.case.document()}
 
 
-def _asked(request: Request) -> CaseRequest:
-    return CaseRequest(
-        order=order_reference(request),
-        as_of=instant_parameter(request, "as_of"),
-        family=stated_family(chosen(request, "family", FAMILIES)),
-        respond_by=instant_parameter(request, "respond_by"),
-    )
+def _behind(case: CaseDocument) -> dict[str, str]:
+    return {"Tallyhook-Behind": str(case["behind_s"])} if "behind_s" in case else {}
 
 
-def _answer(document: Mapping[str, Any]) -> Response:
-    behind = document.get("checklist", document).get("behind_s")
-    return JSONResponse(document, headers={"Tallyhook-Behind": str(behind)} if behind else {})
+_UNKNOWN: Final = {404: "Nobody has spoken of this order"}
+
+OPERATIONS: Final = (
+    Operation(
+        path="/api/v1/cases/{reference:path}",
+        endpoint=CaseRoutes.get_case,
+        scope="evidence",
+        name="cases.getCase",
+        summary="What a bank asks to see in an answer to an order's dispute, and what of it is "
+        "missing",
+        answers=_UNKNOWN,
+        alone=True,
+    ),
+    Operation(
+        path="/api/v1/letters/{reference:path}",
+        endpoint=CaseRoutes.get_letter,
+        scope="evidence",
+        name="cases.getLetter",
+        summary="What the letter about an order's dispute says, without the files behind it",
+        answers={**_UNKNOWN, 409: "It cannot be written; the sentence says why"},
+    ),
+    Operation(
+        path="/api/v1/attachments/{reference:path}",
+        endpoint=CaseRoutes.list_attachments,
+        scope="evidence",
+        name="cases.listAttachments",
+        summary="What is attached to an order and its breaks; the files are not here",
+        answers=_UNKNOWN,
+        alone=True,
+    ),
+)

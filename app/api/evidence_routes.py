@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from anyio import CancelScope, to_thread
-from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from app.access.operators import MAY
 from app.access.tokens import Holder
-from app.api.proposal_routes import role_missing
-from app.api.request_body import instant_parameter, order_reference, order_unknown
+from app.api.operations import AsOfAsked, Operation
+from app.api.request_body import order_unknown
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
@@ -49,21 +47,17 @@ class EvidenceRoutes:
             too_long=f"the bundle was not built within {MOST_S:.0f} s: ask again",
         )
 
-    async def bundle(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/evidence/{reference}?as_of=: a redacted bundle; the audit trail has who built
-        it."""
-        if operator.role not in MAY["evidence_built"]:
-            raise role_missing(operator)
-        order, as_of = order_reference(request), instant_parameter(request, "as_of")
+    async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
+        """Return a redacted bundle; the audit trail has who built it."""
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:
             file = Path(folder, "bundle.zip")
-            await self._built(order, file, as_of=as_of, by=operator.name)
+            await self._built(reference, file, as_of=asked.as_of, by=who.name)
             opened = file.open("rb")  # noqa: ASYNC230  # closed with its last part
         finally:
             with CancelScope(shield=True):  # whoever has hung up leaves nothing behind
                 await to_thread.run_sync(lambda: shutil.rmtree(folder))
-        name = f"evidence-{_UNSAFE.sub('_', order)[:80]}.zip"
+        name = f"evidence-{_UNSAFE.sub('_', reference)[:80]}.zip"
         return StreamingResponse(
             _parts(opened),
             media_type="application/zip",
@@ -100,3 +94,22 @@ def _parts(file: BinaryIO) -> Iterator[bytes]:
 _PREFIX: Final = "tallyhook-evidence-"
 _PART_BYTES: Final = 64 * 1024
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
+
+OPERATIONS: Final = (
+    Operation(
+        path="/api/v1/evidence/{reference:path}",
+        endpoint=EvidenceRoutes.build_bundle,
+        scope="operator",
+        may="evidence_built",
+        name="evidence.buildBundle",
+        summary="An order's evidence as a ZIP that a stranger can check, without personal data",
+        more="For the roles finance, support and admin; the trail says who built it. It takes some "
+        "seconds, and one is built at a time.",
+        answers={
+            200: "The bundle: `tallyhook evidence verify FILE` checks it",
+            404: "Nobody has spoken of this order",
+            409: "It cannot be built so, or is too large to be answered",
+        },
+        media=("application/zip",),
+    ),
+)

@@ -1,17 +1,26 @@
 """The API of finance, read only: imports, matches, breaks, decisions and closed months, as the
 commands print them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from app.api import report_routes, request_body
-from app.api.report_routes import MAX_JOURNAL_BYTES, TOO_MUCH
+from app.api import request_body
+from app.api.operations import AS_SENT, AsOf, AsOfAsked, NewestAsked, Operation, PageAsked
+from app.api.report_routes import (
+    BY_PERSON,
+    JOURNAL_MEDIA,
+    MAX_JOURNAL_BYTES,
+    TOO_MUCH,
+    Form,
+    Journal,
+    Report,
+    by_hand,
+)
 from app.context.context import AppContext
-from app.context.work import Elsewhere
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.core.schedule import schedule_entries
@@ -26,58 +35,119 @@ from app.finance import (
     scheduled,
     worklist,
 )
-from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES, closed_journal
-from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from app.finance.reports.journal import (
+    JOURNAL_TYPES,
+    closed_journal,
+)
+from reconcile.documents import Keywords
+from reconcile.matching.breaks import STATES, BreakCause, State
 from reconcile.matching.control import BUCKETS
+
+BookLinePage = Annotated[dict[str, Any], by_hand("BookLinePage")]
+StatementLinePage = Annotated[dict[str, Any], by_hand("StatementLinePage")]
+BankPage = Annotated[dict[str, Any], by_hand("BankPage")]
+WholeBankLine = Annotated[dict[str, Any], by_hand("WholeBankLine")]
+ImportPage = Annotated[dict[str, Any], by_hand("ImportPage")]
+RunPage = Annotated[dict[str, Any], by_hand("RunPage")]
+WholeRun = Annotated[dict[str, Any], by_hand("WholeRun")]
+Rules = Annotated[dict[str, Any], by_hand("Rules")]
+BreakPage = Annotated[dict[str, Any], by_hand("BreakPage")]
+WholeBreak = Annotated[dict[str, Any], by_hand("WholeBreak")]
+LatePage = Annotated[dict[str, Any], by_hand("LatePage")]
+PeriodList = Annotated[dict[str, Any], by_hand("PeriodList")]
+Schedule = Annotated[dict[str, Any], by_hand("Schedule")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinesAsked(PageAsked):
+    """A page of lines of order book or statement."""
+
+    reference: Annotated[str | None, "Only lines that name this order, group or payment."] = None
+    as_of: AsOf = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankLinesAsked(PageAsked):
+    """A page of lines of the bank."""
+
+    stands: Annotated[str | None, Keywords(enum=BUCKETS), "Only lines that stand there."] = None
+    as_of: AsOf = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreaksAsked(PageAsked):
+    """A page of breaks."""
+
+    cause: Annotated[BreakCause | None, "Only this cause."] = None
+    state: Annotated[State | None, "Only in this state; without it all but closed ones."] = None
+    assignee: Annotated[str | None, AS_SENT, "Only what is this person's."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateAsked(PageAsked):
+    """A page of late money."""
+
+    all: Annotated[bool, "What evidence ended, too."] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedAsked:
+    """One closing of a month."""
+
+    version: Annotated[
+        int | None,
+        Keywords(minimum=1, maximum=9_999),
+        "Of the closing, where the month was reopened; without this the one that stands.",
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedJournalAsked(ClosedAsked):
+    """A closing's journal."""
+
+    format: Form = "json"
 
 
 class FinanceRoutes:
     """The endpoints; each needs the scope `finance`."""
 
-    def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
+    def __init__(self, context: AppContext) -> None:
         self._context = context
         self._schedule = schedule_entries(context.settings.schedule)
         self._bank = bank_match.KeptMatch()
-        made = report_routes.ReportRoutes(context, elsewhere)
-        self.report, self.journal = made.report, made.journal
-        self.verification, self.rules_preview = made.verification, made.rules_preview
-
-    def _limit(self, request: Request) -> int:
-        return request_body.limit_parameter(request, most=self._context.settings.page_max)
 
     # --- what was imported
 
-    async def book_lines(self, request: Request, program: str) -> Response:
-        """GET /api/v1/records/lines?reference=&as_of=&after=&limit="""
-        page = await read_lines.book_page(self._context, **self._lines_asked(request))
-        return _page(
-            "lines", [read_lines.book_document(each) for each in page.lines], page.following
+    async def list_book_lines(self, asked: LinesAsked) -> BookLinePage:
+        page = await read_lines.book_page(
+            self._context,
+            reference=asked.reference,
+            as_of=asked.as_of,
+            after=asked.after,
+            limit=asked.limit,
         )
+        lines = [read_lines.book_document(each) for each in page.lines]
+        return {"lines": lines, "next": page.following}
 
-    async def statement_lines(self, request: Request, program: str) -> Response:
-        """GET /api/v1/statement/lines?reference=&as_of=&after=&limit="""
-        page = await read_lines.statement_page(self._context, **self._lines_asked(request))
-        return _page(
-            "lines", [read_lines.statement_document(each) for each in page.lines], page.following
+    async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePage:
+        page = await read_lines.statement_page(
+            self._context,
+            reference=asked.reference,
+            as_of=asked.as_of,
+            after=asked.after,
+            limit=asked.limit,
         )
+        lines = [read_lines.statement_document(each) for each in page.lines]
+        return {"lines": lines, "next": page.following}
 
-    def _lines_asked(self, request: Request) -> dict[str, Any]:
-        return {
-            "reference": request_body.word_parameter(request, "reference"),
-            "as_of": request_body.instant_parameter(request, "as_of"),
-            "after": request_body.after_parameter(request),
-            "limit": self._limit(request),
-        }
-
-    async def bank_lines(self, request: Request, program: str) -> Response:
-        """GET /api/v1/bank/lines?stands=&as_of=&after=&limit="""
+    async def list_bank_lines(self, asked: BankLinesAsked) -> BankPage:
         try:
             page = await bank_match.booked_page(
                 self._context,
-                as_of=request_body.instant_parameter(request, "as_of"),
-                stands=request_body.chosen(request, "stands", BUCKETS),
-                after=request_body.after_parameter(request),
-                limit=self._limit(request),
+                as_of=asked.as_of,
+                stands=asked.stands,
+                after=asked.after,
+                limit=asked.limit,
                 kept=self._bank,
             )
         except NotFoundError:
@@ -87,117 +157,92 @@ class FinanceRoutes:
         except UsageError as error:
             raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
         following = page.lines[-1].line.line_id if page.more else None
-        return _page("lines", [each.document() for each in page.lines], following)
+        return {"lines": [each.document() for each in page.lines], "next": following}
 
-    async def bank_line(self, request: Request, program: str) -> Response:
-        """GET /api/v1/bank/lines/{line}?as_of="""
-        as_of = request_body.instant_parameter(request, "as_of")
+    async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLine:
         try:
-            name = request.path_params["line"]
-            found = await bank_match.booked_line(self._context, name, as_of=as_of, kept=self._bank)
+            found = await bank_match.booked_line(
+                self._context, line, as_of=asked.as_of, kept=self._bank
+            )
         except NotFoundError:
             raise ApiProblem(
                 404, "bank_line_unknown", "There is no bank line of this name."
             ) from None
         except UsageError as error:
             raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
-        return JSONResponse(found.document(whole=True))
+        return found.document(whole=True)
 
-    async def book_imports(self, request: Request, program: str) -> Response:
-        """GET /api/v1/records/imports?before=&limit="""
-        return await self._imports(request, "book")
+    async def list_book_imports(self, asked: NewestAsked) -> ImportPage:
+        return await self._imports(asked, "book")
 
-    async def statement_imports(self, request: Request, program: str) -> Response:
-        """GET /api/v1/statement/imports?before=&limit="""
-        return await self._imports(request, "statement")
+    async def list_statement_imports(self, asked: NewestAsked) -> ImportPage:
+        return await self._imports(asked, "statement")
 
-    async def bank_imports(self, request: Request, program: str) -> Response:
-        """GET /api/v1/bank/imports?before=&limit="""
-        return await self._imports(request, "bank")
+    async def list_bank_imports(self, asked: NewestAsked) -> ImportPage:
+        return await self._imports(asked, "bank")
 
-    async def _imports(self, request: Request, kind: imports.ImportKind) -> Response:
-        limit = self._limit(request)
-        before = request_body.before_parameter(request)
-        found = await imports.past_imports(self._context, kind=kind, limit=limit, before=before)
-        following = found[-1].number if len(found) == limit else None
-        return _page("imports", [each.document() for each in found], following)
+    async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPage:
+        found = await imports.past_imports(
+            self._context, kind=kind, limit=asked.limit, before=asked.before
+        )
+        following = found[-1].number if len(found) == asked.limit else None
+        return {"imports": [each.document() for each in found], "next": following}
 
     # --- what was matched, and what is found
 
-    async def runs(self, request: Request, program: str) -> Response:
-        """GET /api/v1/runs?before=&limit="""
-        limit = self._limit(request)
-        before = request_body.before_parameter(request)
-        found = await break_acts.finished_runs(self._context, limit=limit, before=before)
-        following = found[-1].number if len(found) == limit else None
-        return _page("runs", [reconcile_period.listed_run(each) for each in found], following)
+    async def list_runs(self, asked: NewestAsked) -> RunPage:
+        found = await break_acts.finished_runs(
+            self._context, limit=asked.limit, before=asked.before
+        )
+        following = found[-1].number if len(found) == asked.limit else None
+        return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
-    async def run(self, request: Request, program: str) -> Response:
-        """GET /api/v1/runs/{run}?after=&limit=: its totals and a page of its breaks."""
-        limit = self._limit(request)
+    async def get_run(self, run: str, asked: PageAsked) -> WholeRun:
         try:
-            number = request_body.path_number(request, "run")
+            number = request_body.path_number(run)
             found = await reconcile_period.ran(
                 self._context, await break_acts.finished_run(self._context, number)
             )
         except NotFoundError:
             raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
-        seen = break_acts.breaks_of_run(
-            self._context, found.number, after=request_body.after_parameter(request)
-        )
-        breaks, following = await _first(seen, limit=limit)
+        seen = break_acts.breaks_of_run(self._context, found.number, after=asked.after)
+        breaks, following = await _first(seen, limit=asked.limit)
         listed = [each.document(as_of=found.as_of) for each in breaks]
-        return JSONResponse(
-            reconcile_period.run_document(found) | {"breaks": listed, "next": following}
-        )
+        return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
-    async def rules(self, request: Request, program: str) -> Response:
-        """GET /api/v1/rules"""
-        return JSONResponse(
-            match_rules.rules_document(await match_rules.current_rules(self._context))
-        )
+    async def get_rules(self) -> Rules:
+        return match_rules.rules_document(await match_rules.current_rules(self._context))
 
-    async def breaks(self, request: Request, program: str) -> Response:
-        """GET /api/v1/breaks?cause=&state=&assignee=&after=&limit=; closed ones by their state."""
-        cause, state = (
-            request_body.chosen(request, "cause", BREAK_CAUSES),
-            request_body.chosen(request, "state", STATES),
-        )
-        assignee, limit = request.query_params.get("assignee") or None, self._limit(request)
+    async def list_breaks(self, asked: BreaksAsked) -> BreakPage:
         now = self._context.clock.now()
         found, following = await _first(
             break_acts.living_breaks(
                 self._context,
-                causes=[] if cause is None else [cause],
-                states=STATES[:-1] if state is None else (state,),
-                assignee=assignee,
-                after=request_body.after_parameter(request),
+                causes=[] if asked.cause is None else [asked.cause],
+                states=STATES[:-1] if asked.state is None else (asked.state,),
+                assignee=asked.assignee,
+                after=asked.after,
             ),
-            limit=limit,
+            limit=asked.limit,
         )
-        return _page("breaks", [each.document(as_of=now) for each in found], following)
+        return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
-    async def one_break(self, request: Request, program: str) -> Response:
-        """GET /api/v1/breaks/{break}"""
+    async def get_break(self, break_: str) -> WholeBreak:
         try:
-            found = await break_acts.one_break(self._context, request.path_params["break"])
+            found = await break_acts.one_break(self._context, break_)
         except NotFoundError:
             raise ApiProblem(404, "break_unknown", "There is no break of this name.") from None
-        return JSONResponse(found.document(as_of=self._context.clock.now()) | found.history())
+        return {**found.document(as_of=self._context.clock.now()), **found.history()}
 
-    async def late(self, request: Request, program: str) -> Response:
-        closed = request_body.chosen(request, "all", ("true", "false")) == "true"
+    async def list_late_money(self, asked: LateAsked) -> LatePage:
         found, following = await _first(
-            worklist.late_items(
-                self._context, closed=closed, after=request_body.after_parameter(request)
-            ),
-            limit=self._limit(request),
+            worklist.late_items(self._context, closed=asked.all, after=asked.after),
+            limit=asked.limit,
         )
-        return _page("late", [worklist.late_document(each) for each in found], following)
+        return {"late": [worklist.late_document(each) for each in found], "next": following}
 
-    async def schedule(self, request: Request, program: str) -> Response:
-        """GET /api/v1/schedule?after=&limit=: entries in the order of the setting."""
-        after, limit = request_body.after_parameter(request), self._limit(request)
+    async def list_schedule(self, asked: PageAsked) -> Schedule:
+        after, limit = asked.after, asked.limit
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
             raise ApiProblem(
@@ -205,15 +250,13 @@ class FinanceRoutes:
             )
         later = self._schedule[names.index(after) + 1 :] if after else self._schedule
         following = later[limit - 1].name if len(later) > limit else None
-        return _page(
-            "entries", await scheduled.schedule_document(self._context, later[:limit]), following
-        )
+        entries = await scheduled.schedule_document(self._context, later[:limit])
+        return {"entries": entries, "next": following}
 
     # --- what is closed
 
-    async def periods(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods?after=&limit="""
-        after, limit = request_body.after_parameter(request), self._limit(request)
+    async def list_periods(self, asked: PageAsked) -> PeriodList:
+        after, limit = asked.after, asked.limit
         made = await closed_periods.list_closed(self._context)
         names = [f"{each.period}.{each.version}" for each in made]
         if after and after not in names:
@@ -223,26 +266,22 @@ class FinanceRoutes:
         begin = names.index(after) + 1 if after else 0
         found = [each.document() for each in made[begin : begin + limit]]
         following = names[begin + limit - 1] if len(made) > begin + limit else None
-        return _page("periods", found, following)
+        return {"periods": found, "next": following}
 
-    async def period(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/{period}?version=: the stored report, byte for byte."""
+    async def get_period(self, period: str, asked: ClosedAsked) -> Report | Response:
         try:
             content = await closed_periods.closed_report(
-                self._context, request.path_params["period"], "json", version=_version(request)
+                self._context, period, "json", version=asked.version
             )
         except NotFoundError:
             raise _NOT_CLOSED from None
         return Response(content, media_type=JSONResponse.media_type)
 
-    async def period_journal(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/{period}/journal?format=&version=: the stored journal, byte for
-        byte."""
-        form = request_body.chosen(request, "format", JOURNAL_FORMATS) or "json"
-        parts = list[bytes]()
-        written = closed_journal(
-            self._context, request.path_params["period"], form, version=_version(request)
-        )
+    async def get_period_journal(
+        self, period: str, asked: ClosedJournalAsked
+    ) -> Journal | Response:
+        form, parts = asked.format, list[bytes]()
+        written = closed_journal(self._context, period, form, version=asked.version)
         try:
             async with aclosing(written):
                 async for part in written:
@@ -259,12 +298,6 @@ _NOT_CLOSED: Final = ApiProblem(
 )
 
 
-def _version(request: Request) -> int | None:
-    if request_body.word_parameter(request, "version") is None:
-        return None
-    return request_body.number_parameter(request, "version", default=1, low=1, high=9_999)
-
-
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
@@ -278,5 +311,100 @@ async def _first(
     return found, None
 
 
-def _page(name: str, items: list[dict[str, Any]], following: str | int | None) -> Response:
-    return JSONResponse({name: items, "next": following})
+_MANY = "They are too many to be matched, or their sums too large"
+_NONE = "There is none of this name"
+_IMPORTS = "that were imported, and imports that took one back, newest first"
+
+
+def _to_read(
+    path: str,
+    endpoint: Callable[..., Awaitable[Any]],
+    name: str,
+    summary: str,
+    **answers: str,
+) -> Operation:
+    """Return an operation that reads. `answers`: descriptions by status, as `_404`."""
+    return Operation(
+        path=f"/api/v1/{path}",
+        endpoint=endpoint,
+        scope="finance",
+        name=f"finance.{name}",
+        summary=summary,
+        more=BY_PERSON,
+        answers={int(status[1:]): sentence for status, sentence in answers.items()},
+        media=JOURNAL_MEDIA if path.endswith("journal") else (),
+        alone=True,
+    )
+
+
+OPERATIONS: Final = (
+    _to_read(
+        "schedule", FinanceRoutes.list_schedule, "listSchedule",
+        "What is done at its times, each with its last and next time and what became of the last",
+    ),
+    _to_read(
+        "records/lines", FinanceRoutes.list_book_lines, "listBookLines",
+        "The lines of the order book, by key",
+    ),
+    _to_read(
+        "records/imports", FinanceRoutes.list_book_imports, "listBookImports",
+        f"Order books {_IMPORTS}",
+    ),
+    _to_read(
+        "statement/lines", FinanceRoutes.list_statement_lines, "listStatementLines",
+        "The lines of statements, by key",
+    ),
+    _to_read(
+        "statement/imports", FinanceRoutes.list_statement_imports, "listStatementImports",
+        f"Statements {_IMPORTS}",
+    ),
+    _to_read(
+        "bank/lines", FinanceRoutes.list_bank_lines, "listBankLines",
+        "What the bank booked, the newest first, with the payouts it is matched with; without the "
+        "texts that name people",
+        _409=_MANY,
+    ),
+    _to_read(
+        "bank/lines/{line}", FinanceRoutes.get_bank_line, "getBankLine",
+        "One bank line: all that the bank stated, where it stands, its payouts and their rate",
+        _404=_NONE, _409=_MANY,
+    ),
+    _to_read(
+        "bank/imports", FinanceRoutes.list_bank_imports, "listBankImports",
+        f"Files of banks {_IMPORTS}",
+    ),
+    _to_read("runs", FinanceRoutes.list_runs, "listRuns", "Reconciliations, newest first"),
+    _to_read(
+        "runs/{run}", FinanceRoutes.get_run, "getRun",
+        "One reconciliation: its totals and ties, and the breaks that it saw, by id",
+        _404=_NONE,
+    ),
+    _to_read(
+        "rules", FinanceRoutes.get_rules, "getRules",
+        "The rules in force, and who saved them when",
+    ),
+    _to_read("breaks", FinanceRoutes.list_breaks, "listBreaks", "Breaks by id"),
+    _to_read(
+        "breaks/{break}", FinanceRoutes.get_break, "getBreak",
+        "One break: what differs, what to do next, the nearest lines, and all that was done",
+        _404=_NONE,
+    ),
+    _to_read(
+        "late", FinanceRoutes.list_late_money, "listLateMoney",
+        "Late money, with a proposed action and where it stands",
+    ),
+    _to_read(
+        "periods", FinanceRoutes.list_periods, "listPeriods",
+        "The closings of months, the earliest first, also those that were reopened",
+    ),
+    _to_read(
+        "periods/{period}", FinanceRoutes.get_period, "getPeriod",
+        "A closed month's report, byte for byte as it was closed",
+        _404=_NONE,
+    ),
+    _to_read(
+        "periods/{period}/journal", FinanceRoutes.get_period_journal, "getPeriodJournal",
+        "A closed month's journal, byte for byte as it was closed",
+        _200="The journal", _404=_NONE, _409="It is too long; the sentence says so",
+    ),
+)  # fmt: skip

@@ -1,26 +1,51 @@
 """The API of proposals: what waits for a second person, and deciding about it."""
 
 from collections.abc import Awaitable, Callable
-from typing import Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypedDict
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
-from app.access.operators import MAY, MAY_READ, Action
+from app.access.operators import Action
 from app.access.proposal import Proposal
-from app.access.proposals import LAST, REASON_MAX, Proposals
+from app.access.proposals import (
+    LAST,
+    REASON_MAX,
+    ProposalDocument,
+    ProposalPageDocument,
+    Proposals,
+)
 from app.access.tokens import Holder
-from app.api.request_body import capped_body, json_object, limit_parameter
+from app.api.operations import Accepted, BeforeName, Limit, Operation, role_missing
+from app.api.request_body import capped_body, json_object
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
-from app.orders.unmask_many import numbers_document, see_numbers
+from app.orders.unmask_many import NumbersDocument, numbers_document, see_numbers
+from reconcile.documents import Keywords
 
 MAX_BYTES: Final = 16 * 1024
 """Of a body, which is a reason."""
 
 Loaded = Callable[[], Awaitable[Proposals]]
+
+
+ReasonText = Annotated[
+    str, Keywords(minLength=1, maxLength=REASON_MAX, examples=["Agreed with the customer"])
+]
+
+
+class BecauseDocument(TypedDict):
+    reason: ReasonText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProposalsAsked:
+    """A page of proposals."""
+
+    before: BeforeName = None
+    limit: Annotated[Limit, "Past ones in a page."] = 100
 
 
 class ProposalRoutes:
@@ -31,103 +56,73 @@ class ProposalRoutes:
         self._context = context
         self._load = load
 
-    async def list(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/proposals?before=&limit=: waiting ones first, then the others, newest
-        first."""
-        _may_look(operator)
-        proposals, before = await self._load(), request.query_params.get("before") or None
-        limit = limit_parameter(request, most=self._context.settings.page_max)
-        kinds = proposals.shown_to(operator.role)
-        waiting = [] if before else await proposals.waiting(kinds=kinds)
-        past = await proposals.past(before=before or LAST, limit=limit, kinds=kinds)
-        return JSONResponse(
-            {
-                "proposals": [proposals.document(each) for each in (*waiting, *past)],
-                "next": past[-1].id if len(past) == limit else None,
-            }
-        )
-
-    async def one(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/proposals/{proposal}"""
-        _may_look(operator)
+    async def list_proposals(self, who: Holder, asked: ProposalsAsked) -> ProposalPageDocument:
+        """Return waiting ones first, then the others, newest first."""
         proposals = await self._load()
-        return JSONResponse(proposals.document(await _found(proposals, request, operator)))
+        kinds = proposals.shown_to(who.role)
+        waiting = [] if asked.before else await proposals.waiting(kinds=kinds)
+        past = await proposals.past(before=asked.before or LAST, limit=asked.limit, kinds=kinds)
+        return {
+            "proposals": [proposals.document(each) for each in (*waiting, *past)],
+            "next": past[-1].id if len(past) == asked.limit else None,
+        }
 
-    async def approve(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/proposals/{proposal}/approve"""
-        _may(operator, "proposal_approved")
+    async def get_proposal(self, proposal: str, who: Holder) -> ProposalDocument:
         proposals = await self._load()
-        proposal = await _found(proposals, request, operator)
-        kind = proposals.kinds.get(proposal.kind)
+        return proposals.document(await _found(proposals, proposal, who))
+
+    async def approve(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
+        proposals = await self._load()
+        found = await _found(proposals, proposal, who)
+        kind = proposals.kinds.get(found.kind)
         if kind is not None and kind.takes_long:
             raise ApiProblem(
                 409,
                 "proposal_refused",
                 "This takes minutes, and is approved on the console or by command.",
             )
-        return await _decide(proposals, request, operator, proposals.approve)
+        return await _decide(proposals, request, found, who, proposals.approve)
 
-    async def reject(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/proposals/{proposal}/reject"""
-        _may(operator, "proposal_rejected")
+    async def reject(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
         proposals = await self._load()
-        return await _decide(proposals, request, operator, proposals.reject)
+        found = await _found(proposals, proposal, who)
+        return await _decide(proposals, request, found, who, proposals.reject)
 
-    async def withdraw(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/proposals/{proposal}/withdraw"""
-        _may(operator, "proposal_withdrawn")
+    async def withdraw(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
         proposals = await self._load()
-        return await _decide(proposals, request, operator, proposals.withdraw)
+        found = await _found(proposals, proposal, who)
+        return await _decide(proposals, request, found, who, proposals.withdraw)
 
-    async def reopen(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/periods/{period}/reopen: propose to reopen the last closed month."""
+    async def reopen_period(
+        self, request: Request, period: str, who: Holder
+    ) -> Accepted[ProposalDocument]:
         from app.finance.close_period import reopen_period
 
-        _may(operator, "period_reopened")
         proposals, reason = await self._load(), await asked_reason(request)
-        name = request.path_params["period"]
         try:
-            made = await reopen_period(self._context, name, by=operator.name, reason=reason)
+            made = await reopen_period(self._context, period, by=who.name, reason=reason)
         except UsageError as error:
             raise ApiProblem(409, "reopening_refused", f"{error}.") from None
-        return JSONResponse(proposals.document(made), status_code=202)
+        return Accepted(proposals.document(made))
 
-    async def numbers(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/proposals/{proposal}/numbers: the approved phone numbers, for the proposer.
-        A POST, because each look is an audit entry."""
-        _may(operator, "unmasked")
+    async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
+        """Return the approved phone numbers to the proposer. Each look is an audit entry, so this
+        is a POST."""
         proposals = await self._load()
-        proposal = await _found(proposals, request, operator)
+        found = await _found(proposals, proposal, who)
         kind = proposals.kinds[UNMASK]
         try:
-            seen = await see_numbers(self._context, kind, proposal, by=operator.name)
+            seen = await see_numbers(self._context, kind, found, by=who.name)
         except UsageError as error:
             raise ApiProblem(409, "proposal_refused", f"{error}.") from None
-        return JSONResponse(numbers_document(kind, proposal, seen))
+        return numbers_document(kind, found, seen)
 
 
-def _may_look(operator: Holder) -> None:
-    if operator.role not in MAY_READ["proposals"]:
-        raise role_missing(operator)
-
-
-def _may(operator: Holder, action: Action) -> None:
-    if operator.role not in MAY[action]:
-        raise role_missing(operator)
-
-
-def role_missing(operator: Holder) -> ApiProblem:
-    """Return the refusal of a person whose role may not do this."""
-    return ApiProblem(
-        403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
-    )
-
-
-async def _found(proposals: Proposals, request: Request, operator: Holder) -> Proposal:
+async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
     """Return the requested proposal. Raise ApiProblem where it is unknown, or where this person's
     role may not read its kind."""
     try:
-        found = await proposals.one(request.path_params["proposal"])
+        found = await proposals.one(name)
     except NotFoundError as error:
         raise ApiProblem(404, "proposal_unknown", f"{error}.") from None
     kinds = proposals.shown_to(operator.role)
@@ -139,16 +134,16 @@ async def _found(proposals: Proposals, request: Request, operator: Holder) -> Pr
 async def _decide(
     proposals: Proposals,
     request: Request,
+    proposal: Proposal,
     operator: Holder,
     decide: Callable[..., Awaitable[Proposal]],
-) -> Response:
-    proposal = await _found(proposals, request, operator)
+) -> ProposalDocument:
     reason = await asked_reason(request)
     try:
         done = await decide(proposal.id, by=operator.name, reason=reason)
     except (NotFoundError, UsageError) as error:  # also of what it is about
         raise ApiProblem(409, "proposal_refused", f"{error}.") from None
-    return JSONResponse(proposals.document(done))
+    return proposals.document(done)
 
 
 async def asked_reason(request: Request) -> str:
@@ -164,3 +159,85 @@ async def asked_reason(request: Request) -> str:
             422, "request_invalid", f'Send {{"reason": WHY}}, WHY in 1 to {REASON_MAX} characters.'
         )
     return reason
+
+
+_NONE: Final = {404: "There is no such proposal"}
+
+
+def _deciding(
+    endpoint: Callable[..., Awaitable[Any]], name: str, may: Action, summary: str
+) -> Operation:
+    return Operation(
+        method="POST",
+        path=f"/api/v1/proposals/{{proposal}}/{name}",
+        endpoint=endpoint,
+        scope="operator",
+        may=may,
+        name=f"proposals.{name}",
+        summary=summary,
+        body=BecauseDocument,
+        answers={
+            **_NONE,
+            200: "What became of it",
+            409: "It cannot be decided so: it is over, has changed, or is one's own",
+            422: "No reason is given",
+        },
+    )
+
+
+OPERATIONS: Final = (
+    Operation(
+        path="/api/v1/proposals",
+        endpoint=ProposalRoutes.list_proposals,
+        scope="operator",
+        may="proposals",
+        name="proposals.listProposals",
+        summary="Proposals that wait for a second person, then the others, newest first",
+        answers={200: "A page of proposals"},
+    ),
+    Operation(
+        path="/api/v1/proposals/{proposal}",
+        endpoint=ProposalRoutes.get_proposal,
+        scope="operator",
+        may="proposals",
+        name="proposals.getProposal",
+        summary="One proposal",
+        answers={**_NONE, 200: "The proposal"},
+    ),
+    _deciding(
+        ProposalRoutes.approve, "approve", "proposal_approved", "Agree to it; it is done at once"
+    ),
+    _deciding(
+        ProposalRoutes.reject, "reject", "proposal_rejected", "Say that it is not to be done"
+    ),
+    _deciding(ProposalRoutes.withdraw, "withdraw", "proposal_withdrawn", "Take back one's own"),
+    Operation(
+        method="POST",
+        path="/api/v1/proposals/{proposal}/numbers",
+        endpoint=ProposalRoutes.see_numbers,
+        scope="operator",
+        may="unmasked",
+        name="proposals.seeNumbers",
+        summary="The customers' numbers of one's own approved proposal; the trail keeps each look",
+        answers={
+            **_NONE,
+            200: "The numbers of each order",
+            409: "It is not one's own, not approved, or its time is over",
+        },
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/periods/{period}/reopen",
+        endpoint=ProposalRoutes.reopen_period,
+        scope="operator",
+        may="period_reopened",
+        name="proposals.reopenPeriod",
+        summary="Propose to reopen the last closed month; its report and journal stay",
+        body=BecauseDocument,
+        answers={
+            202: "The proposal that waits for a second person",
+            409: "It is not the last closed month, or is proposed already",
+            422: "No reason is given",
+        },
+    ),
+)

@@ -11,16 +11,17 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict
 
 from anyio import CancelScope, to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.api import request_body
-from app.api.document_schemas import MOST_RULES
+from app.api.operations import Accepted, AsOfAsked, Operation
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import ConfigurationError, UsageError
@@ -29,12 +30,14 @@ from app.core.problems import ApiProblem
 from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
-from app.finance.reports.journal import JOURNAL_FORMATS, JOURNAL_TYPES, JournalFormat, write_journal
+from app.finance.reports.journal import JOURNAL_TYPES, JournalFormat, write_journal
+from app.finance.rule_file import MAX_BYTES
 from app.finance.verify_periods import verify_periods
 from app.receiving.caught_up import must_have_read
+from reconcile.documents import Keywords
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
-from reconcile.reporting.report import BASES, Basis, Scope
+from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
 """How many are made at once: each reads everything, with a core and some 100 MiB of its own."""
@@ -46,7 +49,7 @@ most MAX_JOURNAL_BYTES."""
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
 """Of a journal that is answered: some 100,000 transactions. Longer ones are written by command."""
 
-MAX_RULES_BODY: Final = 2 * MOST_RULES
+MAX_RULES_BODY: Final = 2 * MAX_BYTES
 """Bytes of a body with rules: JSON has two for a line's end, and for a quotation mark."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
@@ -77,6 +80,70 @@ TOO_MUCH: Final = (
 )
 
 
+Form = Annotated[
+    JournalFormat,
+    "json, which it is without this; csv, a line a posting; beancount; xero and quickbooks, to "
+    "import there, a journal a day and currency.",
+]
+
+Day = Annotated[
+    str,
+    Keywords(
+        anyOf=[
+            {"type": "string", "format": "date", "pattern": "^(19[7-9]|[2-9][0-9]{2})"},
+            {"type": "string", "format": "date-time", "pattern": "^(19[7-9]|[2-9][0-9]{2})"},
+        ],
+        examples=["2026-10-01"],
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeriodAsked(AsOfAsked):
+    """A period, as it could be known at an instant."""
+
+    from_: Annotated[Day, "The first day, of the merchant's zone, or the moment."]
+    to: Annotated[Day, "The last day, all of it, or the moment where it ends."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportAsked(PeriodAsked):
+    """A period's report."""
+
+    basis: Annotated[
+        Basis,
+        "Which date places money in the period: captured, the provider's, which it is without "
+        "this; received, ours; settled, the payout's.",
+    ] = "captured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalAsked(PeriodAsked):
+    """A period's journal."""
+
+    format: Form = "json"
+
+
+def by_hand(component: str) -> Keywords:
+    """Return a reference to a component that is described by hand."""
+    return Keywords(**{"$ref": f"#/components/schemas/{component}"})
+
+
+Report = Annotated[dict[str, Any], by_hand("Report")]
+Journal = Annotated[dict[str, Any], by_hand("Journal")]
+Verification = Annotated[dict[str, Any], by_hand("Verification")]
+RulesPreview = Annotated[dict[str, Any], by_hand("RulesPreview")]
+UnderWay = Accepted[Annotated[dict[str, Any], by_hand("ReportUnderWay")]]
+
+
+class RulesTriedDocument(TypedDict):
+    toml: Annotated[
+        str,
+        "As `reconcile rules save` takes them, in TOML.",
+        Keywords(examples=["settle_margin = '9 days'\n"], maxLength=MAX_BYTES),
+    ]
+
+
 class ReportRoutes:
     def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
         self._context = context
@@ -85,21 +152,18 @@ class ReportRoutes:
         self._folding_work = elsewhere(purpose="writing", **_LIMITS)
         self._jobs = Jobs(context.clock, kept=KEPT)
 
-    async def report(self, request: Request, program: str) -> Response:
-        """GET /api/v1/reports?from=&to=&basis=&as_of="""
-        basis = request_body.chosen(request, "basis", BASES) or "captured"
-        scope, subject = await self._period(request, basis=basis)
+    async def get_report(self, who: str, asked: ReportAsked) -> Report | UnderWay | Response:
+        scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
-            "report", subject, lambda: self._work(report_in, scope, "json"), by=program
+            "report", subject, lambda: self._work(report_in, scope, "json"), by=who
         )
         if job.ended is None:
             return _under_way(job, "report")
         return Response(job.result, media_type=JSONResponse.media_type)
 
-    async def journal(self, request: Request, program: str) -> Response:
-        """GET /api/v1/journals?from=&to=&as_of=&format="""
-        form = request_body.chosen(request, "format", JOURNAL_FORMATS) or "json"
-        scope, subject = await self._period(request, basis="captured")
+    async def get_journal(self, who: str, asked: JournalAsked) -> Journal | UnderWay | Response:
+        form = asked.format
+        scope, subject = await self._period(asked, basis="captured")
 
         async def make() -> _Written:
             folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
@@ -111,15 +175,18 @@ class ReportRoutes:
                 with CancelScope(shield=True):  # an end in its midst leaves nothing behind
                     await to_thread.run_sync(lambda: shutil.rmtree(folder))
 
-        job = await self._made("journal", f"{form} {subject}", make, by=program)
+        job = await self._made("journal", f"{form} {subject}", make, by=who)
         if job.ended is None:
             return _under_way(job, "journal")
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form][0])
 
-    async def verification(self, request: Request, program: str) -> Response:
-        """GET /api/v1/periods/verification for all closed months, and
-        /api/v1/periods/{period}/verification for one."""
-        period: str | None = request.path_params.get("period")
+    async def verify_periods(self, who: str) -> Verification | UnderWay:
+        return await self._verified(None, by=who)
+
+    async def verify_period(self, who: str, period: str) -> Verification | UnderWay:
+        return await self._verified(period, by=who)
+
+    async def _verified(self, period: str | None, *, by: str) -> Verification | UnderWay:
         made = await list_closed(self._context)
         closed = [each for each in made if period in (None, each.period)]
         if period is not None and not closed:
@@ -129,41 +196,41 @@ class ReportRoutes:
             "verification",
             f"{period} {links}",  # with one that was closed or reopened since, all are others
             lambda: self._work(_verification, period),
-            by=program,
+            by=by,
         )
         if job.ended is None:
             return _under_way(job, "verification")
         passed = all(each["passed"] for each in job.result)
-        return JSONResponse({"passed": passed, "steps": job.result})
+        return {"passed": passed, "steps": job.result}
 
-    async def rules_preview(self, request: Request, program: str) -> Response:
-        """POST /api/v1/rules/preview: what other rules would change. Nothing is stored."""
+    async def preview_rules(self, request: Request, who: str) -> RulesPreview | UnderWay:
         toml = await _asked_rules(request)
         await must_have_read(self._context)
         saved = await current_rules(self._context)
         subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
         job = await self._made(
-            "preview", subject, lambda: self._folding_work(_preview, toml), by=program
+            "preview", subject, lambda: self._folding_work(_preview, toml), by=who
         )
         if job.ended is None:
             return _under_way(job, "preview")
         if isinstance(job.result, tuple):
             raise ApiProblem(422, "rules_invalid", f"{'; '.join(job.result)}.")
-        return JSONResponse(job.result)
+        preview: dict[str, Any] = job.result
+        return preview
 
-    async def _period(self, request: Request, *, basis: Basis) -> tuple[Scope, str]:
+    async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
         """Return the requested period and its job's key. Without `as_of`, the moment of the request
         is no part of the key."""
-        now, as_of = self._context.clock.now(), request_body.instant_parameter(request, "as_of")
+        now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
-        asked = Scope(
-            start=_end(request, "from", zone=zone, last=False),
-            end=_end(request, "to", zone=zone, last=True),
+        given = Scope(
+            start=_end("from", asked.from_, zone=zone, last=False),
+            end=_end("to", asked.to, zone=zone, last=True),
             as_of=now if as_of is None else as_of,
             basis=basis,
             environment=self._context.database.environment or "not stamped",
         )
-        scope = await on_the_books(self._context, asked)
+        scope = await on_the_books(self._context, given)
         try:
             check_scope(scope, now=now)
         except UsageError as error:
@@ -257,15 +324,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
+def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
     """Return the period's end: a moment, or a day of the merchant's that is included whole."""
-    text = request_body.word_parameter(request, name)
-    if text is None:
-        raise ApiProblem(422, "parameter_invalid", f"{name} is missing: a day, or a moment.")
     if len(text) != _DAY:
-        moment = request_body.instant_parameter(request, name)
-        assert moment is not None
-        return moment
+        return request_body.instant_of(name, text)
     try:
         return Calendar(zone).day(text)[1 if last else 0]
     except ValueError:
@@ -274,10 +336,72 @@ def _end(request: Request, name: str, *, zone: tzinfo, last: bool) -> Instant:
         ) from None
 
 
-def _under_way(job: Job, what: str) -> Response:
+def _under_way(job: Job, what: str) -> UnderWay:
     state = {
         "state": "under_way",
         "began": format_instant(job.began),
         "detail": f"The {what} is being made: ask for the same again.",
     }
-    return JSONResponse(state, status_code=202, headers=RETRY_AFTER)
+    return Accepted(state, RETRY_AFTER)
+
+
+BY_PERSON: Final = "An operator's own token may ask for it where their role may see it."
+JOURNAL_MEDIA: Final = tuple(media for media, _ in JOURNAL_TYPES.values())
+
+
+def _made(
+    path: str,
+    endpoint: Callable[..., Awaitable[Any]],
+    name: str,
+    summary: str,
+    **more: Any,
+) -> Operation:
+    """Return an operation that takes long. `answers` are besides those that all of them have."""
+    answers = {
+        202: "It is being made; the same again gives it",
+        409: "It cannot be made, or is too long; the sentence says why",
+        503: "Another report, journal, verification or preview is being made",
+    }
+    return Operation(
+        path=f"/api/v1/{path}",
+        endpoint=endpoint,
+        scope="finance",
+        name=f"finance.{name}",
+        summary=summary,
+        more=BY_PERSON,
+        answers={**answers, **more.pop("answers", {})},
+        retry_after=(202,),
+        **more,
+    )
+
+
+OPERATIONS: Final = (
+    _made(
+        "reports", ReportRoutes.get_report, "getReport",
+        "What became of a period's orders and money, now or as it could be known at an instant: "
+        "made when it is asked for, and the same for a minute after",
+    ),
+    _made(
+        "journals", ReportRoutes.get_journal, "getJournal",
+        "A period's money as balanced double entries: payments, refunds and lost disputes on the "
+        "provider's dates, settlements on the statement's, write-offs when they were accepted",
+        media=JOURNAL_MEDIA,
+        answers={200: "The journal"},
+    ),
+    _made(
+        "periods/verification", ReportRoutes.verify_periods, "verifyPeriods",
+        "Whether closed months still follow from their evidence: every step on each, the earliest "
+        "first",
+    ),
+    _made(
+        "periods/{period}/verification", ReportRoutes.verify_period, "verifyPeriod",
+        "Whether a closed month still follows from its evidence",
+        answers={404: "There is none of this name"},
+    ),
+    _made(
+        "rules/preview", ReportRoutes.preview_rules, "previewRules",
+        "What other matching rules would newly match, lose and change; nothing of it is kept",
+        method="POST", body=RulesTriedDocument,
+        answers={200: "What they would change", 422: "They are no rules: every mistake is named"},
+    ),
+)  # fmt: skip

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, NotRequired, TypedDict, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
@@ -15,6 +15,7 @@ from app.core.references import RULE, composed, is_reference
 from app.core.strict_json import parse
 from app.core.text import counted
 from app.orders.order_facts import NOT_SO, OrderFacts, Reference
+from reconcile.documents import CurrencyCode, InstantText, Keywords, OrderReference
 from reconcile.instants import Instant, parse_instant
 from reconcile.ledger.records import Tender
 from reconcile.money import Money, MoneyError, from_major
@@ -105,34 +106,15 @@ def number_parameter(request: Request, name: str, *, default: int, low: int, hig
     return int(text)
 
 
-def limit_parameter(request: Request, *, most: int) -> int:
-    """Return the page size, `limit`."""
-    return number_parameter(request, "limit", default=100, low=1, high=most)
-
-
-def after_parameter(request: Request) -> str:
-    """Return `after`, the `next` of the page before; empty for the first page."""
-    return request.query_params.get("after", "")
-
-
-def before_parameter(request: Request) -> int:
-    """Return `before`, the `next` of the page before; GREATEST for the first page."""
-    return number_parameter(request, "before", default=GREATEST, low=0, high=GREATEST)
-
-
-def path_number(request: Request, name: str) -> int:
+def path_number(text: str) -> int:
     """Return the number in a path. Raise NotFoundError for anything else."""
-    text = request.path_params[name]
     if not _NUMBER.fullmatch(text):
         raise NotFoundError(text)
     return int(text)
 
 
-def instant_parameter(request: Request, name: str) -> Instant | None:
-    """Return an RFC 3339 moment from the query."""
-    text = word_parameter(request, name)
-    if text is None:
-        return None
+def instant_of(name: str, text: str) -> Instant:
+    """Return the RFC 3339 moment of a query parameter."""
     try:
         # A plus sign that was not escaped comes as a blank: before an offset it can only mean that.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
@@ -185,6 +167,84 @@ _REFERENCE_FORMS = (
 )
 
 
+MAX_TENDERS = 20
+"""Tenders of one order: it has one or two, and all are kept with each record of its price."""
+
+TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
+"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
+
+Amount = Annotated[
+    str | float,
+    Keywords(pattern=r"^[0-9]{1,19}(\.[0-9]{1,19})?$", exclusiveMinimum=0, examples=["1500.00"]),
+]
+
+
+class ToldTenderDocument(TypedDict):
+    kind: Annotated[str, Keywords(pattern=f"^{TENDER_KIND}$", examples=["gift_card"])]
+    amount: Amount
+
+
+class ToldReferenceDocument(TypedDict):
+    source: Annotated[str, "The source's name, as in /webhooks/NAME."]
+    session: NotRequired[OrderReference]
+    payment: NotRequired[OrderReference]
+    amount: NotRequired[Annotated[Amount, "What the session was opened for, in major units."]]
+    currency: NotRequired[CurrencyCode]
+
+
+_OneReference = Annotated[
+    ToldReferenceDocument,
+    Keywords(
+        oneOf=[
+            {"required": ["session"]},
+            {"required": ["payment"], "not": {"required": ["amount"]}},
+        ],
+        dependentRequired={"amount": ["currency"], "currency": ["amount"]},
+        examples=[{"source": "shop", "payment": "pay_1"}],
+    ),
+]
+
+
+class ToldDocument(TypedDict):
+    amount: Annotated[
+        str | float,
+        Keywords(pattern=r"^[0-9]{1,19}(\.[0-9]{1,19})?$", minimum=0, examples=["1500.00"]),
+        "The whole price; zero only with `free`.",
+    ]
+    currency: CurrencyCode
+    free: NotRequired[
+        Annotated[
+            bool,
+            "The order costs nothing: with the amount 0 only, which needs it. It is fulfillable "
+            "once a verified event says that its session ended with 0.",
+        ]
+    ]
+    tenders: NotRequired[
+        Annotated[
+            list[ToldTenderDocument] | None,
+            Keywords(maxItems=MAX_TENDERS),
+            "Parts of the price that are paid otherwise, together at most the amount: what "
+            "providers are due is the rest. Missing: as stated before; empty: none.",
+        ]
+    ]
+    placed_at: NotRequired[InstantText | None]
+    canceled_at: NotRequired[
+        Annotated[InstantText | None, "Null: it was not canceled. Missing: says nothing."]
+    ]
+    fulfilled_at: NotRequired[
+        Annotated[InstantText | None, "Null: it was not fulfilled. Missing: says nothing."]
+    ]
+    references: NotRequired[
+        Annotated[
+            list[_OneReference] | None,
+            Keywords(maxItems=MAX_REFERENCES),
+            "What a provider calls the order's payments, or their sessions: its events of them "
+            "are the order's, also where they do not name it. Each is one order's, for good. A "
+            "session's amount counts where the provider answers without one.",
+        ]
+    ]
+
+
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
     """Return what a PUT states of an order. Every mistake is named at once."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
@@ -216,13 +276,6 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
     return OrderFacts(
         order=order, money=money, **moments, references=references, tenders=tenders, free=free
     )
-
-
-MAX_TENDERS = 20
-"""Tenders of one order: it has one or two, and all are kept with each record of its price."""
-
-TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:

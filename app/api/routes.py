@@ -1,21 +1,38 @@
 """The API for the shop's own programs: ledgers, the shop's records, the feed, payments started."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from app.access.operators import author_of_token
-from app.access.tokens import Holder, ScopeMissing, TokenNotInForce, TokenScope, admit, holder_of
+from app.access.tokens import Holder, ScopeMissing, TokenNotInForce, admit, holder_of
 from app.api import request_body
-from app.api.openapi import written_document
+from app.api.operations import (
+    LONGPOLL_MAX_S,
+    Accepted,
+    Answer,
+    AsOfAsked,
+    Created,
+    Limit,
+    Moment,
+    Operation,
+    PageAsked,
+    Scope,
+    response,
+)
 from app.checkout.client import CheckoutClient
-from app.checkout.open_checkout import CheckoutResult, open_checkout, result_document
+from app.checkout.open_checkout import (
+    CheckoutResult,
+    SessionDocument,
+    open_checkout,
+    result_document,
+)
 from app.checkout.request import (
     CheckoutBusyError,
     CheckoutConflictError,
@@ -30,103 +47,119 @@ from app.core.errors import NotFoundError
 from app.core.jobs import computed
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
-from app.orders.read_feed import outcome_documents, read_feed, read_from, superseded_of
-from app.orders.read_orders import LedgerDocument, list_orders, listed_documents, order_document
+from app.orders.read_feed import (
+    OutcomePageDocument,
+    outcome_documents,
+    read_feed,
+    read_from,
+    superseded_of,
+)
+from app.orders.read_orders import (
+    LedgerDocument,
+    OrderPageDocument,
+    list_orders,
+    listed_documents,
+    order_document,
+)
 from app.receiving.caught_up import behind_s
 from app.receiving.guard import HUNG_UP
 from reconcile.canonical import fingerprint
+from reconcile.documents import CurrencyCode, Keywords, OrderReference
 from reconcile.instants import SECOND, format_instant
-from reconcile.ledger.ledger import OUTCOMES
-from reconcile.ledger.vocabulary import FINDING_CODES
+from reconcile.ledger.ledger import Outcome
+from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money, major_text
 
 MAX_ORDER_BYTES = 64 * 1024
 """Largest body: what a shop states or asks of one order is a few hundred bytes."""
 
 
-OPERATOR: Final[Literal["operator"]] = "operator"
-"""The word, in place of a scope, for what takes a person's own token."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrdersAsked(PageAsked):
+    """A page of orders, in the order of their references."""
+
+    outcome: Annotated[Outcome | None, "Only this outcome."] = None
+    finding: Annotated[FindingCode | None, "Only with this finding."] = None
+    from_: Annotated[Moment, "Only orders of which a change was published since then."] = None
+    to: Annotated[Moment, "Only orders of which a change was published before then."] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedAsked:
+    """A page of the outcome feed."""
+
+    after: Annotated[
+        int,
+        Keywords(minimum=0, maximum=request_body.GREATEST),
+        "The last id seen. Ids rise and none is given twice; they are not consecutive after a "
+        "restore.",
+    ] = 0
+    limit: Limit = 100
+    wait: Annotated[int, Keywords(minimum=0, maximum=LONGPOLL_MAX_S), "Seconds to wait."] = 0
 
 
 class Api:
-    """The endpoints under /api/v1, each behind a bearer token except the description itself."""
+    """The endpoints of orders and the feed, and the gate of all."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
         """alarms: sentences on what goes wrong that no outcome shows, such as silence."""
         self._context = context
         self._alarms = alarms
-        # Written once: it is the longest answer that needs no token.
         settings = context.settings
-        self._description = written_document(
-            page_max=settings.page_max, longpoll_max_s=settings.longpoll_max_s
-        )
+        self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
-    async def admitted(
-        self, request: Request, scope: TokenScope | Literal["operator"]
-    ) -> str | Holder:
-        """Return the name of the calling program; for the scope OPERATOR, of the person. Raise
+    async def admitted(self, request: Request, scope: Scope) -> str | Holder:
+        """Return the name of the calling program; for the scope `operator`, the person. Raise
         ApiProblem 401 without a token in force, 403 without the scope."""
+        token = request_body.bearer_token(request)
         with _refusing(scope):
-            if scope == OPERATOR:
-                return await holder_of(self._context, request_body.bearer_token(request))
-            return await admit(self._context, request_body.bearer_token(request), scope=scope)
+            if scope == "operator":
+                return await holder_of(self._context, token)
+            return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
         """Return the age of the oldest unread delivery in seconds, without waiting; 0: none."""
         return await behind_s(self._context, patience="none")
 
-    async def get_order(self, request: Request, program: str) -> Response:
-        """GET /api/v1/orders/{reference}[?as_of=], with If-None-Match"""
-        as_of = request_body.instant_parameter(request, "as_of")
+    async def get_order(
+        self, request: Request, reference: str, asked: AsOfAsked
+    ) -> Answer[LedgerDocument] | Response:
         try:
-            found = await order_document(
-                self._context, request_body.order_reference(request), as_of=as_of
-            )
+            found = await order_document(self._context, reference, as_of=asked.as_of)
         except NotFoundError as error:
             raise request_body.order_unknown(error) from None
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
-    async def list_orders(self, request: Request, program: str) -> Response:
-        """GET /api/v1/orders?outcome=&finding=&from=&to=&after=&limit="""
-        limit = request_body.limit_parameter(request, most=self._context.settings.page_max)
+    async def list_orders(self, asked: OrdersAsked) -> OrderPageDocument:
         ledgers = await list_orders(
             self._context,
-            after=request_body.after_parameter(request),
-            limit=limit,
-            outcome=request_body.chosen(request, "outcome", OUTCOMES),
-            finding=request_body.chosen(request, "finding", FINDING_CODES),
-            since=request_body.instant_parameter(request, "from"),
-            until=request_body.instant_parameter(request, "to"),
+            after=asked.after,
+            limit=asked.limit,
+            outcome=asked.outcome,
+            finding=asked.finding,
+            since=asked.from_,
+            until=asked.to,
         )
-        following = ledgers[-1].order if len(ledgers) == limit else None
-        rows = await listed_documents(self._context, ledgers)
-        return _json({"orders": rows, "next": following})
+        following = ledgers[-1].order if len(ledgers) == asked.limit else None
+        return {"orders": await listed_documents(self._context, ledgers), "next": following}
 
-    async def put_order(self, request: Request, program: str) -> Response:
-        """PUT /api/v1/orders/{reference}"""
-        order = request_body.order_reference(request)
+    async def tell_order(
+        self, request: Request, who: str, reference: str
+    ) -> Answer[LedgerDocument]:
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
-        facts = request_body.reported_order(order, document, sources=self._context.sources)
+        facts = request_body.reported_order(reference, document, sources=self._context.sources)
         try:
-            await tell_order(self._context, facts, author=author_of_token(program))
+            await tell_order(self._context, facts, author=author_of_token(who))
         except ReferenceTaken as error:
             raise ApiProblem(409, "reference_taken", str(error), order=error.order) from None
         except TendersDoNotFit as error:
             raise ApiProblem(422, "order_invalid", str(error)) from None
-        return _of_order(await order_document(self._context, order, patience="short"))
+        return _of_order(await order_document(self._context, reference, patience="short"))
 
-    async def outcomes(self, request: Request, program: str) -> Response:
-        """GET /api/v1/outcomes?after=&limit=&wait="""
-        after = request_body.number_parameter(
-            request, "after", default=0, low=0, high=request_body.GREATEST
-        )
-        limit = request_body.limit_parameter(request, most=self._context.settings.page_max)
-        wait_s = request_body.number_parameter(
-            request, "wait", default=0, low=0, high=self._context.settings.longpoll_max_s
-        )
-        lost = await read_from(self._context, after=after)
+    async def read_feed(self, request: Request, asked: FeedAsked) -> Answer[OutcomePageDocument]:
+        lost = await read_from(self._context, after=asked.after)
         if lost is not None:
             raise ApiProblem(
                 410,
@@ -137,28 +170,23 @@ class Api:
             )
         published = await read_feed(
             self._context,
-            after=after,
-            limit=limit,
-            wait_s=wait_s,
+            after=asked.after,
+            limit=asked.limit,
+            wait_s=asked.wait,
             gone=lambda: HUNG_UP in request.scope,
         )
-        if wait_s:  # the token may have been revoked meanwhile
+        if asked.wait:  # the token may have been revoked meanwhile
             await self.admitted(request, "read")
         behind = await self.behind_s()  # also of those that came while the reader waited
-        document: dict[str, Any] = {
+        document: OutcomePageDocument = {
             "outcomes": await outcome_documents(self._context, published),
-            "cursor": published[-1].seq if published else after,
+            "cursor": published[-1].seq if published else asked.after,
         }
         if superseded := await superseded_of(self._context, published):
             document["superseded"] = superseded
         if alarms := self._alarms():
             document["alarms"] = alarms
-        return _json(document, {"Tallyhook-Behind": str(behind)} if behind else {})
-
-    async def openapi(self, request: Request) -> Response:
-        """GET /api/v1/openapi.json"""
-        request_body.only_parameters(request, ())
-        return Response(self._description, media_type=JSONResponse.media_type)
+        return Answer(document, {"Tallyhook-Behind": str(behind)} if behind else {})
 
 
 @contextmanager
@@ -180,32 +208,18 @@ def _if_new(request: Request, document: LedgerDocument) -> Response:
     """Return the ledger with its ETag, or 304 where the client has it. The tag covers all members
     but `as_of`, also those outside the fingerprint. It is weak, since two responses with one tag
     differ in `as_of`."""
-    known = {name: value for name, value in document.items() if name != "as_of"}
-    tag = fingerprint(known)
+    tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
-    answer.headers["ETag"] = f'W/"{tag}"'
+    headers = {**answer.headers, "ETag": f'W/"{tag}"'}
     if asked.strip() != "*" and tag not in _TAG.findall(asked):
-        return answer
-    headers = {name: answer.headers[name] for name in _KEPT_BY_304 if name in answer.headers}
+        return response(Answer(document, headers))
     return Response(status_code=304, headers=headers)
 
 
-_KEPT_BY_304: Final = ("ETag", "Tallyhook-Behind")
-
-
-def _of_order(document: LedgerDocument) -> Response:
+def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
     behind = document.get("behind_s")
-    return _json(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
-
-
-def _json(document: Any, headers: dict[str, str] | None = None, *, status: int = 200) -> Response:
-    return Response(
-        json.dumps(document, ensure_ascii=False),
-        status_code=status,
-        media_type=JSONResponse.media_type,
-        headers=headers,
-    )
+    return Answer(document, {} if behind is None else {"Tallyhook-Behind": str(behind)})
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
@@ -227,6 +241,34 @@ _PARTS: Final = {
 }
 
 
+class CheckoutOrderDocument(TypedDict):
+    reference: OrderReference
+    amount: request_body.Amount
+    currency: CurrencyCode
+
+
+class CustomerDocument(TypedDict):
+    phone: NotRequired[Annotated[str | None, Keywords(examples=["254712345678"])]]
+
+
+class ReturnUrlsDocument(TypedDict):
+    success: NotRequired[
+        Annotated[str | None, Keywords(format="uri", examples=["https://shop.example/paid"])]
+    ]
+    cancel: NotRequired[
+        Annotated[str | None, Keywords(format="uri", examples=["https://shop.example/basket"])]
+    ]
+
+
+class CheckoutDocument(TypedDict):
+    order: CheckoutOrderDocument
+    customer: NotRequired[CustomerDocument | None]
+    return_urls: NotRequired[ReturnUrlsDocument | None]
+    new_payment: NotRequired[
+        Annotated[bool, "The earlier payment is over and the customer tries again."]
+    ]
+
+
 class Checkouts:
     """The endpoint. `client` is None where this instance opens no sessions."""
 
@@ -234,8 +276,9 @@ class Checkouts:
         self._context = context
         self._client = client
 
-    async def start(self, request: Request, program: str) -> Response:
-        """Answer 201: opened now; 200: the existing session; 202: unknown so far, ask again."""
+    async def start_payment(
+        self, request: Request, who: str
+    ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
@@ -249,7 +292,7 @@ class Checkouts:
                 self._client,
                 request=asked,
                 new_payment=new_payment,
-                author=author_of_token(program),
+                author=author_of_token(who),
             )
         except CheckoutRequestError as error:
             return _invalid([(PLACES[name], sentence) for name, sentence in error.problems])
@@ -321,7 +364,7 @@ def _invalid(problems: list[tuple[str, str]]) -> Response:
     )
 
 
-def _answer(result: CheckoutResult) -> Response:
+def _answer(result: CheckoutResult) -> Answer[SessionDocument] | Response:
     if result.state == "refused":
         return problem(422, "session_refused", result.sentence, idempotency_key=result.key)
     document = result_document(result)
@@ -330,5 +373,91 @@ def _answer(result: CheckoutResult) -> Response:
     if result.state == "unknown":
         asked = result.again_s
         headers = RETRY_AFTER if asked is None else {"Retry-After": str(asked)}
-        return _json(document, headers, status=202)
-    return _json(document, status=201 if result.created else 200)
+        return Accepted(document, headers)
+    return Created(document) if result.created else Answer(document)
+
+
+OPERATIONS: Final = (
+    Operation(
+        path="/api/v1/orders",
+        endpoint=Api.list_orders,
+        scope="read",
+        name="orders.listOrders",
+        summary="Orders in the order of their references, with outcome and findings",
+        answers={200: "A page of orders"},
+    ),
+    Operation(
+        path="/api/v1/orders/{reference:path}",
+        endpoint=Api.get_order,
+        scope="read",
+        name="orders.getOrder",
+        summary="The ledger of one order, folded from what is stored now",
+        answers={
+            200: "The ledger",
+            304: "It is as the program has it, but for `as_of`",
+            404: "Nobody has spoken of this order",
+        },
+        waits=True,
+    ),
+    Operation(
+        method="PUT",
+        path="/api/v1/orders/{reference:path}",
+        endpoint=Api.tell_order,
+        scope="orders",
+        name="orders.tellOrder",
+        summary="Tell what the shop knows of an order; facts are only added",
+        body=Annotated[
+            request_body.ToldDocument,
+            Keywords(
+                examples=[
+                    {
+                        "amount": "1500.00",
+                        "currency": "KES",
+                        "placed_at": "2026-10-05T14:30:00Z",
+                    }
+                ]
+            ),
+        ],
+        answers={
+            200: "The ledger",
+            409: "One of the references is another order's, which `order` names",
+            422: "Something stated is wrong; all mistakes are named",
+        },
+        waits=True,
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/checkout/sessions",
+        endpoint=Checkouts.start_payment,
+        scope="checkout",
+        name="checkout.startPayment",
+        summary="Start an order's payment, once: the session is opened, or the one there is given",
+        body=CheckoutDocument,
+        answers={
+            200: "The session that the order has",
+            201: "The session, opened by this call",
+            202: "Not known yet whether it is open; the same call again, after `Retry-After`, "
+            "shows it",
+            409: "The order is canceled, or costs something else by the shop's own `PUT`; or its "
+            "payment has other money, or is unknown and was asked for with another phone number or "
+            "return URL, or is not over: `ask_again_at`, where that is known, says when it will "
+            "be, and `Retry-After` in how many seconds to ask",
+            422: "Something is wrong, all mistakes are named; or the service refused",
+            501: "This instance opens no sessions",
+            503: "The service denies us, or too many calls at once; nothing is lost",
+        },
+        retry_after=(202, 409, 503),
+        waits=True,
+    ),
+    Operation(
+        path="/api/v1/outcomes",
+        endpoint=Api.read_feed,
+        scope="read",
+        name="outcomes.readFeed",
+        summary="The outcome feed: every published change, in order, without gaps",
+        answers={
+            200: "Changes after the cursor",
+            410: "The cursor is beyond the last id: read on from `read_from`",
+        },
+    ),
+)

@@ -19,6 +19,9 @@ from reconcile.documents import Keywords
 
 Schema = dict[str, Any]
 
+_WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
+"""Keywords that stand in place of a type."""
+
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
@@ -28,8 +31,9 @@ class Schemas:
     A component is named as its type without `Document`: BreakDocument is Break.
     """
 
-    def __init__(self) -> None:
-        self.components: dict[str, Schema] = {}
+    def __init__(self, by_hand: Mapping[str, Schema] | None = None) -> None:
+        """by_hand: components that are described without types."""
+        self.components: dict[str, Schema] = dict(by_hand or {})
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
@@ -44,9 +48,7 @@ class Schemas:
             schema = self.of(args[0], closed=closed)
             for note in args[1:]:
                 more = note.keywords if isinstance(note, Keywords) else {"description": note}
-                if "enum" in more:
-                    schema.pop("type", None)
-                schema = {**schema, **more}
+                schema = {**({} if more.keys() & _WHOLE else schema), **more}
             return schema
         if origin is Literal:
             return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
@@ -68,9 +70,8 @@ class Schemas:
             hints = get_type_hints(kind, include_extras=True)
             if kind.__doc__:
                 schema["description"] = " ".join(kind.__doc__.split())
-            schema["required"] = [
-                member for member, each in hints.items() if get_origin(each) is not NotRequired
-            ]
+            required = [m for m, each in hints.items() if get_origin(each) is not NotRequired]
+            schema |= {"required": required} if required else {}
             schema["properties"] = {
                 member: self.of(
                     get_args(each)[0] if get_origin(each) is NotRequired else each, closed=closed
@@ -98,3 +99,24 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
         types = [each["type"] for each in plain]
         plain = [{**{k: v for each in plain for k, v in each.items()}, "type": types}]
     return plain[0] if not others else {"anyOf": [*others, *plain]}
+
+
+def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
+    """Return a value that the schema allows, made of its examples. Raise KeyError for a schema
+    without any."""
+    if "examples" in schema:
+        return schema["examples"][0]
+    if "$ref" in schema:
+        return example_of(schemas[schema["$ref"].rpartition("/")[2]], schemas)
+    if "enum" in schema or "const" in schema:
+        return schema["enum"][0] if "enum" in schema else schema["const"]
+    if "anyOf" in schema:
+        return example_of(schema["anyOf"][0], schemas)
+    kinds = schema["type"]
+    kind = kinds if isinstance(kinds, str) else kinds[0]
+    if kind == "object":
+        inner = schema.get("properties", {})
+        return {name: example_of(each, schemas) for name, each in inner.items()}
+    if kind == "array":
+        return [example_of(schema["items"], schemas)]
+    return {"string": "…", "integer": schema.get("minimum", 0), "boolean": False}[kind]

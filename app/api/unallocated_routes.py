@@ -1,28 +1,33 @@
 """The API of unallocated payments, for operators by their own tokens: list, assign, dismiss."""
 
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
-from app.access.operators import MAY, MAY_READ
-from app.access.proposals import REASON_MAX, Proposals
+from app.access.proposals import REASON_MAX, ProposalDocument, Proposals
 from app.access.tokens import Holder
-from app.api.proposal_routes import MAX_BYTES, Loaded, role_missing
-from app.api.request_body import (
-    after_parameter,
-    capped_body,
-    chosen,
-    json_object,
-    limit_parameter,
-    word_parameter,
-)
+from app.api.operations import Accepted, Operation, PageAsked
+from app.api.proposal_routes import MAX_BYTES, Loaded, ReasonText
+from app.api.request_body import capped_body, json_object
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.finance.place_payment import Placing, place_payment
-from app.orders.unallocated import UnallocatedRequest, list_unallocated, read_unallocated
-from reconcile.ledger.records import DISMISSED_AS
+from app.orders.unallocated import (
+    UnallocatedDocument,
+    UnallocatedPageDocument,
+    UnallocatedRequest,
+    list_unallocated,
+    read_unallocated,
+)
+from reconcile.documents import OrderReference
+from reconcile.ledger.records import DISMISSED_AS, DismissedAs
+
+Placed = UnallocatedDocument | Accepted[ProposalDocument]
+Replaces = Annotated[
+    str, "The `last_act` that you saw: whoever decided since then is not overruled."
+]
 
 ASSIGN_FORM: Final = (
     'Send {"order": REFERENCE, "reason": WHY}, and "replaces" with the `last_act` that you saw.'
@@ -33,6 +38,36 @@ DISMISS_FORM: Final = (
 )
 
 
+class AssigningDocument(TypedDict):
+    order: OrderReference
+    reason: ReasonText
+    replaces: NotRequired[Replaces]
+
+
+class DismissingDocument(
+    TypedDict(
+        "_As",
+        {
+            "as": DismissedAs,
+            "to": NotRequired[
+                Annotated[str, "Of other business: the account that the money goes to."]
+            ],
+        },
+    )
+):
+    reason: ReasonText
+    replaces: NotRequired[Replaces]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaymentsAsked(PageAsked):
+    """A page of unallocated payments."""
+
+    source: Annotated[str | None, "Only of this source."] = None
+    all: Annotated[bool, "Dismissed and moneyless ones, too."] = False
+    not_ours: Annotated[bool, "Those of other shops, instead."] = False
+
+
 class UnallocatedRoutes:
     """The endpoints."""
 
@@ -40,63 +75,53 @@ class UnallocatedRoutes:
         self._context = context
         self._proposals = proposals
 
-    async def list(self, request: Request, operator: Holder) -> Response:
-        """GET /api/v1/unallocated?source=&all=&not_ours=&after=&limit="""
-        if operator.role not in MAY_READ["unallocated"]:
-            raise role_missing(operator)
-        asked = UnallocatedRequest(
-            source=word_parameter(request, "source"),
-            after=after_parameter(request),
-            limit=limit_parameter(request, most=self._context.settings.page_max),
-            everything=chosen(request, "all", ("true", "false")) == "true",
-            not_ours=chosen(request, "not_ours", ("true", "false")) == "true",
+    async def list_unallocated(self, asked: PaymentsAsked) -> UnallocatedPageDocument:
+        request = UnallocatedRequest(
+            source=asked.source,
+            after=asked.after,
+            limit=asked.limit,
+            everything=asked.all,
+            not_ours=asked.not_ours,
         )
         try:
-            page = await list_unallocated(self._context, asked)
+            page = await list_unallocated(self._context, request)
         except UsageError as error:
             raise ApiProblem(422, "parameter_invalid", _sentence(error)) from None
         now = self._context.clock.now()
-        found = [each.document(now=now) for each in page.payments]
-        return JSONResponse({"payments": found, "next": page.next})
+        return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
-    async def assign(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/unallocated/{payment}/assign"""
-        given = await self._given(request, operator, {"order", "reason"}, form=ASSIGN_FORM)
+    async def assign_payment(self, request: Request, payment: str, who: Holder) -> Placed:
+        given = await self._given(request, {"order", "reason"}, form=ASSIGN_FORM)
         return await self._place(
             Placing(
                 kind="assign",
-                payment=request.path_params["payment"],
+                payment=payment,
                 order=given["order"],
                 reason=given["reason"],
-                by=operator.name,
+                by=who.name,
                 replaces=given.get("replaces"),
             )
         )
 
-    async def dismiss(self, request: Request, operator: Holder) -> Response:
-        """POST /api/v1/unallocated/{payment}/dismiss"""
-        given = await self._given(request, operator, {"as", "reason"}, form=DISMISS_FORM)
+    async def dismiss_payment(self, request: Request, payment: str, who: Holder) -> Placed:
+        given = await self._given(request, {"as", "reason"}, form=DISMISS_FORM)
         why = {str(each): each for each in DISMISSED_AS}.get(given["as"])
         if why is None:
             raise ApiProblem(422, "request_invalid", DISMISS_FORM)
         return await self._place(
             Placing(
                 kind="dismiss",
-                payment=request.path_params["payment"],
+                payment=payment,
                 dismiss=why,
                 to=given.get("to", ""),
                 reason=given["reason"],
-                by=operator.name,
+                by=who.name,
                 replaces=given.get("replaces"),
             )
         )
 
-    async def _given(
-        self, request: Request, operator: Holder, needed: set[str], *, form: str
-    ) -> dict[str, str]:
+    async def _given(self, request: Request, needed: set[str], *, form: str) -> dict[str, str]:
         """Return the members of a body, all of them texts. Raise ApiProblem for any other body."""
-        if operator.role not in MAY["payment_proposed"]:
-            raise role_missing(operator)
         document: dict[str, Any] = json_object(await capped_body(request, most=MAX_BYTES))
         allowed = needed | {"replaces"} | ({"to"} if "as" in needed else set())
         if (
@@ -107,7 +132,7 @@ class UnallocatedRoutes:
             raise ApiProblem(422, "request_invalid", form)
         return document
 
-    async def _place(self, asked: Placing) -> Response:
+    async def _place(self, asked: Placing) -> Placed:
         """Do the act, or propose it: 202 with the proposal."""
         try:
             proposal = await place_payment(self._context, asked)
@@ -119,10 +144,53 @@ class UnallocatedRoutes:
             raise ApiProblem(409, "placing_refused", _sentence(error)) from None
         if proposal is not None:
             proposals: Proposals = await self._proposals()
-            return JSONResponse(proposals.document(proposal), status_code=202)
-        return JSONResponse(found.document(now=self._context.clock.now()))
+            return Accepted(proposals.document(proposal))
+        return found.document(now=self._context.clock.now())
 
 
 def _sentence(error: Exception) -> str:
     sentence = str(error)
     return f"{sentence[:1].upper()}{sentence[1:]}."
+
+
+_PLACED: Final = {
+    200: "The payment, as it stands now",
+    202: "It takes a second person: the proposal that waits for them",
+    404: "There is no such payment, or nobody has spoken of the order",
+    409: "It cannot be done so, such as where somebody decided since",
+    422: "The body is none of these",
+}
+
+OPERATIONS: Final = (
+    Operation(
+        path="/api/v1/unallocated",
+        endpoint=UnallocatedRoutes.list_unallocated,
+        scope="operator",
+        may="unallocated",
+        name="unallocated.listUnallocated",
+        summary="Verified payments that no order has, those heard of first before the others",
+        answers={200: "A page of payments"},
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/unallocated/{payment:path}/assign",
+        endpoint=UnallocatedRoutes.assign_payment,
+        scope="operator",
+        may="payment_proposed",
+        name="unallocated.assignPayment",
+        summary="Give a payment to an order, or propose that",
+        body=AssigningDocument,
+        answers=_PLACED,
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/unallocated/{payment:path}/dismiss",
+        endpoint=UnallocatedRoutes.dismiss_payment,
+        scope="operator",
+        may="payment_proposed",
+        name="unallocated.dismissPayment",
+        summary="Propose that a payment belongs to no order",
+        body=DismissingDocument,
+        answers=_PLACED,
+    ),
+)

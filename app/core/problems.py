@@ -3,16 +3,65 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
+
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
 """Prefix of the URI of a problem's type, before its code. It names a type and is no address."""
+
+
+class FieldProblemDocument(TypedDict):
+    field: str
+    sentence: str
+
+
+class ProblemDocument(TypedDict):
+    type: Annotated[
+        str,
+        f"What kind of problem it is: `{TYPE}` and the code. It names, and leads nowhere.",
+        Keywords(format="uri", pattern=f"^{TYPE}[a-z0-9_]+$", examples=[f"{TYPE}order_unknown"]),
+    ]
+    title: Annotated[str, Keywords(examples=["Not Found"])]
+    status: Annotated[int, Keywords(minimum=400, maximum=599, examples=[404])]
+    code: Annotated[str, Keywords(pattern="^[a-z0-9_]+$", examples=["order_unknown"])]
+    detail: Annotated[
+        str,
+        "One sentence for a person.",
+        Keywords(examples=["Nothing is known of an order of this reference."]),
+    ]
+    scope: NotRequired[Annotated[str, "With 403: the scope that the token lacks."]]
+    order: NotRequired[Annotated[str, "With 409 of a reference: the order that has it."]]
+    read_from: NotRequired[
+        Annotated[Count, "With 410 of the outcome feed: the cursor to read on from."]
+    ]
+    ask_again_at: NotRequired[
+        Annotated[InstantText, "With 409 of a payment that is not over, where it is known."]
+    ]
+    before: NotRequired[
+        Annotated[
+            MoneyDocument | None,
+            "With 409 of other money: what the payment is of, or the order costs.",
+        ]
+    ]
+    asked: NotRequired[
+        Annotated[MoneyDocument | None, "With 409 of other money: what was asked for."]
+    ]
+    problems: NotRequired[
+        Annotated[
+            list[FieldProblemDocument],
+            "With 422 of a payment: every field that is not right.",
+        ]
+    ]
+    idempotency_key: NotRequired[
+        Annotated[str | None, "With 422 of a session that the service refused."]
+    ]
 
 
 def problem(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Final, Literal, TypedDict, get_args
 from urllib.parse import unquote_plus
 
 from app.access.operators import note_in_trail, permitted
@@ -25,6 +25,7 @@ from app.receiving.delivery_log_store import (
 from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.restrictions import refuse_restricted, restricted_deliveries
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
 from reconcile.instants import EARLIEST, MINUTE, Instant, format_instant
 from reconcile.money import to_json
 
@@ -32,7 +33,7 @@ _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
 """Parts of headers' names: values to hide, and numbers that are no phone's."""
 
-VERDICTS: Final = (
+Verdict = Literal[
     "stored",
     "duplicate",
     "duplicate_with_different_body",
@@ -47,7 +48,8 @@ VERDICTS: Final = (
     "body_too_large",
     "wrong_environment",
     "wrong_account",
-)
+]
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 """Every verdict; the first five are acknowledged, the others are rejections."""
 
 
@@ -190,7 +192,40 @@ async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     return entry
 
 
-def listed_delivery(entry: LogEntry) -> dict[str, Any]:
+class ArrivalDocument(TypedDict):
+    delivery: Annotated[str, Keywords(examples=["dlv_1"])]
+    received_at: InstantText
+    source: str
+    verdict: Annotated[str, Keywords(enum=VERDICTS)]
+    kind: Annotated[str | None, "The provider's word for its event; null where none was read."]
+    order: Annotated[
+        str | None, "The order whose ledger has the event; null where no order has it."
+    ]
+    claim: Annotated[str | None, "What the event says of a payment."]
+    money: MoneyDocument | None
+    event: str | None
+    size: Count
+    problem: Annotated[str | None, "Why it was refused or could not be read."]
+
+
+class WholeArrivalDocument(ArrivalDocument):
+    digest: str
+    phones: Annotated[list[str], "Its customers' numbers, masked."]
+    pruned_at: Annotated[
+        InstantText | None,
+        "When its body was deleted; of a redelivery of what was deleted, its arrival.",
+    ]
+    headers: Annotated[
+        list[str], "As `name: value`; secrets are hidden, and numbers of customers masked."
+    ]
+
+
+class ArrivalPageDocument(TypedDict):
+    deliveries: list[ArrivalDocument]
+    next: NextText
+
+
+def listed_delivery(entry: LogEntry) -> ArrivalDocument:
     """Return one arrival of a list as JSON values."""
     return {
         "delivery": entry.delivery_id,

@@ -37,7 +37,6 @@ from app.orders.notification_store import (
     ListedNotification,
     Notification,
     SendResult,
-    State,
 )
 from app.orders.published_store import Published
 from app.orders.read_feed import OutcomeDocument, outcome_document
@@ -46,12 +45,13 @@ from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
 from reconcile import instants
-from reconcile.documents import Count, InstantText, Keywords, OrderReference
+from reconcile.documents import Count, InstantText, Keywords, NextNumber, OrderReference
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import NO_WINDOW, Outcome, PaymentWindow
 
 log = structlog.get_logger()
 
+State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
@@ -361,6 +361,11 @@ class SentDocument(TypedDict):
     due_at: InstantText | None
     delivered_at: InstantText | None
     problem: Annotated[str | None, "Why the last try failed, a code."]
+
+
+class SentPageDocument(TypedDict):
+    notifications: list[SentDocument]
+    next: NextNumber
 
 
 def notification_document(entry: ListedNotification) -> SentDocument:

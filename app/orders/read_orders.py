@@ -46,7 +46,7 @@ from app.receiving.unread_store import UnreadMessage, messages_with
 from reconcile.documents import Count, InstantText, NextText
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.correlate import made_by
-from reconcile.ledger.documents import SummaryDocument, ToldLedgerDocument, WindowDocument
+from reconcile.ledger.documents import PlainLedgerDocument, SummaryDocument, WindowDocument
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -81,7 +81,7 @@ class RefusingDocument(TypedDict):
     refused: Count
 
 
-class LedgerDocument(ToldLedgerDocument, ShopFactsDocument, WindowDocument):
+class LedgerDocument(PlainLedgerDocument, ShopFactsDocument, WindowDocument):
     restricted: NotRequired[RestrictionDocument]
     pruned: NotRequired[PrunedDocument]
     unread: NotRequired[
@@ -173,7 +173,7 @@ async def order_document(
 def _document(found: _Explained) -> LedgerDocument:
     ledger, pruned = found.ledger, found.pruned
     unheard, missed = found.unheard, unheard_document(found.unheard)
-    told = with_plain(
+    explained = with_plain(
         ledger_document(ledger),
         ledger,
         behind_s=found.behind_s,
@@ -182,7 +182,7 @@ def _document(found: _Explained) -> LedgerDocument:
     )
     # cast: the type checker holds that what is spread may have any further member
     document = cast(
-        LedgerDocument, {**told, **found.facts.document(), **window_document(ledger.window)}
+        LedgerDocument, {**explained, **found.facts.document(), **window_document(ledger.window)}
     )
     if missed["unread"]:
         document["unread"] = missed["unread"]

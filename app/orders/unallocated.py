@@ -35,7 +35,7 @@ from app.orders.unallocated_store import (
 from app.receiving.delivery_log_store import raw_delivery
 from app.receiving.header_codec import phones_in
 from app.receiving.restrictions import restricted_deliveries
-from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
 from reconcile.instants import Instant, format_instant
 from reconcile.ledger.correlate import AttemptEvidence
 from reconcile.ledger.events import FOLLOWS_SUCCESS, UNCONFIRMED, Delivery, Standing
@@ -123,6 +123,11 @@ class UnallocatedDocument(TypedDict):
     dismissed: DismissalDocument | None
     deliveries: list[str]
     events: list[str]
+
+
+class UnallocatedPageDocument(TypedDict):
+    payments: list[UnallocatedDocument]
+    next: NextText
 
 
 """Words for how far the evidence of a payment can be trusted, the strongest first."""

@@ -209,7 +209,7 @@ class PlainDocument(TypedDict):
     findings: list[PlainFindingDocument]
 
 
-class ToldLedgerDocument(LedgerMembers):
+class PlainLedgerDocument(LedgerMembers):
     findings: Annotated[
         list[FindingDocument],
         "More than three of one code are one: its `facts` have their number as `alike`, the "

@@ -19,7 +19,7 @@ from reconcile.ledger.documents import (
     FindingDocument,
     FoldedDocument,
     PlainDocument,
-    ToldLedgerDocument,
+    PlainLedgerDocument,
 )
 from reconcile.ledger.grouping import ALIKE, grouped
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, Reason
@@ -181,7 +181,7 @@ def with_plain(
     behind_s: int = 0,
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
-) -> ToldLedgerDocument:
+) -> PlainLedgerDocument:
     """Add the words for both readers to a ledger's document; its fingerprint stays.
 
     behind_s   seconds that an accepted delivery has waited to be read; 0: none waits

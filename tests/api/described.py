@@ -8,8 +8,9 @@ from typing import Any
 import httpx2
 from openapi_schema_validator import OAS31Validator, oas31_format_checker
 
-from app.api.openapi import API_DOCUMENT
+from app.api.openapi import api_document
 
+API_DOCUMENT = api_document()
 SCHEMAS: Mapping[str, Any] = API_DOCUMENT["components"]["schemas"]
 METHODS = ("get", "put", "post", "delete", "patch")
 

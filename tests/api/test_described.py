@@ -15,7 +15,7 @@ from openapi_spec_validator import validate
 from app.access.operators import Proven
 from app.access.tokens import TOKEN_SCOPES, issue_token
 from app.api import evidence_routes, finance_routes, report_routes
-from app.api.openapi import API_DOCUMENT, api_document
+from app.api.openapi import api_document
 from app.core.errors import NotFoundError
 from app.core.problems import TYPE, problem_body
 from app.evidence.bundle import BundleRequest
@@ -32,7 +32,14 @@ from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.ledger import NO_WINDOW
 from reconcile.ledger.plain import with_plain
-from tests.api.described import SCHEMAS, faults, not_as_described, operation_of, operations
+from tests.api.described import (
+    API_DOCUMENT,
+    SCHEMAS,
+    faults,
+    not_as_described,
+    operation_of,
+    operations,
+)
 from tests.api.driving import Driver, event, of_order
 from tests.api.test_checkouts import ASKED, shop
 from tests.api.test_deciding import People

@@ -29,6 +29,7 @@ from reconcile.reporting.report import Scope
 from tests.api.described import not_as_described
 from tests.api.driving import Driver, environ
 from tests.api.test_finance import Books, keep_books
+from tests.contexts import run_here
 from tests.finance.loading import cover
 from tests.reconcile.build import T
 
@@ -73,7 +74,7 @@ def as_described(answer: httpx2.Response) -> httpx2.Response:
 @pytest.fixture
 def maker(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> Maker:
     made = Maker(driver)
-    monkeypatch.setattr("app.wiring.work.ElsewhereOf.__call__", lambda self, **limits: made.does)
+    run_here(monkeypatch, made.does)
     return made
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from app.access.operators import ROLES, register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token, withdraw_token
-from app.api.application import ApiRoute
+from app.api.operations import ApiRoute
 from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver, event
 from tests.reconcile.build import T

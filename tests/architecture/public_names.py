@@ -25,9 +25,10 @@ import typer
 
 from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
-from app.api.application import ApiRoute, build_application
+from app.api.application import build_application
 from app.api.health import Health
-from app.api.openapi import API_DOCUMENT
+from app.api.openapi import api_document
+from app.api.operations import ApiRoute
 from app.api.routes import Checkouts
 from app.cli.main import application
 from app.cli.orders import EXIT_CODES
@@ -60,6 +61,8 @@ HEAD = f"""\
 """
 
 Names = Mapping[str, frozenset[str]]
+
+API_DOCUMENT = api_document()
 
 
 def variables() -> Iterator[str]:
@@ -120,7 +123,8 @@ def routes() -> Iterator[str]:
     """Yield HTTP methods and addresses, with the scope if one is needed. A webhook's methods are
     in its source's profile."""
     # Only the table of routes is read: nothing is opened.
-    context = SimpleNamespace(settings=Settings(evidence=EvidenceSettings(publish=True)))
+    settings = Settings(evidence=EvidenceSettings(publish=True))
+    context = SimpleNamespace(settings=settings, clock=None)
     application = build_application(
         cast(Any, context),
         webhooks=object.__new__(webhooks.Webhooks),
@@ -128,7 +132,7 @@ def routes() -> Iterator[str]:
         health=object.__new__(Health),
         alarms=list,
         proposals=cast(Any, None),
-        elsewhere=cast(Any, None),
+        elsewhere=cast(Any, lambda **limits: None),
         count_refused=cast(Any, None),
     )
     for route in cast(Any, application).routes:

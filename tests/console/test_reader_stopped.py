@@ -12,19 +12,18 @@ import typer
 from starlette.routing import Route
 
 from app.access.tokens import issue_own_token, issue_token
-from app.api.application import ApiRoute
+from app.api.operations import ApiRoute
 from app.cli import main
 from app.console.act_list import ACTS
 from app.console.page_list import PAGES
 from app.receiving import caught_up, reader
-from app.wiring.work import ElsewhereOf
 from reconcile.instants import SECOND, format_instant
 from tests.api.driving import driving, of_order
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run  # the fixture
 from tests.console.conftest import RunningConsole
 from tests.console.test_pages import shown
-from tests.contexts import Here
+from tests.contexts import Here, run_here
 from tests.copied import copy_of
 from tests.reconcile.build import T
 
@@ -48,8 +47,7 @@ async def stopped(
 ) -> RunningConsole:
     """Run a service and a console whose reader stands still since order NEW was paid, 7 s ago."""
     driver = console_with_breaks.driver
-    here = Here(console_with_breaks.context)
-    monkeypatch.setattr(ElsewhereOf, "__call__", lambda self, **limits: here(**limits))
+    run_here(monkeypatch, Here(console_with_breaks.context)())
     driver.token = await issue_token(driver.context, name="shop", by="a admin")
     driver.clock.put(T + SECOND)
     answer = await driver.send(of_order("NEW", "evt_new"))

@@ -1,0 +1,365 @@
+"""Operations of the API: one list, from which routes and description are made.
+
+1. An operation names its address, its scope and its endpoint, a method of a class with routes.
+2. The endpoint's parameters say what it takes: `request`; `who` asks; the members of its path by
+   name; `asked`, a dataclass of query parameters. Its return type says what it answers: a document,
+   `Created` or `Accepted` of one, or a response.
+3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the same.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cache
+from keyword import iskeyword
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from anyio import CapacityLimiter
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from app.access.operators import MAY, MAY_READ, Action, Reading
+from app.access.tokens import Holder, TokenScope
+from app.api import request_body
+from app.core.errors import NotAllRead
+from app.core.problems import ApiProblem
+from app.receiving.receive import RETRY_AFTER_S
+from reconcile.documents import INSTANT, Keywords
+from reconcile.instants import Instant
+
+Scope = TokenScope | Literal["operator"]
+"""The scope that a token needs; `operator`: a person's own token."""
+
+PAGE_MAX: Final = 1_000
+LONGPOLL_MAX_S: Final = 60
+"""Limits of the description, where an instance has not been asked for its own."""
+
+AS_SENT: Final = Keywords()
+"""Marks a text that is not brought into Unicode's NFC."""
+
+After = Annotated[str, AS_SENT, "The `next` of the page before."]
+Before = Annotated[
+    int, Keywords(minimum=0, maximum=request_body.GREATEST), "The `next` of the page before."
+]
+BeforeName = Annotated[str | None, AS_SENT, "The `next` of the page before."]
+Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "How many in a page."]
+Moment = Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
+AsOf = Annotated[Moment, "As it could be known then."]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageAsked:
+    """A page of a list that is read from its beginning."""
+
+    after: After = ""
+    limit: Limit = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewestAsked:
+    """A page of a list with the newest first."""
+
+    before: Before = request_body.GREATEST
+    limit: Limit = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOfAsked:
+    """A question about an instant; None is now."""
+
+    as_of: AsOf = None
+
+
+Document = TypeVar("Document", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[Document]):
+    """A document with the status 200, and headers."""
+
+    document: Document
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+class Created(Answer[Document]):
+    """A document with the status 201."""
+
+
+class Accepted(Answer[Document]):
+    """A document with the status 202."""
+
+
+STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Operation:
+    """One method of one address.
+
+    name         tag and id of the description, as `orders.listOrders`
+    more         what the description says besides the summary
+    answers      descriptions by status, also of problems
+    retry_after  statuses whose answer says when to ask again
+    may          what a person's role must allow
+    body         document of a request's body
+    media        media types of an answer that is no JSON, or not only
+    waits        whether the endpoint waits for unread deliveries, and says itself that some are
+    alone        whether one such request of the class is answered at a time: long lists take
+                 seconds of a processor that acknowledges deliveries
+    """
+
+    method: Literal["GET", "PUT", "POST"] = "GET"
+    path: str
+    endpoint: Callable[..., Awaitable[Any]]
+    scope: Scope
+    name: str
+    summary: str
+    more: str = ""
+    answers: Mapping[int, str] = field(default_factory=dict)
+    retry_after: tuple[int, ...] = ()
+    may: Action | Reading | None = None
+    body: Any = None
+    media: tuple[str, ...] = ()
+    waits: bool = False
+    alone: bool = False
+
+    @property
+    def takes(self) -> Mapping[str, Any]:
+        """Return the types of the endpoint's parameters and of its answer, by name."""
+        return _hints(self.endpoint)
+
+    @property
+    def query(self) -> "tuple[QueryParameter, ...]":
+        """Return the query parameters."""
+        asked = self.takes.get("asked")
+        return () if asked is None else query_parameters(asked)
+
+    def allows(self, role: str) -> bool:
+        """Return whether a person of this role may do it."""
+        allowed: Any = {**MAY_READ, **MAY}
+        return self.may is None or role in allowed[self.may]
+
+
+@cache
+def _hints(endpoint: Callable[..., object]) -> Mapping[str, Any]:
+    return get_type_hints(endpoint, include_extras=True)
+
+
+# --- query parameters -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryParameter:
+    """One query parameter, from a member of a dataclass. A member's name may end in `_`.
+
+    kind      its type, without null
+    default   MISSING: it is required
+    as_sent   whether its text is not brought into NFC
+    """
+
+    name: str
+    member: str
+    kind: Any
+    keywords: Mapping[str, Any]
+    description: str
+    default: Any
+    as_sent: bool
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the closed vocabulary of its values; empty where any text is one."""
+        if self.kind is bool:
+            return ("true", "false")
+        if get_origin(self.kind) is Literal:
+            return get_args(self.kind)
+        return tuple(self.keywords.get("enum", ()))
+
+    def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
+        """Return its value in a request. `most`: this instance's own limits, by name."""
+        text = request_body.word_parameter(request, self.name)
+        if text is None:
+            if self.default is MISSING:
+                sentence = f"{self.name} is missing: {self.description[:1].lower()}"
+                raise ApiProblem(422, "parameter_invalid", sentence + self.description[1:])
+            limit = most.get(self.name)
+            return self.default if limit is None else min(self.default, limit)
+        if "format" in self.keywords:
+            return request_body.instant_of(self.name, text)
+        if self.kind is int:
+            low, high = self.keywords["minimum"], self.keywords["maximum"]
+            return request_body.number_parameter(
+                request, self.name, default=low, low=low, high=most.get(self.name, high)
+            )
+        if self.words:
+            word = request_body.chosen(request, self.name, self.words)
+            return word == "true" if self.kind is bool else word
+        return request.query_params[self.name] if self.as_sent else text
+
+
+@cache
+def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
+    """Return the query parameters of a dataclass."""
+    hints, found = get_type_hints(asked, include_extras=True), []
+    for each in fields(asked):
+        kind, *notes = _parts(hints[each.name])
+        marks = [note for note in notes if isinstance(note, Keywords)]
+        found.append(
+            QueryParameter(
+                name=each.name.removesuffix("_"),
+                member=each.name,
+                kind=kind,
+                keywords={name: value for mark in marks for name, value in mark.keywords.items()},
+                description=next(n for n in reversed(notes) if isinstance(n, str)),
+                default=each.default,
+                as_sent=AS_SENT in marks,
+            )
+        )
+    return tuple(found)
+
+
+def _parts(kind: Any) -> tuple[Any, ...]:
+    """Return a type without null, and its notes, the inner ones first."""
+    if get_origin(kind) is Annotated:
+        inner, *notes = get_args(kind)
+        return (*_parts(inner), *notes)
+    if get_origin(kind) in (Union, UnionType):
+        inner = [each for each in get_args(kind) if each is not NoneType]
+        return _parts(inner[0]) if len(inner) == 1 else (kind,)
+    return (kind,)
+
+
+# --- routes ---------------------------------------------------------------------------------------
+
+
+class Gate(Protocol):
+    """Admits callers, and knows what is unread and this instance's limits."""
+
+    @property
+    def most(self) -> Mapping[str, int]:
+        """Return the largest value of query parameters by name."""
+        ...
+
+    async def admitted(self, request: Request, scope: Scope) -> str | Holder:
+        """Return the program's name, or the person. Raise ApiProblem 401 or 403."""
+        ...
+
+    async def behind_s(self) -> int:
+        """Return the age of the oldest unread delivery in seconds; 0: none."""
+        ...
+
+
+class ApiRoute(Route):
+    """An address of the API, with an operation for each method.
+
+    Every answer to a program or person that is admitted says `Tallyhook-Behind` where accepted
+    deliveries are unread.
+    """
+
+    def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
+        """Make the route of the operations of one path, each with its endpoint's object.
+
+        alone  admits one request at a time
+        """
+        self._gate, self._alone = gate, alone
+        self._served: dict[str, tuple[Operation, object]] = {
+            each.method: (each, owner) for each, owner in served.items()
+        }
+        if "GET" in self._served:
+            self._served["HEAD"] = self._served["GET"]
+        self.scopes = {method: each.scope for method, (each, _) in self._served.items()}
+        (path,) = {each.path for each in served}
+        super().__init__(path, self._answer, methods=list(self._served))
+
+    async def _answer(self, request: Request) -> Response:
+        operation, owner = self._served[request.method]
+        who = await self._gate.admitted(request, operation.scope)
+        behind = 0 if operation.waits else await self._gate.behind_s()
+        try:
+            request_body.only_parameters(request, [each.name for each in operation.query])
+            if isinstance(who, Holder) and not operation.allows(who.role):
+                raise role_missing(who)
+            async with self._alone if operation.alone else nullcontext():
+                answered = await operation.endpoint(owner, **self._values(operation, request, who))
+        except ApiProblem as error:
+            error.headers = {**_saying(behind), **(error.headers or {})}
+            raise
+        except NotAllRead as error:
+            sentence, behind = str(error), behind or await self._gate.behind_s()
+            raise ApiProblem(
+                503,
+                "deliveries_unread",
+                f"{sentence[:1].upper()}{sentence[1:]}.",
+                headers={"Retry-After": str(RETRY_AFTER_S), **_saying(behind)},
+            ) from None
+        answer = response(answered)
+        for name, value in _saying(behind).items():
+            answer.headers.setdefault(name, value)
+        return answer
+
+    def _values(self, operation: Operation, request: Request, who: str | Holder) -> dict[str, Any]:
+        """Return the values of the endpoint's parameters."""
+        values: dict[str, Any] = {"request": request, "who": who}
+        for name, text in request.path_params.items():
+            member = f"{name}_" if iskeyword(name) else name
+            values[member] = request_body.order_reference(request) if name == "reference" else text
+        takes = operation.takes
+        if "asked" in takes:
+            values["asked"] = takes["asked"](
+                **{
+                    each.member: each.read(request, most=self._gate.most)
+                    for each in operation.query
+                }
+            )
+        return {name: value for name, value in values.items() if name in takes}
+
+
+def _saying(behind: int) -> dict[str, str]:
+    return {"Tallyhook-Behind": str(behind)} if behind else {}
+
+
+def role_missing(operator: Holder) -> ApiProblem:
+    """Return the refusal of a person whose role may not do this."""
+    return ApiProblem(
+        403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
+    )
+
+
+def response(answered: object) -> Response:
+    """Return the HTTP response of what an endpoint returned."""
+    if isinstance(answered, Response):
+        return answered
+    if not isinstance(answered, Answer):
+        answered = Answer(answered)
+    return Response(
+        json.dumps(answered.document, ensure_ascii=False),
+        status_code=STATUSES[type(answered)],
+        media_type=JSONResponse.media_type,
+        headers=dict(answered.headers),
+    )
+
+
+def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
+    """Return the routes of operations, each with the object that its endpoint is of."""
+    by_path: dict[str, dict[Operation, object]] = {}
+    for operation, owner in served.items():
+        by_path.setdefault(operation.path, {})[operation] = owner
+    limiters = {id(owner): CapacityLimiter(1) for owner in served.values()}
+    return [
+        ApiRoute(gate, each, alone=limiters[id(next(iter(each.values())))])
+        for each in by_path.values()
+    ]
