@@ -188,7 +188,7 @@ class ToldReferenceDocument(TypedDict):
     source: Annotated[str, "The source's name, as in /webhooks/NAME."]
     session: NotRequired[OrderReference]
     payment: NotRequired[OrderReference]
-    amount: NotRequired[Annotated[Amount, "What the session was opened for, in major units."]]
+    amount: Annotated[NotRequired[Amount], "What the session was opened for, in major units."]
     currency: NotRequired[CurrencyCode]
 
 
@@ -212,36 +212,30 @@ class ToldDocument(TypedDict):
         "The whole price; zero only with `free`.",
     ]
     currency: CurrencyCode
-    free: NotRequired[
-        Annotated[
-            bool,
-            "The order costs nothing: with the amount 0 only, which needs it. It is fulfillable "
-            "once a verified event says that its session ended with 0.",
-        ]
+    free: Annotated[
+        NotRequired[bool],
+        "The order costs nothing: with the amount 0 only, which needs it. It is fulfillable "
+        "once a verified event says that its session ended with 0.",
     ]
-    tenders: NotRequired[
-        Annotated[
-            list[ToldTenderDocument] | None,
-            Keywords(maxItems=MAX_TENDERS),
-            "Parts of the price that are paid otherwise, together at most the amount: what "
-            "providers are due is the rest. Missing: as stated before; empty: none.",
-        ]
+    tenders: Annotated[
+        NotRequired[list[ToldTenderDocument] | None],
+        Keywords(maxItems=MAX_TENDERS),
+        "Parts of the price that are paid otherwise, together at most the amount: what "
+        "providers are due is the rest. Missing: as stated before; empty: none.",
     ]
     placed_at: NotRequired[InstantText | None]
-    canceled_at: NotRequired[
-        Annotated[InstantText | None, "Null: it was not canceled. Missing: says nothing."]
+    canceled_at: Annotated[
+        NotRequired[InstantText | None], "Null: it was not canceled. Missing: says nothing."
     ]
-    fulfilled_at: NotRequired[
-        Annotated[InstantText | None, "Null: it was not fulfilled. Missing: says nothing."]
+    fulfilled_at: Annotated[
+        NotRequired[InstantText | None], "Null: it was not fulfilled. Missing: says nothing."
     ]
-    references: NotRequired[
-        Annotated[
-            list[_OneReference] | None,
-            Keywords(maxItems=MAX_REFERENCES),
-            "What a provider calls the order's payments, or their sessions: its events of them "
-            "are the order's, also where they do not name it. Each is one order's, for good. A "
-            "session's amount counts where the provider answers without one.",
-        ]
+    references: Annotated[
+        NotRequired[list[_OneReference] | None],
+        Keywords(maxItems=MAX_REFERENCES),
+        "What a provider calls the order's payments, or their sessions: its events of them "
+        "are the order's, also where they do not name it. Each is one order's, for good. A "
+        "session's amount counts where the provider answers without one.",
     ]
 
 

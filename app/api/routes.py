@@ -248,15 +248,15 @@ class CheckoutOrderDocument(TypedDict):
 
 
 class CustomerDocument(TypedDict):
-    phone: NotRequired[Annotated[str | None, Keywords(examples=["254712345678"])]]
+    phone: Annotated[NotRequired[str | None], Keywords(examples=["254712345678"])]
 
 
 class ReturnUrlsDocument(TypedDict):
-    success: NotRequired[
-        Annotated[str | None, Keywords(format="uri", examples=["https://shop.example/paid"])]
+    success: Annotated[
+        NotRequired[str | None], Keywords(format="uri", examples=["https://shop.example/paid"])
     ]
-    cancel: NotRequired[
-        Annotated[str | None, Keywords(format="uri", examples=["https://shop.example/basket"])]
+    cancel: Annotated[
+        NotRequired[str | None], Keywords(format="uri", examples=["https://shop.example/basket"])
     ]
 
 
@@ -264,8 +264,8 @@ class CheckoutDocument(TypedDict):
     order: CheckoutOrderDocument
     customer: NotRequired[CustomerDocument | None]
     return_urls: NotRequired[ReturnUrlsDocument | None]
-    new_payment: NotRequired[
-        Annotated[bool, "The earlier payment is over and the customer tries again."]
+    new_payment: Annotated[
+        NotRequired[bool], "The earlier payment is over and the customer tries again."
     ]
 
 

@@ -50,6 +50,8 @@ class Schemas:
                 more = note.keywords if isinstance(note, Keywords) else {"description": note}
                 schema = {**({} if more.keys() & _WHOLE else schema), **more}
             return schema
+        if origin is NotRequired:
+            return self.of(args[0], closed=closed)
         if origin is Literal:
             return {"const": args[0]} if len(args) == 1 else {"enum": list(args)}
         if origin in (Union, UnionType):
@@ -67,16 +69,18 @@ class Schemas:
         if name not in self.components:
             schema: Schema = {"type": "object"}
             self.components[name] = schema
+            typed: Any = kind
             hints = get_type_hints(kind, include_extras=True)
             if kind.__doc__:
                 schema["description"] = " ".join(kind.__doc__.split())
-            required = [m for m, each in hints.items() if get_origin(each) is not NotRequired]
+            required = [
+                member
+                for member, each in hints.items()
+                if member in typed.__required_keys__ and not _may_lack(each)
+            ]
             schema |= {"required": required} if required else {}
             schema["properties"] = {
-                member: self.of(
-                    get_args(each)[0] if get_origin(each) is NotRequired else each, closed=closed
-                )
-                for member, each in hints.items()
+                member: self.of(each, closed=closed) for member, each in hints.items()
             }
             if closed:
                 schema["additionalProperties"] = False
@@ -89,6 +93,12 @@ def schemas_of(documents: Iterable[type]) -> dict[str, Schema]:
     for each in documents:
         found.of(each)
     return found.components
+
+
+def _may_lack(kind: Any) -> bool:
+    """Return whether a member's type says NotRequired, also where annotations are texts."""
+    inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return get_origin(inner) is NotRequired
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:

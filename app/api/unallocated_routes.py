@@ -49,8 +49,8 @@ class DismissingDocument(
         "_As",
         {
             "as": DismissedAs,
-            "to": NotRequired[
-                Annotated[str, "Of other business: the account that the money goes to."]
+            "to": Annotated[
+                NotRequired[str], "Of other business: the account that the money goes to."
             ],
         },
     )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,7 +22,7 @@ class FieldProblemDocument(TypedDict):
     sentence: str
 
 
-class ProblemDocument(TypedDict):
+class _Problem(TypedDict):
     type: Annotated[
         str,
         f"What kind of problem it is: `{TYPE}` and the code. It names, and leads nowhere.",
@@ -36,32 +36,25 @@ class ProblemDocument(TypedDict):
         "One sentence for a person.",
         Keywords(examples=["Nothing is known of an order of this reference."]),
     ]
-    scope: NotRequired[Annotated[str, "With 403: the scope that the token lacks."]]
-    order: NotRequired[Annotated[str, "With 409 of a reference: the order that has it."]]
-    read_from: NotRequired[
-        Annotated[Count, "With 410 of the outcome feed: the cursor to read on from."]
+
+
+class ProblemDocument(_Problem, total=False):
+    scope: Annotated[str, "With 403: the scope that the token lacks."]
+    order: Annotated[str, "With 409 of a reference: the order that has it."]
+    read_from: Annotated[Count, "With 410 of the outcome feed: the cursor to read on from."]
+    ask_again_at: Annotated[
+        InstantText, "With 409 of a payment that is not over, where it is known."
     ]
-    ask_again_at: NotRequired[
-        Annotated[InstantText, "With 409 of a payment that is not over, where it is known."]
+    before: Annotated[
+        MoneyDocument | None,
+        "With 409 of other money: what the payment is of, or the order costs.",
     ]
-    before: NotRequired[
-        Annotated[
-            MoneyDocument | None,
-            "With 409 of other money: what the payment is of, or the order costs.",
-        ]
+    asked: Annotated[MoneyDocument | None, "With 409 of other money: what was asked for."]
+    problems: Annotated[
+        list[FieldProblemDocument],
+        "With 422 of a payment: every field that is not right.",
     ]
-    asked: NotRequired[
-        Annotated[MoneyDocument | None, "With 409 of other money: what was asked for."]
-    ]
-    problems: NotRequired[
-        Annotated[
-            list[FieldProblemDocument],
-            "With 422 of a payment: every field that is not right.",
-        ]
-    ]
-    idempotency_key: NotRequired[
-        Annotated[str | None, "With 422 of a session that the service refused."]
-    ]
+    idempotency_key: Annotated[str | None, "With 422 of a session that the service refused."]
 
 
 def problem(

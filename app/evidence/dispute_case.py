@@ -118,12 +118,10 @@ class CaseDocument(TypedDict):
     earlier_orders: list[EarlierOrderDocument]
     rules: list[NetworkRuleDocument]
     limits: LetterLimitsDocument
-    behind_s: NotRequired[
-        Annotated[
-            Count,
-            "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
-            "there only where there are some.",
-        ]
+    behind_s: Annotated[
+        NotRequired[Count],
+        "Age in seconds of accepted deliveries that are not read yet, and may be about it; "
+        "there only where there are some.",
     ]
 
 

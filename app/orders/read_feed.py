@@ -87,20 +87,16 @@ class OutcomeDocument(ShopFactsDocument, WindowDocument):
 class OutcomePageDocument(TypedDict):
     outcomes: list[OutcomeDocument]
     cursor: Annotated[Count, "Ask the next page with it as `after`."]
-    superseded: NotRequired[
-        Annotated[
-            list[Count],
-            "The ids among these whose order has a later outcome in the feed by now: what they "
-            "say is not how it stands, so nothing is to be shipped on them. Missing where there is "
-            "none.",
-        ]
+    superseded: Annotated[
+        NotRequired[list[Count]],
+        "The ids among these whose order has a later outcome in the feed by now: what they "
+        "say is not how it stands, so nothing is to be shipped on them. Missing where there is "
+        "none.",
     ]
-    alarms: NotRequired[
-        Annotated[
-            list[str],
-            "Sentences on what goes wrong that no outcome shows, such as that no verified event "
-            "comes any more. Missing while nothing does.",
-        ]
+    alarms: Annotated[
+        NotRequired[list[str]],
+        "Sentences on what goes wrong that no outcome shows, such as that no verified event "
+        "comes any more. Missing while nothing does.",
     ]
 
 

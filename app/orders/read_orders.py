@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any, Final, Literal, NamedTuple, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict, cast
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
@@ -81,46 +81,36 @@ class RefusingDocument(TypedDict):
     refused: Count
 
 
-class LedgerDocument(PlainLedgerDocument, ShopFactsDocument, WindowDocument):
-    restricted: NotRequired[RestrictionDocument]
-    pruned: NotRequired[PrunedDocument]
-    unread: NotRequired[
-        Annotated[
-            list[UnreadMessageDocument],
-            "Messages of its payment service that may be about the order and cannot be read; there "
-            "only where there are any. One that does not name the order is one from which no value "
-            "can be read. The fingerprint does not cover it.",
-        ]
+class LedgerDocument(PlainLedgerDocument, ShopFactsDocument, WindowDocument, total=False):
+    restricted: RestrictionDocument
+    pruned: PrunedDocument
+    unread: Annotated[
+        list[UnreadMessageDocument],
+        "Messages of its payment service that may be about the order and cannot be read; there "
+        "only where there are any. One that does not name the order is one from which no value "
+        "can be read. The fingerprint does not cover it.",
     ]
-    unallocated: NotRequired[
-        Annotated[
-            list[PaymentOfNoOrderDocument],
-            "Payments of no order that may be for this one: each names it and may not be linked by "
-            "that, or is what is still due and its payer has this customer's phone number. There "
-            "only where there are any. The fingerprint does not cover it.",
-        ]
+    unallocated: Annotated[
+        list[PaymentOfNoOrderDocument],
+        "Payments of no order that may be for this one: each names it and may not be linked by "
+        "that, or is what is still due and its payer has this customer's phone number. There "
+        "only where there are any. The fingerprint does not cover it.",
     ]
-    refusing: NotRequired[
-        Annotated[
-            list[RefusingDocument],
-            "Sources of the order of which nothing was accepted since refusals began; there only "
-            "where there are any. The fingerprint does not cover it.",
-        ]
+    refusing: Annotated[
+        list[RefusingDocument],
+        "Sources of the order of which nothing was accepted since refusals began; there only "
+        "where there are any. The fingerprint does not cover it.",
     ]
-    gaps: NotRequired[
-        Annotated[
-            list[LostSpanDocument],
-            "Accepted gaps in the order's time, in which messages and statements may be lost; "
-            "`looked_at` where its providers were asked since, or a person released it. There only "
-            "where there are any. The fingerprint does not cover it.",
-        ]
+    gaps: Annotated[
+        list[LostSpanDocument],
+        "Accepted gaps in the order's time, in which messages and statements may be lost; "
+        "`looked_at` where its providers were asked since, or a person released it. There only "
+        "where there are any. The fingerprint does not cover it.",
     ]
-    behind_s: NotRequired[
-        Annotated[
-            Count,
-            "For how many seconds something accepted has waited to be read; there only where "
-            "something does, and then `fulfillable` is false.",
-        ]
+    behind_s: Annotated[
+        Count,
+        "For how many seconds something accepted has waited to be read; there only where "
+        "something does, and then `fulfillable` is false.",
     ]
 
 

@@ -41,50 +41,41 @@ class BalanceDocument(TypedDict):
     lost: NotRequired[MoneyDocument]
 
 
-class TotalsDocument(TypedDict):
+class _Totals(TypedDict):
     expected: MoneyDocument | None
     captured: MoneyDocument | None
     refunded: MoneyDocument | None
     held: MoneyDocument | None
-    reversed: NotRequired[MoneyDocument]
-    lost: NotRequired[MoneyDocument]
-    price: NotRequired[Annotated[MoneyDocument, "What the order costs; there only with tenders."]]
-    tenders: NotRequired[
-        Annotated[
-            list[TenderDocument],
-            "What of the price is paid otherwise; `expected` is the rest, due at providers.",
-        ]
+
+
+class TotalsDocument(_Totals, total=False):
+    reversed: MoneyDocument
+    lost: MoneyDocument
+    price: Annotated[MoneyDocument, "What the order costs; there only with tenders."]
+    tenders: Annotated[
+        list[TenderDocument],
+        "What of the price is paid otherwise; `expected` is the rest, due at providers.",
     ]
-    discount: NotRequired[
-        Annotated[
-            MoneyDocument,
-            "What discounts at payment services took off the price; `expected` is the rest.",
-        ]
+    discount: Annotated[
+        MoneyDocument,
+        "What discounts at payment services took off the price; `expected` is the rest.",
     ]
-    on_top: NotRequired[
-        Annotated[
-            list[OnTopDocument],
-            "What of `held` is on top of the price, as the payment service names it. It is not "
-            "owed back.",
-        ]
+    on_top: Annotated[
+        list[OnTopDocument],
+        "What of `held` is on top of the price, as the payment service names it. It is not "
+        "owed back.",
     ]
-    owed_back: NotRequired[
-        Annotated[
-            MoneyDocument | None,
-            "What must still be given back, less `on_its_way`; there only where something was "
-            "paid beyond the price, or is held after the shop canceled. Null where a refund under "
-            "way states no amount: ask the payment service before you refund.",
-        ]
+    owed_back: Annotated[
+        MoneyDocument | None,
+        "What must still be given back, less `on_its_way`; there only where something was "
+        "paid beyond the price, or is held after the shop canceled. Null where a refund under "
+        "way states no amount: ask the payment service before you refund.",
     ]
-    on_its_way: NotRequired[
-        Annotated[
-            MoneyDocument | None,
-            "What refunds under way will give back of it; never refund it again. Null as above.",
-        ]
+    on_its_way: Annotated[
+        MoneyDocument | None,
+        "What refunds under way will give back of it; never refund it again. Null as above.",
     ]
-    others: NotRequired[
-        Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
-    ]
+    others: Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
 
 
 class ReasonDocument(TypedDict):

@@ -296,6 +296,8 @@ def _without_docstrings(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):  # a node comes before those in it
         if isinstance(node, ast.Expr):  # a docstring, also of a constant
             passed.add(id(node.value))
+        elif isinstance(node, ast.AnnAssign):  # the description of a member
+            passed |= {id(each) for each in ast.walk(node.annotation)}
         elif id(node) in passed:
             continue
         elif isinstance(node, ast.JoinedStr):
