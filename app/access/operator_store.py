@@ -198,8 +198,8 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return (maker, holder) of every invitation and own token made after an instant, used or
-    not. Those that two founders made each other before the owner vouched for them don't count."""
+    """Return (maker, holder) of every invitation and own token made after an instant, used or not,
+    except those that two founders made each other before the owner vouched for them."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "

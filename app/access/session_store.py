@@ -268,8 +268,8 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return when a session in force ends, and between which instants it was last used. One that a
-    clock that was ahead dated would last too long."""
+    """Return when a session in force ends, and between which instants it was last used. One dated
+    by a clock that was ahead would last too long."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 

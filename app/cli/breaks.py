@@ -328,8 +328,8 @@ def _many(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError where they may not be decided about together, or are not those that were
-    shown."""
+    """Raise UsageError if the breaks may not be decided about together, or have changed since they
+    were shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "they have changed since they were shown: look at what is meant now, and say its mark; "

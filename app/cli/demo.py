@@ -79,7 +79,7 @@ Ready = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Party:
-    """Where the two servers listen, and the token for the service's API."""
+    """Addresses of the two servers, and the token for the service's API."""
 
     service: str
     provider: str

@@ -124,7 +124,7 @@ Use = Callable[["AppContext", Any], Awaitable["Imported"]]
 
 
 def run_import(use: Use, form: printing.Format) -> None:
-    """Import with a progress bar and print what became of the file.
+    """Import with a progress bar and print the result.
 
     Ends with exit code 1 where rows were rejected, or the file was.
     """
@@ -417,7 +417,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
 def _withdraw(
     kind: ImportKind, number: int, *, reason: str, by: str | None, form: printing.Format
 ) -> None:
-    """Take an import back, and print what became of its lines."""
+    """Take an import back, and print what happened to its lines."""
     from app.cli import operators
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 

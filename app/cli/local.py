@@ -50,7 +50,7 @@ async def sending() -> AsyncIterator[httpx2.AsyncClient]:
 
 
 def stays_here(to: str) -> bool:
-    """Whether an address is this machine's own."""
+    """Return whether an address is this machine's own."""
     from app.core.hosts import is_loopback
 
     return is_loopback(urlsplit(to).hostname or "")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """Print the answer and what is to be done, then why, the events, the money and the records.
+    """Print the answer and the next steps, then reasons, events, money and records.
 
     The answer is read to customers: its times are the merchant's; the evidence is in UTC.
 

@@ -34,7 +34,7 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return what a file covers, a phrase for each name: its days, or that nobody states them."""
+    """Return a phrase on a file's coverage for each name: its days, or that they are unknown."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"

@@ -224,7 +224,7 @@ async def import_document(view: View) -> Document | Response:
 
 
 def _choices(identity: FileIdentity) -> list[dict[str, str]]:
-    """Return what a file may be, one kind and source each, for a person to choose."""
+    """Return the possible kinds and sources of a file, for a person to choose."""
     if identity.kind == "statement":
         return [{"kind": "statement", "source": each} for each in identity.sources]
     return [{"kind": each, "source": ""} for each in identity.kinds]

@@ -64,7 +64,8 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map(view: View) -> Form:
-    """Ask which column says what; then, of columns with words of ours, what each word means."""
+    """Ask for the meaning of each column; then for the meaning of each word in columns with words
+    of ours."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given

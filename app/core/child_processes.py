@@ -375,7 +375,7 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Read what has arrived, at most 4,096 bytes; nothing at the end."""
+    """Read the bytes that have arrived, at most 4,096; nothing at the end."""
     try:
         return await reader.read(4_096)
     except ConnectionError:

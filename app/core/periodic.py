@@ -22,7 +22,7 @@ Rest = Callable[[int], float]
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest of so many seconds after an idle round, and none after any other."""
+    """Build a rest of `seconds` after an idle round, and none after any other."""
     return lambda done: 0.0 if done else seconds
 
 
@@ -102,7 +102,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Several tasks as one: a slow one delays no other, and one that fails ends them all."""
+    """Several tasks as one: a slow one delays no other, and a failing one ends them all."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks

@@ -122,7 +122,7 @@ _CAUSES: Final = {
 
 
 def why_ended(code: int) -> str:
-    """Say what a process's exit code means, one sentence.
+    """Return the meaning of a process's exit code, as a sentence.
 
     code  as `subprocess` has it: negative for a signal
     """

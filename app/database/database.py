@@ -423,7 +423,7 @@ class Database:
         return self.path
 
     async def strange_objects(self) -> list[str]:
-        """List how the schema differs from what the migrations make, one sentence each."""
+        """Return a sentence on each difference of the schema from what the migrations make."""
         async with self.reading() as connection:
             if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)

@@ -152,8 +152,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether a server may answer within moments: none did, or one that is starting, full or
-    no primary yet. A server that refuses the user or has no such database has answered."""
+    """Return whether a server may answer within moments: none answered, or one that is starting,
+    full or no primary yet. A server that refuses the user or lacks the database has answered."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS

@@ -213,7 +213,7 @@ class Hosts:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once, and leave those that another one has succeeded."""
+        """Ask all hosts at once, and drop those that another host has succeeded."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer

@@ -42,7 +42,7 @@ _BOUNDED: Final = (
 
 
 class Nodes(NamedTuple):
-    """Answers of all servers at one look.
+    """Answers of all servers in one round.
 
     own    state of the server that is read from; None on SQLite
     hosts  that of each named host, where there are several; None: it did not answer

@@ -131,7 +131,7 @@ SELECT greatest((SELECT max(received_at) FROM inbox),
 
 
 class Look(NamedTuple):
-    """State of a server at one look.
+    """State of a server in one round.
 
     noted     the server that was last known to have all that was committed
     waits     whether commits wait until a standby has them on its disk
@@ -348,7 +348,7 @@ def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGa
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Note a gap, and return it or the one that is noted already."""
+    """Note a gap, and return it or the one noted already."""
     _, known = _locked(connection)
     if known is not None:
         return known

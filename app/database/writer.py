@@ -137,8 +137,8 @@ class LogLength:
         return os.pread(self._file, INDEX_HEAD, 0)
 
     def is_cut_off(self, size: Callable[[], int]) -> bool:
-        """Return whether the log's file is shorter than its committed pages. Who empties the log
-        changes its index first, so an index that stays the same speaks of the size between.
+        """Return whether the log's file is shorter than its committed pages. Emptying the log
+        changes its index first, so an unchanged index describes the size in between.
 
         size  returns the size of the log's file
         """
@@ -214,7 +214,7 @@ class DatabaseFiles:
     pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """log: of this database; lost: what to do where the database file itself is lost."""
+        """log: of this database; lost: called where the database file itself is lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -443,8 +443,8 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, for good, unless the files are those that were opened. Called before
-        each transaction, and after each commit, before the commit is reported."""
+        """Raise StorePoisoned, for good, unless the files are the opened ones. Called before each
+        transaction, and after each commit, before the commit is reported."""
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)

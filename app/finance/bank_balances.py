@@ -39,7 +39,7 @@ SHOWN: Final = 3
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Return balances in minor units, without those that state no day or no whole units.
+    """Return balances in minor units, without any that lacks a day or whole units.
 
     account  the account of statements that name none
     """

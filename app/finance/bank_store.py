@@ -194,8 +194,8 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return, for every payout that left a wallet, the amounts that left for good and that left,
-    and the last time.
+    """Return, for every payout that left a wallet, the amount that left for good, the amount that
+    left, and the last time.
 
     The first two differ if a part of it failed and came back. Both in minor units.
     """

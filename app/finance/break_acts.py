@@ -136,7 +136,7 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all breaks that a run gave life, closed ones too, by id, some hundreds at a time.
+    """Yield all published breaks, closed ones too, by id, some hundreds at a time.
 
     Only breaks of these causes, in these states, and of this person, if any are named.
     """
@@ -207,7 +207,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return the breaks of one order, closed ones too; None if no run gave life since then."""
+    """Return the breaks of one order, closed ones too; None if no run has published any since
+    then."""
     last = await run_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -365,7 +366,7 @@ async def comment_breaks(
 async def accept_breaks(
     context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
 ) -> None:
-    """Accept all of these breaks, or none; each must be one that a person may accept alone.
+    """Accept all of these breaks, or none; one person must be allowed to accept each alone.
 
     seen  the mark of what was shown
     Raises UsageError that names breaks that must be proposed instead.

@@ -73,7 +73,7 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return ids of breaks that a run gave life, by id.
+    """Return ids of published breaks, by id.
 
     causes    only breaks of these causes, if any are given
     states    all breaks in these states, and others: an act may have been undone
@@ -101,13 +101,13 @@ def _somebody_did(*which: ColumnElement[bool]) -> ColumnElement[bool]:
 
 
 async def breaks_of_subject(connection: AsyncConnection, subject: str) -> list[str]:
-    """Return ids of the breaks about this line that a run gave life."""
+    """Return ids of the published breaks about this line."""
     about_it = _LIVED.where(_BREAKS.c.subject == subject).order_by(_BREAKS.c.id)
     return [row[0] for row in await connection.execute(about_it)]
 
 
 async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int) -> list[str]:
-    """Return ids of the breaks of this order that a run gave life."""
+    """Return ids of the published breaks of this order."""
     of_it = _LIVED.where(_BREAKS.c.order_ref == order).order_by(_BREAKS.c.id).limit(limit)
     return [row[0] for row in await connection.execute(of_it)]
 
@@ -166,7 +166,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the last seen version of each of these breaks that a run gave life."""
+    """Return the last seen version of each of these published breaks."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 

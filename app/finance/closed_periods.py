@@ -72,8 +72,8 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a month's closing of a version; None: the one that stands. Raises NotFoundError if
-    there is none."""
+    """Return a month's closing by version; None: the one in force. Raises NotFoundError if there is
+    none."""
     if version is None:
         standing = [e for e in await closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0

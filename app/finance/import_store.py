@@ -64,7 +64,7 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by then (None: by now), 0 for none."""
+    """Return the number of the last import published until then (None: until now), 0 for none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -73,7 +73,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by then, published or not; 0 for none."""
+    """Return the number of the last import begun until then, published or not; 0 for none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},

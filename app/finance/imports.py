@@ -69,7 +69,7 @@ async def import_file(
     name: str,
     progress: Progress,
 ) -> Imported:
-    """Import a file, or find out what an import would do.
+    """Import a file, or find out the result of an import.
 
     name  the source or order book; empty for a bank's file
     Raises NotFoundError for a missing file, UsageError as `permitted`, `_fit_in` do.

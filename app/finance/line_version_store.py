@@ -105,7 +105,7 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return for each content of a file the index of the known one that it restates."""
+        """Return, for each content of a file, the index of the known content that it restates."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:

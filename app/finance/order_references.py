@@ -89,7 +89,7 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references in the rows. Returns those that another order was given meanwhile.
+    """Store the references in the rows. Returns those that were given to another order meanwhile.
 
     without  rows that name nothing
     """

@@ -72,8 +72,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether evidence of the order, or of one that shares evidence with it, is newer than
-    its ledger line. The next run folds these orders together."""
+    """Return whether the order, or one that shares evidence with it, has evidence newer than its
+    ledger line. The next run folds these orders together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]

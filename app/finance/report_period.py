@@ -290,8 +290,8 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Counts of what was written: transactions, and debit less credit by currency and by role, or
-    by the account that a person named."""
+    """Counts of the written journal: transactions, and debit less credit by currency and by role,
+    or by the account that a person named."""
 
     transactions: int = 0
     sums: Counter[tuple[Role, str]] = field(default_factory=Counter)

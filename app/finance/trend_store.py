@@ -33,7 +33,7 @@ class CapturedSum(NamedTuple):
 
 
 class FeeSum(NamedTuple):
-    """Payments that a statement settled in one quarter of an hour, and what they cost.
+    """Payments that a statement settled in one quarter of an hour, and their fees.
 
     method  of the payment, as the statement calls it; empty where it does not say
     """

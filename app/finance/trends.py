@@ -1,5 +1,5 @@
-"""Twelve months side by side: what of each month's captures statements settled, what is still open,
-and what payments cost, by source and method.
+"""Twelve months side by side: settled and open captures of each month, and the fees of payments, by
+source and method.
 
     capture month   settled          a line of a statement names the payment
                     open             covered by a statement, and no line names it

@@ -33,7 +33,7 @@ AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRow:
-    """What the list needs of one break."""
+    """The facts of one break that the list needs."""
 
     name: str
     cause: str

@@ -62,7 +62,7 @@ async def write_import(
     write: Write,
     progress: Progress,
 ) -> tuple[int, WrittenVersions]:
-    """Write and publish staged rows; return the import's number, and what became of the rows.
+    """Write and publish staged rows; return the import's number, and the counts of its rows.
 
     wanted  the import, with the counts of rows read and rejected
     Raises StoreUnavailable as the store does, and if another import took this one for killed;
@@ -135,8 +135,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo what a killed import wrote. It may be of any kind: an import that is killed while it
-    undoes another leaves no record of that one."""
+    """Undo a killed import of any kind. An import that is killed while it undoes another leaves no
+    record of that one."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -1,5 +1,5 @@
-"""Accepting findings, and releasing a hold: a person takes an order off the list of those that need
-one.
+"""Accepting findings, and releasing a hold: a person takes an order off the list of orders that
+need one.
 
 Each is a record of the order. An acceptance counts until something new arrives that the finding
 rests on, and changes neither the finding nor the order's outcome.

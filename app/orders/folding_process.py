@@ -83,7 +83,7 @@ class FoldingProcess(PeriodicTask):
         failed: Callable[[str], None],
         settings: object = None,
     ) -> None:
-        """Take what the watcher needs.
+        """Take the watcher's functions and settings.
 
         waiting   how many deliveries are accepted and not read
         leave     tells the reading process whether to leave folding and sealing to another
@@ -168,7 +168,7 @@ class FoldingProcess(PeriodicTask):
             stopped.cancel()
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
-        """Hear a child until it ends or is silent for too long."""
+        """Read a child's messages until it ends or is silent for too long."""
         if self.stopping:  # while it was being started
             self._end()
         while True:

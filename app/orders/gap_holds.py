@@ -74,8 +74,8 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether an event of the order is dated by then, unless the shop only ever stated that
-    the order was fulfilled."""
+    """Return whether an event of the order is dated before then, unless the shop only ever stated
+    that the order was fulfilled."""
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False

@@ -273,7 +273,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return for each order and instant the newest delivery that the order had by then, or None."""
+    """Return, for each order and instant, the order's newest delivery at that instant, or None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -365,7 +365,7 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add deliveries that share a mark with the history, and those that nameless ones lead to.
+    """Add deliveries that share a mark with the history, and deliveries that nameless ones lead to.
 
     The search ends at an event that names another order: what it shares with its own order is that
     order's affair. So the result is the same whichever order a nameless event was kept under. It
@@ -496,7 +496,7 @@ ALL_ORDERS: Final = Range()
 
 
 async def ranges(connection: AsyncConnection, *, events: int) -> AsyncIterator[Range]:
-    """Cut all orders into ranges of about so many events each."""
+    """Cut all orders into ranges of about `events` events each."""
     after, more = "", True
     step = text(_STEP)
     while more:

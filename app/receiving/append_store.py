@@ -101,7 +101,7 @@ class KnownEvents:
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load what is stored under the ids of these events."""
+        """Load the stored bodies of these events' ids."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -209,8 +209,8 @@ def append_ahead(
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark what `append_ahead` has stored, in this transaction or in one that was cut short. Raises
-    StoreUnavailable where something of it cannot be seen yet."""
+    """Mark the orders and questions of events that `append_ahead` stored, in this transaction or an
+    interrupted one. Raises StoreUnavailable if some of them cannot be seen yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -476,9 +476,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Bodies of several events, each once, however often they came. One that was deleted is kept
-    again for a part that is new and could be read: another source may have sent the same. What
-    cannot be read is new however often it comes, and would bring back what was erased."""
+    """Store bodies of several events, each once. A deleted body is stored again for a new readable
+    part, since another source may have sent it. Unreadable bodies count as new each time, and would
+    bring deleted bodies back."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):

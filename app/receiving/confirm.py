@@ -146,7 +146,7 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the same question about a position; None where it is final.
+    """Return the pause before the next question about a position; None where it is final.
 
     known  the latest stored positions of the payment, the last first
     """

@@ -80,7 +80,7 @@ _ADD_UNSETTLED = statement(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
     """One event to ask about. `tries`: how often the provider has been asked before; `taken_until`:
-    when it comes due again if nothing becomes of it."""
+    when it comes due again without a result."""
 
     event: Event
     asked_since: Instant
@@ -372,8 +372,8 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """After the index was rebuilt: ask about every unconfirmed event that no final answer came
-    after, and about no other but those that waited before.
+    """After the index was rebuilt: ask about every unconfirmed event without a later final answer,
+    if it waited before.
 
     not_known  the kind of an answer that is final though it claims nothing
     never      sources whose providers are not asked at all

@@ -52,7 +52,7 @@ class Guarded(Protocol):
 
 
 class ConnectionLimits:
-    """Admits connections and closes those that do not get on. One for one server."""
+    """Admits connections and closes stalled ones. One for one server."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits
@@ -77,7 +77,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Forget a connection that has ended. Harmless for one that was not let in."""
+        """Forget a connection that has ended. Harmless for one that was not admitted."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1
@@ -93,7 +93,7 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close those that are overdue as of the loop's time."""
+        """Close connections that are overdue as of the loop's time."""
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

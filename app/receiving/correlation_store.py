@@ -185,7 +185,7 @@ class Linking:
             connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
-        """Find which orders these references belong to by now."""
+        """Find the orders that these references belong to now."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
@@ -203,7 +203,8 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order; one that is linked to another makes the two contested."""
+        """Link references to an order. A reference that is linked to another order makes the two
+        contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:

@@ -210,8 +210,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def eof_received(self) -> bool:  # type: ignore[override]
         """Note that the sender will send no more (FIN). Answer all requests that came whole, then
-        close (RFC 9112, 9.6); nothing more can be made of one that has not. True keeps our side
-        open."""
+        close (RFC 9112, 9.6). Return True to keep our side open."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -300,8 +299,8 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop with the service: answer all that is under way, and a request that comes within
-        LAST_S on an open connection; the answer says that the connection ends.
+        """Stop with the service: answer all requests under way, and one that comes within LAST_S on
+        an open connection; the answer says that the connection ends.
 
         In place of uvicorn's, which closes a connection whose first request it has not read yet:
         behind a socket that stays open, that delivery would be the only one lost in a restart.

@@ -1,4 +1,4 @@
-"""The headers of a delivery as they are kept, and read again: `name: value` lines.
+"""Writes and reads the stored headers of a delivery: `name: value` lines.
 
 Latin-1 keeps every byte. Values that hold credentials are left out. What else may be signed or
 read, method and address, stands before them under names that no header can have, where it matters.

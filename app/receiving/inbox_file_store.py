@@ -91,7 +91,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """The one connection that writes; for who holds the database's lock of those that serve."""
+        """The one connection that writes, for the holder of the serving lock."""
         return Writer(
             writing_engine(self._url),
             lock=None,

@@ -194,7 +194,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the numbers above one that can be found, from either end of a damaged file."""
+    """Return the row numbers above one that can be found, from either end of a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER

@@ -205,9 +205,9 @@ def cover(connection: PlainConnection) -> None:
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete rows that are read in this transaction, all of one claim or of none. Return those that
-    were still there, and of the claim: what another reader has claimed meanwhile is no longer
-    ours. Who reads a row of the table that is being taken out waits until that is over."""
+    """Delete rows that are read in this transaction, all of one claim or of none. Return the rows
+    that were still there and still in the claim: another reader may have claimed some meanwhile. A
+    reader of a row that is being deleted waits for the commit."""
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -416,7 +416,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Suspects that are to be read, the oldest first; or those that are set aside."""
+    """Return suspects to read, the oldest first; or suspects that are set aside."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
@@ -460,7 +460,8 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete one that is read in this transaction. Return False where another reader has it."""
+    """Delete a suspect that is read in this transaction. Return False where another reader
+    has it."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),

@@ -1,4 +1,4 @@
-"""The receiver's side of the inbox: writes its rows, and on SQLite deletes those that were read.
+"""The receiver's side of the inbox: writes its rows, and on SQLite deletes read ones.
 
 It deletes by what the database says, read again and again on a connection that only reads, and
 never by what a message says; and only what the database's file holds without its write-ahead log,
@@ -73,9 +73,8 @@ class InboxWriter:
     def __init__(
         self, writer: Writer, inbox: InboxRows, *, database: Writer, shared: bool, max_bytes: int
     ) -> None:
-        """database: whose files are looked at, too, since nothing is written there by what is kept;
-        shared: on PostgreSQL, where the reader deletes; max_bytes: what may be unread, beyond which
-        nothing is kept."""
+        """database: its files are checked, too; shared: on PostgreSQL, where the reader deletes;
+        max_bytes: unread bytes beyond which nothing is accepted."""
         self.writer = writer
         self._database = database
         self._inbox = inbox
@@ -243,8 +242,8 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note, as the service ends, that the database's log was lost: no commit of it can be as
-        new as the one that is noted, so the next start finds a gap."""
+        """Note, as the service ends, that the database's log was lost: no commit in it can be as
+        new as the noted one, so the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)

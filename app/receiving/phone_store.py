@@ -41,7 +41,7 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Write notes; those that are there stay."""
+    """Write notes; existing ones stay."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(

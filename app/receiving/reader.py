@@ -196,7 +196,7 @@ class Reader:
                 return
 
     async def _round(self) -> int:
-        """One look. Returns how much there was to do."""
+        """Make one round. Returns how much there was to do."""
         if not self._began:
             await self._begin()
         await self._beat()

@@ -1,5 +1,5 @@
-"""The way of a delivery, from the socket's bytes to a durable row of the inbox. It never folds,
-never calls out, and what an event means is read afterwards.
+"""The way of a delivery, from the socket's bytes to a durable row of the inbox. It never folds or
+calls out; the meaning of an event is read afterwards.
 
 1 source      4 age           6 inbox: committed together with many others
 2 size        5 account and   7 acknowledgement
@@ -71,9 +71,9 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Why deliveries are answered 503 at present: logged at once, once a minute, and when it is
-    over. Where a few are refused among many that are stored, as by a full queue, it is not over
-    before none has been refused for as long as senders are asked to stay away."""
+    """Reports why deliveries are answered 503: at once, once a minute, and when it is over. If only
+    a few are refused among many that are stored, as by a full queue, it is over once none was
+    refused for as long as senders are asked to stay away."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None

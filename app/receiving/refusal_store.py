@@ -40,9 +40,9 @@ where they would push out what can be judged again."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival, or `count` of them of which nothing is kept. `body` is cut to what may
-    be kept; `size` and `digest` are of all that was read, which is nothing of a body that was too
-    large."""
+    """One refused arrival, or the count of arrivals that are not stored. `body` is cut to the
+    stored length; `size` and `digest` are of everything that was read, which is nothing for a body
+    that was too large."""
 
     delivery_id: str
     received_at: Instant
@@ -57,7 +57,7 @@ class Rejection:
 
 
 class RejectionRing:
-    """Appends and trims. On SQLite, where nobody else adds to it, what is there is counted once,
+    """Appends and trims rejections. On SQLite, where nobody else adds any, they are counted once,
     and then in memory."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:

@@ -135,8 +135,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Say what a pass would do now; change nothing. A delivery that is accepted has its old verdict
-    beside it."""
+    """Return the result that a pass would have now; change nothing. An accepted delivery has its
+    old verdict beside it."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -231,8 +231,8 @@ def _judged(
 def _refusal_within(
     source: Source, incoming: Incoming, earliest: Instant, latest: Instant, *, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Judge as of the latest instant, and where it is too old then, as of an earlier one that its
-    timestamp allows, found by halving: only the verifier knows where the timestamp stands."""
+    """Judge as of the latest instant; where that is too late, as of an earlier one that its
+    timestamp allows, found by bisection: only the verifier knows where the timestamp stands."""
     at = latest
     while True:
         refused = refusal_of(source, incoming, now=at, environment=environment)

@@ -129,8 +129,8 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return what came of each of these sources. A body that is too large is no callback of a
-    source that signs nothing: anyone can send it, and it says nothing of the source."""
+    """Return the arrivals of each of these sources. Oversized bodies do not count for a source that
+    signs nothing, since anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:

@@ -35,8 +35,8 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that may name an order or a payment. There are
-    none of a trial, nor of a source whose requests anybody can make.
+    """Return the values of an unreadable request that may name an order or a payment; none for a
+    trial, or a source whose requests anybody can make.
 
     source  None where none of this name is configured any more
     item    the bytes of one event, where the body has several

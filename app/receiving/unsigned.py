@@ -80,8 +80,8 @@ class UnsignedAllowance:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set the sources that have too much waiting, of which only requests that name something
-        known are kept."""
+        """Set the sources with too many waiting requests: of these only requests that name
+        something known are kept."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:

@@ -1,5 +1,5 @@
-"""Steps 3 to 5 of a delivery's way (`receive.py`): is it genuine, of its time, and ours? And what
-the reader finds in it once it is kept.
+"""Steps 3 to 5 of a delivery's way (`receive.py`): verification of signature, age, account and
+environment; and the reading of a kept delivery.
 
 The same for a request that arrives and for a kept one that is verified again; none is stored here.
 The receiver asks whether a request is refused; what it says is read from what was kept of it.

@@ -56,7 +56,8 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids, each once, in the order given; then those that their place rests on."""
+    """Return the event ids in the order given, each once; then the ids that decided their
+    attempt."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
         return (first.event.event_id,)
@@ -90,7 +91,7 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. Of several of one kind, the one that counts.
+    """The merchant's records by kind, the one that counts where there are several.
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order

@@ -40,8 +40,8 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether the shop says that the order costs nothing, and a signed or fetched event that
-    a session of it ended with zero. That nothing is due because of tenders is not enough."""
+    """Return whether the order is free: the shop says so, and a signed or fetched event says that a
+    session ended with zero. Tenders that leave nothing due are not enough."""
     placed = case.filed.placed
     return (
         placed is not None
@@ -70,8 +70,8 @@ def _needs_a_record(case: Case) -> bool:
 
 
 def is_unread(heard: Heard) -> bool:
-    """Return whether an event is signed or fetched, of a kind that the profile does not name, and
-    its words speak of money going back."""
+    """Return whether a signed or fetched event has an unknown kind whose words speak of money going
+    back."""
     event = heard.event
     return (
         event.claim == "unrecognized"

@@ -40,8 +40,8 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield items one by one. More than ONE_BY_ONE items of a code are yielded together, in the
-    place of the first."""
+    """Yield items one by one; of more than ONE_BY_ONE items with one code, yield all together in
+    the place of the first."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)

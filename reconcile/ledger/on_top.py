@@ -94,7 +94,7 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return what counts toward the price: money kept, less what of it is on top.
+    """Return the money that counts toward the price: kept money without the part on top.
 
     What is on top is judged over all captures. Payments from which nothing went back can't count
     for less than they would without the others: so no refund of a payment that the order does not

@@ -248,7 +248,7 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return what a payment comes to.
+    """Return the sum of a payment.
 
     A dispute that is open again after a loss holds its whole amount: reopening returns no money.
     """
@@ -346,7 +346,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Return the decision of the first line that fits, of the table in reconcile/README.md."""
+    """Return the decision of the first fitting line of the table in reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -539,8 +539,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that a reversal states, if they are neither what was left of its payment
-    nor what was captured."""
+    """Return the amounts that a reversal states, if they equal neither the rest of its payment nor
+    the captured amount."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]

@@ -74,7 +74,7 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the claim that covers an event; None if what it names itself counts."""
+        """Return the claim that covers an event; None if its own reference counts."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -110,8 +110,8 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order of an event that `placed` gives to none, where the orders that events
-        name for its payment decide it; None if the order that it names itself counts."""
+        """Return the order of an event that `placed` gives to none, if the orders that events name
+        for its payment decide it; None if its own order number counts."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -163,7 +163,8 @@ def may_link(event: Event) -> bool:
 
 
 def keys_of(each: Event | Record) -> list[Key]:
-    """Return what an event or a record names: its payment first, then its session."""
+    """Return the references that an event or a record names: its payment first, then its
+    session."""
     source = each.source or ""
     keys: list[Key] = []
     if each.payment is not None:

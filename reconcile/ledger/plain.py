@@ -405,7 +405,7 @@ def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) 
 
 
 def _of_code(ledger: Ledger, code: FindingCode) -> list[Finding]:
-    """Return the findings of a code; of refunds under way only those that are not overdue."""
+    """Return the findings of a code, without pending refunds that are not overdue."""
     found = [each for each in ledger.findings if each.code == code]
     if code == "refund_pending":
         overdue = {each.cites for each in ledger.findings if each.code == "refund_overdue"}
@@ -432,7 +432,8 @@ def _owed_to_customer(ledger: Ledger) -> str:
 
 
 def _owed_by_staff(ledger: Ledger) -> str:
-    """Return what to give back; never what is on its way already, nor what a person accepted."""
+    """Return the amount to give back, without the part that is on its way or that a person
+    accepted."""
     owed, returning = ledger.owed, ledger.returning
     surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
     accepted = ledger.case.filed.canceled is None and any(map(acceptance(ledger), surplus))

@@ -109,7 +109,7 @@ class Position:
         return sorted({s.money.currency for _, s in self._states if s.member == member and s.money})
 
     def states_capture(self, answer: Heard) -> bool:
-        """Return whether an answer states the sum of what was captured."""
+        """Return whether an answer states the captured sum."""
         return any(
             each is answer and state.member == "captured" and state.money
             for each, state in self._states

@@ -394,7 +394,7 @@ class BankLeg:
     def decisions(
         self, period: Period | None = None, *, unpaid: Iterable[Searchable] = ()
     ) -> Iterator[Decision]:
-        """Yield the breaks, and the matches that are not plain, of a period or of all time.
+        """Yield the breaks and the unusual matches of a period or of all time.
 
         unpaid  book lines without money, as further candidates
         """

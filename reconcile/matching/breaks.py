@@ -292,7 +292,7 @@ class Accepted:
 def acceptances(
     steps: Iterable[Step],
 ) -> Iterator[tuple[Step, Accepted | None, Accepted | None]]:
-    """Yield each step that changed what is accepted, with the acceptance before and after it."""
+    """Yield each step that changed the accepted amount, with the acceptance before and after it."""
     being, before = _Being(), None
     for step in steps:
         being.take(step)

@@ -208,7 +208,7 @@ def amounts_fit(pair: Pair) -> bool:
 
 
 def _compared(pair: Pair) -> tuple[int, int]:
-    """Return what came and went back, to compare with the book.
+    """Return the captured and returned amounts to compare with the book.
 
     Money beyond the price counts only if the book has all that came.
     """
@@ -224,7 +224,7 @@ def _difference(pair: Pair) -> int:
 
 
 def _net_fits(pair: Pair) -> bool:
-    """Return whether what came less what went back is the book's."""
+    """Return whether the captured amount less the returned one equals the book's."""
     came, back = _compared(pair)
     return came - back == pair.charge - pair.credit
 
@@ -405,8 +405,8 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks of an assignment that is contradicted, of surplus owed back and of payments in
-    doubt, by currency."""
+    """Yield breaks for a contradicted assignment, for surplus owed back and for payments in doubt,
+    by currency."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

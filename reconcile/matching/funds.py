@@ -98,18 +98,19 @@ class Funds:
 
     @property
     def worth(self) -> int:
-        """Captured money without what came beyond or on top of the price."""
+        """Captured money without the parts beyond and on top of the price."""
         return self.captured - self.over - self.on_top
 
     @property
     def given_back(self) -> int:
-        """Returned money without what came beyond the price. What is on top goes back last."""
+        """Returned money without the part beyond the price. Money on top goes back last."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
     @property
     def kept(self) -> int:
-        """Captured money that has not gone back, without what is beyond or on top of the price."""
+        """Captured money that has not gone back, without the parts beyond and on top of the
+        price."""
         return self.worth - self.given_back
 
     @property

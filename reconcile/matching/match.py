@@ -205,7 +205,7 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield what a payment of no order holds, if it waits for one."""
+    """Yield the money that a suspended payment holds, if it waits for an order."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(

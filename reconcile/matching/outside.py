@@ -92,7 +92,7 @@ class Transfers:
         return bool(outside) and order.status in ("paid", "refunded")
 
     def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
-        """Yield what people matched: a line with several orders, or an order with several lines."""
+        """Yield people's matches: a line with several orders, or an order with several lines."""
         known = {subject_of(line.line_id): line for line in lines}
         given: dict[str, set[str]] = defaultdict(set)
         for hand in hands:

@@ -239,7 +239,7 @@ def claims(row: BookRow) -> bool:
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference; if some claim money, those that do not are the rest.
+    """Return the lines of one reference; if some claim money, return the others as the rest.
 
     A `refunded` line beside a `paid` line of the same reference, and of no more money, is about the
     same charge. `apart`: count it as a charge of its own, which came and went back.

@@ -110,7 +110,7 @@ class Settling:
         return left, unused
 
     def _never_taken(self, returns: Sequence[Return]) -> None:
-        """Report returns that should have a line by now and have none.
+        """Report returns that should have a statement line and have none.
 
         Those that were taken back, which a statement need not mention, cancel each other.
         """
@@ -170,7 +170,7 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place what the statement settles in another currency; return the rest."""
+        """Place captures that the statement settles in another currency; return the rest."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):

@@ -101,7 +101,7 @@ class Suspended:
         )
 
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
-        """Return what is in suspense by currency, of the steps dated before an instant.
+        """Return the suspended money by currency, by steps dated before an instant.
 
         known  by when they became known, not by their dates
         """

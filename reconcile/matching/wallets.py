@@ -268,7 +268,7 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows of one instant; report one that does not follow.
+        """Return the balance after these rows of one instant; report one that contradicts them.
 
         after  the row before these: where it is of another file, a file between may be missing
         """

@@ -93,7 +93,7 @@ def added(figures: Iterable[Figure]) -> list[Figure]:
 
 
 def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, ...]:
-    """Return what must be added to the figures of then to get those of now, sorted by name."""
+    """Return the difference from the earlier figures to the present ones, sorted by name."""
     negative = (replace(each, count=-each.count, sum=-each.sum) for each in then)
     return tuple(sorted(added([*now, *negative]), key=lambda each: each.name))
 
@@ -498,7 +498,7 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Split blockers into those that stand, and exceptions by the reasons given for their lines."""
+    """Split blockers into remaining ones, and exceptions by the reasons given for their lines."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [

@@ -438,8 +438,8 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield a payment's transactions while it was on no order, and those that placed it, dated from
-    `start` on and before `end`."""
+    """Yield a payment's transactions while it had no order, and its assignments, dated from `start`
+    on and before `end`."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"

@@ -165,5 +165,5 @@ def parts_digest(hashes: Iterable[tuple[str, str]]) -> str:
 
 
 def sealed_digest(said: Event | Parts, *, secret: bytes, salt: bytes) -> str:
-    """Return the digest of what was said, as a leaf with this salt seals it."""
+    """Return the digest of a leaf's content with this salt."""
     return parts_digest(part_hashes(said, secret=secret, salt=salt).items())

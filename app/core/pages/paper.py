@@ -78,7 +78,7 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in `root` as a PNG of so many dots an inch, as wide as a sheet's text."""
+    """Return a picture in `root` as a PNG with `ppi` dots an inch, as wide as a sheet's text."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'

@@ -212,7 +212,7 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Readers by the other marks in use; first those that keep the thousands' mark."""
+        """Readers by the other marks in use, beginning with those that keep the thousands' mark."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

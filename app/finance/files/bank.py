@@ -197,8 +197,8 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return amounts with their signs. Raises UnclearCell where a row has none, or two, or a debit
-    with a sign against those that the mapping declares; by default a debit has no minus sign."""
+    """Return amounts with their signs. Raises UnclearCell if a row has none or two, or a debit with
+    another sign than the mapping declares; by default a debit has no minus sign."""
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:

@@ -1,4 +1,4 @@
-"""Encodings of text files: as declared or marked, UTF-8, or the only other one that reads well.
+"""Encodings of text files: as declared or marked, UTF-8, or the only other one that fits.
 
 Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd where a sign stands
 within a word, a capital after a small letter, or one Japanese character after a Latin one: `K”ln`,

@@ -45,7 +45,7 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return what one unit of each currency is in the own one, by day, ascending.
+    """Return the rate of each currency to the own one, by day, ascending.
 
     Raises ConfigurationError with the first mistake.
     """
@@ -90,7 +90,7 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
 
 
 def _of_euro(heading: list[str], row: list[str], own: str) -> Iterator[tuple[str, str, Fraction]]:
-    """Yield what the currencies of a day are in the own one; a euro is its rate."""
+    """Yield the rates of a day's currencies to the own one; a row gives them for one euro."""
     if not any(row):
         return
     rates = {_EURO: Fraction(1)} | {

@@ -88,6 +88,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """End a sentence with the first of so many rows."""
+    """End a sentence with the first of these rows, and how many there are."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

@@ -442,8 +442,8 @@ class SumOfCells:
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
     def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
-        """Return whether a part counts as negative. Raises UnclearCell for a sign against those
-        that the mapping declares."""
+        """Return whether a part counts as negative. Raises UnclearCell for a sign that contradicts
+        the mapping."""
         if self._signs == "none" and minus and not zero:
             raise tables.UnclearCell(CONTRADICTS_NONE)
         if self._signs is None and subtracted and minus and not zero:

@@ -183,7 +183,7 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return E.164 digits of whom a disbursement was paid to; None where no number is stated.
+        """Return E.164 digits of a disbursement's recipients; None where no number is stated.
 
         A cell begins with the number: `254712345678 - NAME`. A masked one is none.
         """
@@ -285,7 +285,7 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payment: of what goes back the original one, if the row names it.
+    """Return each row's payment; for money going back the original payment, if the row names it.
 
     A hold has its own reference, and its release the same.
     """
@@ -332,7 +332,7 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return canonical JSON of what each row states of DETAILS; None for nothing."""
+    """Return canonical JSON of each row's DETAILS; None for nothing."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -402,7 +402,7 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout; of a movement to or from the bank its own reference, if none.
+    """Return each row's payout; if none, the own reference of a movement to or from the bank.
 
     A withdrawal that failed is the one that it names.
     """

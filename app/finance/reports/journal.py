@@ -203,8 +203,8 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Make a period's journal as the command writes it. Raises as `write_journal`, and UsageError
-    for one that is too long."""
+    """Make a period's journal as the command writes it. Raises as `write_journal` does, and
+    UsageError for a journal that is too long."""
     file = io.BytesIO()
 
     def write(part: bytes) -> None:
