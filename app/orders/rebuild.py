@@ -15,8 +15,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
+from functools import partial
 from multiprocessing import get_context
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from app.config.settings import Settings
 from app.context.context import AppContext
@@ -124,15 +125,35 @@ async def in_order(
         await asyncio.gather(*under_way, return_exceptions=True)  # the first was raised
 
 
-async def in_process(pool: ProcessPoolExecutor, work: Callable[..., Done], *words: object) -> Done:
-    """Do a piece of work in a process of the pool. Raises BrokenProcessPool where one has died.
+Elsewhere = Callable[..., Awaitable[Any]]
+"""Function that calls a function of a module, with the given words, in another process."""
 
-    A caller that is cancelled leaves the pool's future alone: a pool that breaks sets an exception
-    on each of its futures, and its thread dies of one that was cancelled in that moment.
-    """
-    future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
-    future.add_done_callback(lambda done: done.cancelled() or done.exception())  # it was asked for
-    return await asyncio.shield(future)
+
+@asynccontextmanager
+async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
+    """Begin so many processes with the settings and policy of a context, and end them. Calls raise
+    UnreachableError, which says `died`, where a process has died."""
+    pool = ProcessPoolExecutor(
+        jobs,
+        mp_context=get_context("spawn"),
+        initializer=_begin,
+        initargs=(context.settings, context.policy),
+    )
+
+    async def elsewhere(work: Callable[..., Done], *words: object) -> Done:
+        # A caller that is cancelled leaves the pool's future alone: a pool that breaks sets an
+        # exception on each of its futures, and its thread dies of one cancelled in that moment.
+        future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # asked for
+        try:
+            return await asyncio.shield(future)
+        except BrokenProcessPool as error:
+            raise UnreachableError(died) from error
+
+    try:
+        yield elsewhere
+    finally:
+        await asyncio.to_thread(pool.shutdown, cancel_futures=True)
 
 
 @asynccontextmanager
@@ -146,48 +167,37 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
 
         yield here
         return
-    pool = ProcessPoolExecutor(
-        jobs,
-        mp_context=get_context("spawn"),
-        initializer=_begin,
-        initargs=(context.settings, context.policy),
+    died = (
+        "a process that folds has ended before its time; what was published is whole: run "
+        "`tallyhook refold --all` again, with --jobs 1 if memory was short"
     )
-
-    async def elsewhere(orders: Range) -> Rebuilt:
-        try:
-            return await in_process(pool, _folded_elsewhere, orders, now)
-        except BrokenProcessPool as error:
-            raise UnreachableError(
-                "a process that folds has ended before its time; what was published is whole: run "
-                "`tallyhook refold --all` again, with --jobs 1 if memory was short"
-            ) from error
-
-    try:
-        yield elsewhere
-    finally:
-        await asyncio.to_thread(pool.shutdown, cancel_futures=True)
+    async with processes(context, jobs, died=died) as elsewhere:
+        yield lambda orders: elsewhere(_folded_elsewhere, orders, now)
 
 
 # --- in each process that folds ------------------------------------------------------------------
 
-_opening: tuple[Settings, Policy] | None = None
+begun_with: Final[list[tuple[Settings, Policy]]] = []
+"""What a process of `processes` works with."""
 
 
 def _begin(settings: Settings, policy: Policy) -> None:
-    global _opening  # the only way in for what a pool's processes begin with
-    _opening = settings, policy
+    begun_with.append((settings, policy))
+
+
+def in_context(use: Callable[[AppContext], Awaitable[Done]]) -> Done:
+    """Call `use` in a process of `processes` with a context of its own, which only reads."""
+    settings, policy = begun_with[0]
+
+    async def work() -> Done:
+        async with open_inbox(settings, purpose="reading") as inbox:
+            return await use(inbox.context(clock=SystemClock(), policy=policy))
+
+    return asyncio.run(work())
 
 
 def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
-    assert _opening is not None
-    settings, policy = _opening
-
-    async def opened_and_folded() -> Rebuilt:
-        async with open_inbox(settings, purpose="reading") as inbox:
-            context = inbox.context(clock=SystemClock(), policy=policy)
-            return await folded_range(context, orders, now=now)
-
-    return asyncio.run(opened_and_folded())
+    return in_context(partial(folded_range, orders=orders, now=now))
 
 
 async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:

@@ -29,19 +29,14 @@ each order.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache, partial
-from multiprocessing import get_context
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from app.config.settings import Settings
 from app.context.context import AppContext
-from app.core.clock import SystemClock
-from app.core.errors import StorePoisoned, UnreachableError
+from app.core.errors import StorePoisoned
 from app.core.phone_key import read_phone_key
 from app.core.text import counted
 from app.database.facts import damage
@@ -59,7 +54,7 @@ from app.orders import (
     policy_version_store,
     published_store,
 )
-from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, in_order, in_process
+from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, begun_with, in_context, in_order, processes
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
 from app.privacy import consistency_store, fit_journal, layers_store, trail_store
@@ -67,13 +62,13 @@ from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import delivery_log_store, due_store, inbox_store
 from app.receiving.header_codec import read_request
-from app.receiving.inbox import inbox_of, open_inbox
+from app.receiving.inbox import inbox_of
 from app.receiving.verify import digest_of
 from reconcile.instants import NO_TIME, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
-from reconcile.ledger.policy import Policy, policy_text
+from reconcile.ledger.policy import policy_text
 from reconcile.ledger.revise import Position
 from reconcile.matching.ledger_lines import ledger_line_of
 
@@ -207,55 +202,34 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
         yield Rebuilder(read_here, partial(check_orders, context))
         return
-    pool = ProcessPoolExecutor(
-        jobs,
-        mp_context=get_context("spawn"),
-        initializer=_begin,
-        initargs=(context.settings, context.policy),
+    died = (
+        "a process that reads and folds has ended before its time: check again, with --jobs 1 if "
+        "memory was short"
     )
+    async with processes(context, jobs, died=died) as elsewhere:
 
-    async def elsewhere(work: Callable[..., Result], *words: Any) -> Result:
-        try:
-            return await in_process(pool, work, *words)
-        except BrokenProcessPool as error:
-            raise UnreachableError(
-                "a process that reads and folds has ended before its time: check again, with "
-                "--jobs 1 if memory was short"
-            ) from error
+        async def read_there(
+            deliveries: Sequence[delivery_log_store.RawDelivery],
+        ) -> list[index_store.Reread]:
+            found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
+            return [
+                index_store.Reread(
+                    delivery=delivery,
+                    event=None if row is None else delivery_of(row).event,
+                    problem=problem,
+                    customer=customer,
+                )
+                for delivery, (row, problem, customer) in zip(deliveries, found, strict=True)
+            ]
 
-    async def read_there(
-        deliveries: Sequence[delivery_log_store.RawDelivery],
-    ) -> list[index_store.Reread]:
-        found = await elsewhere(_read_elsewhere, list(map(_sent, deliveries)), environment)
-        return [
-            index_store.Reread(
-                delivery=delivery,
-                event=None if row is None else delivery_of(row).event,
-                problem=problem,
-                customer=customer,
-            )
-            for delivery, (row, problem, customer) in zip(deliveries, found, strict=True)
-        ]
-
-    try:
-        yield Rebuilder(read_there, lambda orders: elsewhere(_fold_elsewhere, orders))
-    finally:
-        await asyncio.to_thread(pool.shutdown, cancel_futures=True)
-
-
-_process: Final[list[tuple[Settings, Policy]]] = []
-"""What a process of the pool works with."""
-
-
-def _begin(settings: Settings, policy: Policy) -> None:
-    _process.append((settings, policy))
+        yield Rebuilder(read_there, partial(elsewhere, _fold_elsewhere))
 
 
 @cache
 def _sources() -> Mapping[str, Source]:
     """Compile sources when they are first needed: then what is wrong with them is the call's
     error."""
-    settings, _ = _process[0]
+    settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
 
@@ -286,14 +260,7 @@ def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) ->
 
 
 def _fold_elsewhere(orders: history_store.Range) -> tuple[int, list[str]]:
-    return asyncio.run(_opened(*_process[0], orders))
-
-
-async def _opened(
-    settings: Settings, policy: Policy, orders: history_store.Range
-) -> tuple[int, list[str]]:
-    async with open_inbox(settings, purpose="reading") as inbox:
-        return await check_orders(inbox.context(clock=SystemClock(), policy=policy), orders)
+    return in_context(partial(check_orders, orders=orders))
 
 
 # --- checks the store against itself, in one of two forms -----------------------------------------
