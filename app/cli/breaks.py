@@ -273,7 +273,7 @@ def match(
         printing.note(f"Matched: {name} is closed.")
         return
     if line:
-        raise UsageError("--line is of one break; of many each has its own suggestion")
+        raise UsageError("--line is of one break; several breaks each have their own suggestion")
     _many(
         partial(to_match, least=score),
         lambda context, chosen: match_chosen(context, chosen, reason=reason, by=by),

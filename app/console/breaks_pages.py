@@ -577,7 +577,7 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
     """Decide about late money, or propose that."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
-        raise UsageError("choose what becomes of it")
+        raise UsageError("choose an action for the late money")
     done = await worklist.settle_late(
         view.context,
         found.identity,

@@ -127,7 +127,7 @@ async def _attached(view: View) -> attachments.Attachment:
     for each in found:
         if each.record.attachment_id == wanted and not each.gone:
             return each
-    raise NotFoundError("this file is attached no more")
+    raise NotFoundError("this file is no longer attached")
 
 
 async def ask_detach(view: View) -> Form:

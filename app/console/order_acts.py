@@ -581,7 +581,7 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
     """Show the numbers, or return them as a file."""
     form = view.given.get("as", "page")
     if form not in SHOWN_AS:
-        raise UsageError(f"as is one of: {', '.join(SHOWN_AS)}")
+        raise UsageError(f"choose how to show them: {', '.join(SHOWN_AS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
     seen = await unmask_many.see_numbers(view.context, kind, found, by=view.person.name)

@@ -241,7 +241,7 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
     booked = (await bank_match.named_lines(view.context, [line])).get(name_of(line))
     words = "" if booked is None else (booked.counterparty or booked.text or booked.reference or "")
     if len(words.strip()) < 3:
-        raise UsageError("the bank wrote no text for this line, of which a rule could be made")
+        raise UsageError("this bank line has no text to make a rule of")
     return key, words.strip()[:80]
 
 

@@ -585,7 +585,7 @@ async def ask_sign(view: View) -> Form:
         )
     if sentence is None:
         raise UsageError(
-            "this is checked, and nobody states it unless the checks ask for that: run them first"
+            "the checks decide this item; run them first, and sign it only if they ask for that"
         )
     return Form(
         subject=ITEM_TITLES[item],

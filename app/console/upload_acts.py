@@ -273,7 +273,7 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
         raise UsageError("choose a known export or a mapping, not both")
     delimiter = given.get("delimiter", "")
     if delimiter not in dict(DELIMITERS):
-        raise UsageError("this is nothing that divides cells")
+        raise UsageError("choose one of the listed characters that divide cells")
     dates = given.get("dates", "")
     if dates not in dict(DATES):
         raise UsageError("this is no way to write dates")

@@ -394,8 +394,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield from when on the log may have been rewritten. A kept checkpoint rules that out for the
-    leaves that it covers; so do witnesses for all, from when they cosigned on."""
+    """Yield the time since which the log may have been rewritten. A kept checkpoint excludes that
+    for the leaves that it covers; so do witnesses for all, from when they cosigned on."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:

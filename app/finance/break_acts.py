@@ -179,7 +179,7 @@ async def seen_breaks(connection: Connection, names: Sequence[str]) -> list[Seen
 
 
 async def living_break(connection: Connection, name: str) -> SeenBreak:
-    """Return one break. Raises NotFoundError if no run gave it life."""
+    """Return one published break. Raises NotFoundError if there is none."""
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
@@ -190,7 +190,7 @@ async def living_break(connection: Connection, name: str) -> SeenBreak:
 
 
 async def one_break(context: AppContext, name: str) -> SeenBreak:
-    """Return one break. Raises NotFoundError if no run gave it life."""
+    """Return one published break. Raises NotFoundError if there is none."""
     async with context.database.reading() as connection:
         return await living_break(connection, name)
 

@@ -98,7 +98,7 @@ async def reconcile_period(
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
         raise UsageError("--from must be before --to")
     if asked.as_of is not None and asked.as_of > at:
-        raise UsageError("--as-of lies in the future: nothing of it is known")
+        raise UsageError("--as-of lies in the future; name a moment up to now")
     await must_have_read(context, as_of=asked.as_of)
     given, saved = None if asked.rules is None else read_rules(asked.rules), None
     async with context.database.writing() as connection:

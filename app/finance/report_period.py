@@ -85,7 +85,7 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
     if scope.start >= scope.end:
         raise UsageError("--from must be before --to")
     if scope.as_of > now:
-        raise UsageError("--as-of lies in the future: nothing of it is known")
+        raise UsageError("--as-of lies in the future; name a moment up to now")
     if scope.start > scope.as_of:
         raise UsageError("the period had not begun at --as-of: choose a later moment")
     calendar, month = Calendar(zone_named(scope.zone)), scope.start

@@ -1,4 +1,4 @@
-"""Holds for accepted gaps: that money went back, or an order was shipped, may have been lost.
+"""Holds for accepted gaps, in which news of returned money or shipped orders may be lost.
 
     1 hold     an order that had money in the gap and holds some, and is not stated as fulfilled
     2 ask      the providers whose answers state how a payment stands

@@ -177,7 +177,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return None for no money at all: a row that was changed."""
+    """Return the amount as text; None for a changed row without money."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:

@@ -23,7 +23,7 @@ ENOUGH: Final = 1000
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
-    """Return the alarm, if there are any.
+    """Return the alarm about unreadable deliveries; None without any.
 
     sources  how many there are of each source within WINDOW, counted up to ENOUGH in all
     """

@@ -366,7 +366,7 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return what one unit came to; None within one currency."""
+        """Return the rate of one unit; None within one currency."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
