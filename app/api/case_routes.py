@@ -20,7 +20,7 @@ from app.finance.read_lines import lines_naming
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAsked(AsOfAsked):
-    """A dispute, and what a person knows of it that the messages do not say."""
+    """A dispute, and a person's facts about it that the messages lack."""
 
     family: Annotated[
         Family | None, "Of which kind the dispute is, where its reason is unclear."

@@ -1,5 +1,5 @@
-"""What strangers may ask of the log: its key, its newest signed head, the newest that witnesses
-have cosigned, and that it only grew.
+"""Public answers about the log: its key, its newest signed head, the newest cosigned one, and proof
+that it only grew.
 
 A checkpoint that somebody else has kept can no longer be unsaid: whoever compares a bundle with it,
 or a later checkpoint, sees whether the log was written anew. Public by its purpose, and off unless

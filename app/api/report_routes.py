@@ -1,5 +1,5 @@
-"""The API of what finance has made when it is asked for, which takes seconds to minutes: reports
-and journals of any period, the proof of closed months, and what other rules would change.
+"""The API of results that take seconds to minutes: reports and journals of any period, the proof of
+closed months, and the effect of other rules.
 
 Each is made in a process of its own, one at a time, and its answer says so until it is there. It is
 what the command writes: report and journal byte for byte.

@@ -49,7 +49,7 @@ def order_unknown(error: NotFoundError) -> ApiProblem:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8; the server puts U+FFFD in place of what is not."""
+    """Return whether the raw path is UTF-8; the server puts U+FFFD in place of other bytes."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -58,7 +58,7 @@ def _is_utf8(path: bytes | None) -> bool:
 
 
 def bearer_token(request: Request) -> str:
-    """Return the request's bearer token; empty where it has none."""
+    """Return the request's bearer token; empty if it has none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 

@@ -310,8 +310,8 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """Return the refusal with `Retry-After`; a short one where nobody knows when to ask
-        again."""
+        """Return the refusal with `Retry-After`, which is short if the time to ask again is
+        unknown."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)

@@ -37,7 +37,7 @@ class Schemas:
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
-        """Return the schema of a type; of a TypedDict, a reference to its component.
+        """Return the schema of a type; for a TypedDict, a reference to its component.
 
         closed  whether an object takes no members but those of its type, as requests have it
         """

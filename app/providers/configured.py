@@ -31,7 +31,7 @@ the next day."""
 
 def keep_profiles(settings: Settings) -> None:
     """Read the merchant's own profiles into the settings of a service, so that all of its processes
-    read deliveries by the same text. `compile_sources` reports a file that cannot be read."""
+    use the same text. `compile_sources` reports a file that cannot be read."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -60,8 +60,8 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the pairs by which a request is known to come from the provider: `webhook`, and older
-    ones under names that begin with `webhook_`."""
+    """Return the credentials of the provider's requests: `webhook`, and older ones under names that
+    begin with `webhook_`."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -207,7 +207,7 @@ def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[s
 
 
 def ways_to_tell_apart(profile: Profile) -> str:
-    """Name the settings that tell several shops on one account apart, the best first."""
+    """Return the settings that distinguish several shops on one account, the best first."""
     account = profile.account.where or (profile.fetch_back and profile.fetch_back.account)
     return ("ACCOUNT, " if account else "") + "ONLY or LINK_BY"
 
@@ -242,7 +242,7 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Find members by which anyone could say whose payment it is."""
+    """Find members by which anyone could state whose payment it is."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:

@@ -41,7 +41,7 @@ APART: Final = ("several shops", "several sellers")
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return what tells several shops on one account apart, where no trap says it."""
+    """Return how to distinguish several shops on one account, unless a trap says it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []
@@ -60,7 +60,7 @@ def _apart(profile: Profile) -> list[str]:
 
 
 def where_to_put_the_reference(profile: Profile) -> str:
-    """Say what the shop does so that this provider's events are in an order's ledger."""
+    """Return what the shop must do so that this provider's events reach an order's ledger."""
     fields = list(profile.setup.fields)
     if fields and fields[0].startswith("none"):  # "none: the shop names …"
         return fields[0].partition(": ")[2]
@@ -70,12 +70,12 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Say of a delivery that it was taken and is in no order's ledger, and what to do."""
+    """Say that an accepted delivery is in no order's ledger, and what to do."""
     return f"Taken, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the name of each credential for asking the provider back → what it is."""
+    """Return the meaning of each credential for asking the provider back, by name."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}

@@ -99,7 +99,7 @@ PORTS: Final = (":80", ":443", ":8080", ":8443")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A source as configured: what the doctor varies.
+    """A source as configured, for the doctor to vary.
 
     address  scheme and host under which the provider knows us, where configured
     ends     secret → when it expires

@@ -381,7 +381,7 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Yield other values of the same kind, the likeliest to be readable first."""
+    """Yield other values of this kind, the likeliest to be readable first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value
@@ -457,7 +457,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Make an id like the old one, always the same for one key."""
+    """Make an id like the old one; a key always gives the same one."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -1,4 +1,4 @@
-"""Where a field of an event stands, and what may stand there.
+"""Locations of an event's fields, and their allowed values.
 
 A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), one entry in
 LOCATIONS for each kind; or it is a text with such references in braces, a composite. JSON null
@@ -60,7 +60,7 @@ class EventData:
         return self._query
 
     def of(self, document: Any, *, digest: str) -> EventData:
-        """Return the data of one event of the same delivery."""
+        """Return the data of one event of this delivery."""
         return EventData(document, self.incoming, root=self.root, body=self.body, digest=digest)
 
 

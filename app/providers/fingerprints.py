@@ -108,7 +108,7 @@ def public_key(profile: sections.Profile, secret: str) -> bytes | None:
 
 
 def public_pem(secret: str, *, encoding: str) -> bytes | None:
-    """Return the public half of an asymmetric key in PEM; None where it is no such key."""
+    """Return the public half of an asymmetric key in PEM; None for any other key."""
     try:
         public = schemes.load_key(encodings.SECRET_ENCODINGS[encoding](secret)).public
     except ValueError:
@@ -117,7 +117,8 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return what the request's signature is over, where the profile alone describes it."""
+    """Return the bytes that the request's signature covers, where the profile alone describes
+    them."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()

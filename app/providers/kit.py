@@ -68,7 +68,7 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def ascii_text(value: bytes) -> str | None:
-    """Return the text of a header value; None where it is not plain ASCII."""
+    """Return the text of a header value; None if it is not plain ASCII."""
     return value.decode("ascii") if value.isascii() else None
 
 
@@ -180,7 +180,7 @@ class NamedScheme:
     binding: str | None = None
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return what it covers beside the body: `query`, `address` and `header:NAME`.
+        """Return the covered parts beside the body: `query`, `address` and `header:NAME`.
 
         A request may leave out what the option `required` does not list.
         """

@@ -20,7 +20,7 @@ MAX_ITEMS: Final = 1_000
 
 
 class Where(NamedTuple):
-    """A search for the first object whose member `name` is, as text, `value`.
+    """A search for the first object whose member `name` equals `value` as text.
 
     A value that ends in `*` matches the beginning of the member's text.
     """
@@ -75,7 +75,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path; None where it is absent, or its parent is of another kind."""
+    """Return the value at a path; None if it is absent, or its parent is of another kind."""
     value = document
     for step in path:
         value = take(value, step)

@@ -207,7 +207,7 @@ def list_profiles() -> list[dict[str, Any]]:
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """Say when events count: `signed`, `fetched back` (then only), `unconfirmed` (none counts by
+    """Return when events count: `signed`, `fetched back` (then only), `unconfirmed` (none counts by
     itself: all merchants share the key, and nothing names the account), or `none` (it verifies
     only)."""
     if profile.verifies_only:
@@ -235,8 +235,8 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Say what the shop must state of each payment. None where an event or the provider's answer
-    names the order, or where no event moves money."""
+    """Return what the shop must state of each payment. None if an event or the provider's answer
+    names the order, or no event moves money."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None

@@ -147,14 +147,14 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires; EARLIEST where it is not trusted or
-    TLS fails; None where nobody answers."""
+    """Return when the certificate of an https address expires; EARLIEST if it is not trusted or TLS
+    fails; None without an answer."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
 
 def date_of(header: str) -> Instant | None:
-    """Parse a Date header (RFC 9110, section 5.6.7); None where it is malformed."""
+    """Parse a Date header (RFC 9110, section 5.6.7); None if it is malformed."""
     try:
         found = parsedate_to_datetime(header)
     except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large

@@ -75,8 +75,8 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event. None where it lacks a reference that the question
-        needs, or has one that would make it another question.
+        """Build the question about this event. None if it lacks a reference that the question
+        needs, or has one that would change the question.
 
         access_token  the token in the answer to `token`, where `needs_token`
         """

@@ -121,7 +121,7 @@ class ProfileField:
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
-        """Return its text; None where it is absent. Raises Unreadable."""
+        """Return its text; None if it is absent. Raises Unreadable."""
         value = self.find(data)
         if value is None:
             return None
@@ -350,7 +350,7 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
-        """Read only whose event a body is, and its environment. Never raises: an unreadable body
+        """Read only an event's account, shop and environment. Never raises: an unreadable body
         names no account, and `read` judges its environment."""
         if self._accounts is None and not self._names_environments:
             return NOBODYS
@@ -425,8 +425,8 @@ class EventReader:
     def transaction(
         self, body: bytes, incoming: request.Incoming, *, digest: str
     ) -> dict[str, str]:
-        """Return what one event of a body states of its payment: members of [transaction], and
-        `email`, `name` and `card` (its last four digits) of the customer.
+        """Return the facts that one event of a body states of its payment: members of
+        [transaction], and `email`, `name` and `card` (its last four digits) of the customer.
 
         digest  of the event, in a body of several
 

@@ -66,7 +66,7 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 
 def left_out(value: bytes) -> bytes:
-    """Return what is kept in place of a header's value that is a credential."""
+    """Return the text that replaces a header's value that is a credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
@@ -92,7 +92,8 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
-    """Make a function that returns every value of a header; of `a,b` the first header that came.
+    """Make a function that returns every value of a header; for `a,b`, of the first header that
+    came.
 
     Raises ValueError for a name that is no header name in lower case.
     """
@@ -143,7 +144,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body, numbers as written; None where it is no JSON, or has more than
+        """The JSON of the body, with numbers as written; None if it is no JSON, or has more than
         MAX_VALUES."""
         if self._document is _UNMADE:
             self._document = None
@@ -183,7 +184,7 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return the same request with one of its items as its body."""
+        """Return this request with one of its items as its body."""
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made

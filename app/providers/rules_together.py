@@ -609,7 +609,7 @@ def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
 
 
 def covers(values: Values, location: str) -> bool:
-    """Check that a profile's signature covers a location, in each form of what it signs."""
+    """Check that a profile's signature covers a location, in each form of its signed content."""
     return all(each.covers(location) for _, each in _coverages(values))
 
 

@@ -33,7 +33,7 @@ one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many 
 
 
 class KeyPair(NamedTuple):
-    """A key as it was given; `private` is None where only the public half was."""
+    """A key as it was given; `private` is None if only the public half was."""
 
     public: AnyPublicKey
     private: AnyPrivateKey | None

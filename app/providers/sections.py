@@ -1,4 +1,4 @@
-"""Profiles: what one provider's webhooks look like, as frozen data read from a TOML file.
+"""Profiles: descriptions of providers' webhooks, as frozen data read from TOML files.
 
 Each section of the file is one class here, each key one attribute, annotated with what it may
 hold. README.md explains every key. `rules_together.py` fills in an empty `encoding` or `unit`.
@@ -26,7 +26,7 @@ Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetupRule:
-    """Section [setup]: what a person has to know to connect the provider. Empty: not documented.
+    """Section [setup]: facts that a person needs to connect the provider. Empty: not documented.
 
     where        where the address is registered with the provider
     secret       what the source's secret is, and where the provider shows it
@@ -81,7 +81,7 @@ class SignatureRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountRule:
-    """Section [account]: whose event it is, where the key alone does not tell.
+    """Section [account]: the account of an event, where the key alone does not show it.
 
     where         the member that names the provider's account or entity
     connected     whether events name an account only if it is another than the key's own
@@ -122,7 +122,7 @@ class TimestampRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRule:
-    """Section [request]: methods, and what the body is."""
+    """Section [request]: methods, and the form of the body."""
 
     methods: Annotated[tuple[str, ...], listed(one_of(("POST", "PUT", "GET")))] = ("POST",)
     body: Annotated[str, one_of(("json", "form"))] = "json"
@@ -183,7 +183,7 @@ class EventRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerRule:
-    """Section [customer]: what the customer is found by. Only keyed digests of it are stored; the
+    """Section [customer]: identifiers of the customer. Only keyed digests of them are stored; the
     phone number is shown masked, on demand.
 
     country  the calling code of numbers that begin with a single zero
@@ -199,8 +199,8 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRule:
-    """Section [transaction]: what an answer to a dispute needs and an event may state. It is read
-    in the kept body on demand, and stored nowhere.
+    """Section [transaction]: facts for the answer to a dispute, which an event may state. They are
+    read in the kept body on demand, and stored nowhere.
 
     network      the card network that processed the payment
     reason_code  the network's code of a dispute
@@ -393,7 +393,7 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Tell whether its answers state a position of the payment."""
+        """Return whether its answers state a position of the payment."""
         return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
@@ -402,7 +402,7 @@ MARKS = ("official-sdk", "official-doc", "third-party", "general-knowledge")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestsOnRule:
-    """Section [rests_on]: the sources of the file's facts, and what kind of source they are."""
+    """Section [rests_on]: the sources of the file's facts, and their kind."""
 
     mark: Annotated[str, one_of(MARKS)]
     source: Annotated[tuple[str, ...], listed(rules.text)]
@@ -447,12 +447,13 @@ class Profile:
 
     @property
     def shares_key(self) -> bool:
-        """Tell whether every merchant has its key: then events of other accounts are refused."""
+        """Return whether every merchant has its key: then events of other accounts are refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
         )
 
     @property
     def unconfirmed(self) -> bool:
-        """Whether its events claim nothing by themselves: they are fetched back, or never count."""
+        """Return whether its events claim nothing by themselves: they are fetched back, or never
+        count."""
         return self.confirm is not None or self.account.undocumented

@@ -44,7 +44,7 @@ class SlowMethods:
     def read(
         self, kind: str, claim: ClaimKind, data: fields.EventData, at: Instant | None
     ) -> SlowPayment:
-        """Return what an event says of a slow payment. `at`: the event's own date."""
+        """Return the facts that an event states of a slow payment. `at`: the event's own date."""
         if self._none or claim not in ("pending", "succeeded"):
             return NOT_SLOW
         method = self._method_in(data)

@@ -255,7 +255,7 @@ class Source:
 
     @property
     def vouchers(self) -> list[str]:
-        """The headers `authorization` of the provider, as they are kept."""
+        """The provider's `authorization` headers, as they are kept."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
@@ -281,8 +281,8 @@ class Source:
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read whose event a genuine request is, and its environment, where the profile says that
-        they are named. Never raises: see `EventReader.belonging`."""
+        """Read a genuine request's account, shop and environment, if the profile says that they are
+        named. Never raises: see `EventReader.belonging`."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -295,11 +295,11 @@ class Source:
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
-        """Return the orders that a request names, also where it cannot be read. Never raises."""
+        """Return the orders that a request names, even if it is unreadable. Never raises."""
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
     def payload(self, incoming: Incoming) -> bytes:
-        """Return the body as the provider meant it, or as it came where it cannot be unwrapped."""
+        """Return the body as the provider meant it, or as it came if it cannot be unwrapped."""
         try:
             return self._verifier.payload(incoming)
         except Unreadable:
@@ -313,17 +313,17 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return until when the dispute in a genuine request may be answered; None where it does
-        not say. Raises Unreadable."""
+        """Return the deadline for an answer to the dispute in a genuine request; None if it states
+        none. Raises Unreadable."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return what an event of a genuine request states of its payment, as the reader's
-        `transaction` does. Raises Unreadable."""
+        """Return the facts that an event of a genuine request states of its payment, as the
+        reader's `transaction` does. Raises Unreadable."""
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read what the provider answered when it was asked back. Raises Unreadable.
+        """Read the provider's answer to a question. Raises Unreadable.
 
         kept         bytes from `fetched.keep_answer`
         digest       SHA-256 of `kept`, 64 hex digits

@@ -223,7 +223,7 @@ class Draft:
             self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
-        """Parse the body, numbers as written. Raises ConfigurationError where it is no JSON."""
+        """Parse the body, with numbers as written. Raises ConfigurationError if it is no JSON."""
         try:
             return parse_written(self.body)
         except Unreadable as error:
@@ -334,7 +334,7 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """No scheme at all: every request passes, and counts only after it was fetched back."""
+    """No scheme: every request passes, and counts only after it was fetched back."""
 
     signs_address = False
 

@@ -66,8 +66,8 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError where numbers were noted with another key than the one in the file,
-    or with one while there is no file: with a new key nobody is found, or erased, by them."""
+    """Raise ConfigurationError if numbers were noted with another key than the file's, or with one
+    that has no file: with a new key nobody is found, or erased, by them."""
     key = read_phone_key(path)
     name = bytes(4) if key is None else key.name
     async with database.reading() as connection:
@@ -85,7 +85,7 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Whether an SQLite database is to be made: a path that is wrong, or relative to another
+    """Return whether an SQLite database is to be made. A wrong path, or one relative to another
     folder, makes one as well."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
@@ -98,8 +98,8 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Make the journal of erasures with the database. Where it cannot be made, money is received
-    all the same: an erasure reports it."""
+    """Make the journal of erasures with the database. If that fails, money is received all the
+    same: an erasure reports it."""
     from app.privacy.fit_journal import begin_journal
 
     try:
@@ -138,7 +138,7 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """Say what `upgrade_database` and the start after it would do. Nothing is written."""
+    """Return the effects of `upgrade_database` and the start after it. Nothing is written."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

@@ -155,8 +155,8 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Make the part that looks at the certificate of the public URL, where it has one and we may
-    ask others."""
+    """Make the part that probes the certificate of the public URL, if there is one and outgoing
+    requests are allowed."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
         return None, []
@@ -220,8 +220,8 @@ def working_parts(
     askers: Mapping[str, ProviderClient],
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
-    """All that is done with deliveries after they were accepted. `client` notifies the shop,
-    `signer` who signs what is sealed; where one is None, another process does that."""
+    """Return all parts that work on accepted deliveries. client: notifies the shop; signer: signs
+    the log. If one is None, another process does that."""
     settings = context.settings
     parts = reading_parts(context, askers)
     parts.append(("the fold worker", FoldWorker(context)))
@@ -280,8 +280,8 @@ class Service:
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """parts: what of `working_parts` runs in this process; client: by which others are notified
-        of alarms."""
+        """parts: those of `working_parts` that run in this process; client: for notifications of
+        alarms."""
         settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
@@ -338,7 +338,7 @@ class Service:
         )
 
     def reasons(self) -> list[str]:
-        """Why the service is not ready; empty when it is."""
+        """Return why the service is not ready; empty when it is."""
         reasons = list(self._broken)
         if not self._journal_alive:
             reasons.append("the queue of the inbox is not running")
@@ -349,19 +349,18 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Why no payment can be started. Deliveries are received all the same."""
+        """Return why no payment can be started. Deliveries are received all the same."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answers {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:
-        """What failed, if anything did; the process must then end with an error."""
+        """Return what failed, if anything did; the process must then end with an error."""
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """Note that a part has failed: readiness turns red, and whoever waits for `stopped` goes
-        on."""
+        """Note that a part has failed: readiness turns red, and waiting for `stopped` ends."""
         self._broken.append(reason)
         self._stop.set()
 

@@ -284,7 +284,8 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all until a signal or the parent says so; where one fails, end the others and say so."""
+    """Run all parts until a signal or the parent ends them; if one fails, end the others and say
+    so."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
@@ -327,8 +328,8 @@ async def _until_asked(
 async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
-    """Wait for parts that were told to end. Raises UnreachableError where one failed, which is
-    logged, or where nothing more may be written."""
+    """Wait for parts that were told to end. Raises UnreachableError if one failed, which is logged,
+    or nothing more may be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await _cancelled(hearing)
@@ -502,7 +503,7 @@ LOOK_S: Final = 2.0
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """Whoever only reads pages would else be shown what is no longer so."""
+    """End when the database is replaced, since pages would show the old one."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):

@@ -1,4 +1,4 @@
-"""Runs use cases in processes of their own, each with a context of its own, as a command has.
+"""Runs use cases in separate processes, each with its own context, as a command has.
 
 A process is kept for some minutes for the next use case, and killed where its caller no longer
 waits, or ends. A run, an import or a closing that is killed has changed nothing, as when its
@@ -44,7 +44,7 @@ class ElsewhereOf:
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return what runs so many at once."""
+        """Return a runner of up to `at_once` processes at a time."""
         limiter = CapacityLimiter(at_once)
 
         async def work(
