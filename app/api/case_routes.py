@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from app.api.evidence_routes import AT_ONCE, MOST_S
-from app.api.operations import Answer, AsOfAsked, Moment, Operation
-from app.api.request_body import order_unknown
+from app.api.operations import ORDER_UNKNOWN, Answer, AsOfAsked, Moment, Operation
 from app.context.context import AppContext
 from app.context.work import Elsewhere
-from app.core.errors import NotFoundError, UsageError
+from app.core.errors import UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import AttachmentListDocument, attachments_of, listing
 from app.evidence.dispute import Family
@@ -48,27 +47,19 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
-        try:
-            found = (await dispute_case(self._context, asked.of(reference))).document()
-        except NotFoundError as error:
-            raise order_unknown(error) from None
+        found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 
     async def get_letter(self, reference: str, asked: CaseAsked) -> Answer[LetterDocument]:
         try:
             found = await self._work(_letter, asked.of(reference))
-        except NotFoundError as error:
-            raise order_unknown(error) from None
         except UsageError as error:
             words = str(error).replace("--as-of", "as_of")
             raise ApiProblem(409, "letter_not_possible", f"{words}.") from None
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
-        try:
-            return listing(await attachments_of(self._context, order=reference))
-        except NotFoundError as error:
-            raise order_unknown(error) from None
+        return listing(await attachments_of(self._context, order=reference))
 
 
 async def _letter(context: AppContext, asked: CaseRequest) -> LetterDocument:
@@ -80,8 +71,6 @@ def _behind(case: CaseDocument) -> dict[str, str]:
     return {"Tallyhook-Behind": str(case["behind_s"])} if "behind_s" in case else {}
 
 
-_UNKNOWN: Final = {404: "Nobody has spoken of this order"}
-
 OPERATIONS: Final = (
     Operation(
         path="/api/v1/cases/{reference:path}",
@@ -90,7 +79,7 @@ OPERATIONS: Final = (
         name="cases.getCase",
         summary="What a bank asks to see in an answer to an order's dispute, and what of it is "
         "missing",
-        answers=_UNKNOWN,
+        unknown=ORDER_UNKNOWN,
         alone=True,
     ),
     Operation(
@@ -99,7 +88,8 @@ OPERATIONS: Final = (
         scope="evidence",
         name="cases.getLetter",
         summary="What the letter about an order's dispute says, without the files behind it",
-        answers={**_UNKNOWN, 409: "It cannot be written; the sentence says why"},
+        answers={409: "It cannot be written; the sentence says why"},
+        unknown=ORDER_UNKNOWN,
     ),
     Operation(
         path="/api/v1/attachments/{reference:path}",
@@ -107,7 +97,7 @@ OPERATIONS: Final = (
         scope="evidence",
         name="cases.listAttachments",
         summary="What is attached to an order and its breaks; the files are not here",
-        answers=_UNKNOWN,
+        unknown=ORDER_UNKNOWN,
         alone=True,
     ),
 )

@@ -11,12 +11,10 @@ from anyio import CancelScope, to_thread
 from starlette.responses import Response, StreamingResponse
 
 from app.access.tokens import Holder
-from app.api.operations import AsOfAsked, Operation
-from app.api.request_body import order_unknown
+from app.api.operations import ORDER_UNKNOWN, AsOfAsked, Operation
 from app.context.context import AppContext
 from app.context.work import Elsewhere
-from app.core.errors import NotFoundError, UsageError
-from app.core.problems import ApiProblem
+from app.core.errors import UsageError
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
@@ -65,17 +63,10 @@ class EvidenceRoutes:
         )
 
     async def _built(self, order: str, file: Path, *, as_of: Instant | None, by: str) -> None:
-        try:
-            await self._work(_build, BundleRequest(order=order, as_of=as_of, by=by), file)
-        except NotFoundError as error:
-            raise order_unknown(error) from None
-        except UsageError as error:
-            raise ApiProblem(409, "evidence_refused", f"{error}.") from None
+        await self._work(_build, BundleRequest(order=order, as_of=as_of, by=by), file)
         if file.stat().st_size > MAX_BUNDLE_BYTES:  # noqa: ASYNC240
-            raise ApiProblem(
-                409,
-                "evidence_refused",
-                "The bundle is too large to be answered: `tallyhook evidence build` writes it.",
+            raise UsageError(
+                "the bundle is too large to be answered: `tallyhook evidence build` writes it"
             )
 
 
@@ -107,9 +98,10 @@ OPERATIONS: Final = (
         "seconds, and one is built at a time.",
         answers={
             200: "The bundle: `tallyhook evidence verify FILE` checks it",
-            404: "Nobody has spoken of this order",
             409: "It cannot be built so, or is too large to be answered",
         },
+        unknown=ORDER_UNKNOWN,
+        refused=(409, "evidence_refused"),
         media=("application/zip",),
     ),
 )

@@ -154,22 +154,13 @@ class FinanceRoutes:
             raise ApiProblem(
                 422, "parameter_invalid", "after is no line of this list: begin without it."
             ) from None
-        except UsageError as error:
-            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
         following = page.lines[-1].line.line_id if page.more else None
         return {"lines": [each.document() for each in page.lines], "next": following}
 
     async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLine:
-        try:
-            found = await bank_match.booked_line(
-                self._context, line, as_of=asked.as_of, kept=self._bank
-            )
-        except NotFoundError:
-            raise ApiProblem(
-                404, "bank_line_unknown", "There is no bank line of this name."
-            ) from None
-        except UsageError as error:
-            raise ApiProblem(409, "bank_not_matched", f"{error}.") from None
+        found = await bank_match.booked_line(
+            self._context, line, as_of=asked.as_of, kept=self._bank
+        )
         return found.document(whole=True)
 
     async def list_book_imports(self, asked: NewestAsked) -> ImportPage:
@@ -198,13 +189,10 @@ class FinanceRoutes:
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRun:
-        try:
-            number = request_body.path_number(run)
-            found = await reconcile_period.ran(
-                self._context, await break_acts.finished_run(self._context, number)
-            )
-        except NotFoundError:
-            raise ApiProblem(404, "run_unknown", "There is no run of this name.") from None
+        number = request_body.path_number(run)
+        found = await reconcile_period.ran(
+            self._context, await break_acts.finished_run(self._context, number)
+        )
         seen = break_acts.breaks_of_run(self._context, found.number, after=asked.after)
         breaks, following = await _first(seen, limit=asked.limit)
         listed = [each.document(as_of=found.as_of) for each in breaks]
@@ -228,10 +216,7 @@ class FinanceRoutes:
         return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
     async def get_break(self, break_: str) -> WholeBreak:
-        try:
-            found = await break_acts.one_break(self._context, break_)
-        except NotFoundError:
-            raise ApiProblem(404, "break_unknown", "There is no break of this name.") from None
+        found = await break_acts.one_break(self._context, break_)
         return {**found.document(as_of=self._context.clock.now()), **found.history()}
 
     async def list_late_money(self, asked: LateAsked) -> LatePage:
@@ -269,12 +254,9 @@ class FinanceRoutes:
         return {"periods": found, "next": following}
 
     async def get_period(self, period: str, asked: ClosedAsked) -> Report | Response:
-        try:
-            content = await closed_periods.closed_report(
-                self._context, period, "json", version=asked.version
-            )
-        except NotFoundError:
-            raise _NOT_CLOSED from None
+        content = await closed_periods.closed_report(
+            self._context, period, "json", version=asked.version
+        )
         return Response(content, media_type=JSONResponse.media_type)
 
     async def get_period_journal(
@@ -282,20 +264,12 @@ class FinanceRoutes:
     ) -> Journal | Response:
         form, parts = asked.format, list[bytes]()
         written = closed_journal(self._context, period, form, version=asked.version)
-        try:
-            async with aclosing(written):
-                async for part in written:
-                    parts.append(part)
-                    if sum(map(len, parts)) > MAX_JOURNAL_BYTES:
-                        raise ApiProblem(409, "report_not_made", f"{TOO_MUCH}.")
-        except NotFoundError:
-            raise _NOT_CLOSED from None
+        async with aclosing(written):
+            async for part in written:
+                parts.append(part)
+                if sum(map(len, parts)) > MAX_JOURNAL_BYTES:
+                    raise UsageError(TOO_MUCH)
         return Response(b"".join(parts), media_type=JOURNAL_TYPES[form][0])
-
-
-_NOT_CLOSED: Final = ApiProblem(
-    404, "period_not_closed", "There is no closed month of this name, or not this version of it."
-)
 
 
 async def _first(
@@ -312,7 +286,10 @@ async def _first(
 
 
 _MANY = "They are too many to be matched, or their sums too large"
-_NONE = "There is none of this name"
+_NOT_CLOSED: Final = (
+    "period_not_closed",
+    "There is no closed month of this name, or not this version of it.",
+)
 _IMPORTS = "that were imported, and imports that took one back, newest first"
 
 
@@ -321,9 +298,9 @@ def _to_read(
     endpoint: Callable[..., Awaitable[Any]],
     name: str,
     summary: str,
-    **answers: str,
+    **more: Any,
 ) -> Operation:
-    """Return an operation that reads. `answers`: descriptions by status, as `_404`."""
+    """Return an operation that reads."""
     return Operation(
         path=f"/api/v1/{path}",
         endpoint=endpoint,
@@ -331,9 +308,8 @@ def _to_read(
         name=f"finance.{name}",
         summary=summary,
         more=BY_PERSON,
-        answers={int(status[1:]): sentence for status, sentence in answers.items()},
-        media=JOURNAL_MEDIA if path.endswith("journal") else (),
         alone=True,
+        **more,
     )
 
 
@@ -362,12 +338,13 @@ OPERATIONS: Final = (
         "bank/lines", FinanceRoutes.list_bank_lines, "listBankLines",
         "What the bank booked, the newest first, with the payouts it is matched with; without the "
         "texts that name people",
-        _409=_MANY,
+        answers={409: _MANY}, refused=(409, "bank_not_matched"),
     ),
     _to_read(
         "bank/lines/{line}", FinanceRoutes.get_bank_line, "getBankLine",
         "One bank line: all that the bank stated, where it stands, its payouts and their rate",
-        _404=_NONE, _409=_MANY,
+        answers={409: _MANY}, refused=(409, "bank_not_matched"),
+        unknown=("bank_line_unknown", "There is no bank line of this name."),
     ),
     _to_read(
         "bank/imports", FinanceRoutes.list_bank_imports, "listBankImports",
@@ -377,7 +354,7 @@ OPERATIONS: Final = (
     _to_read(
         "runs/{run}", FinanceRoutes.get_run, "getRun",
         "One reconciliation: its totals and ties, and the breaks that it saw, by id",
-        _404=_NONE,
+        unknown=("run_unknown", "There is no run of this name."),
     ),
     _to_read(
         "rules", FinanceRoutes.get_rules, "getRules",
@@ -387,7 +364,7 @@ OPERATIONS: Final = (
     _to_read(
         "breaks/{break}", FinanceRoutes.get_break, "getBreak",
         "One break: what differs, what to do next, the nearest lines, and all that was done",
-        _404=_NONE,
+        unknown=("break_unknown", "There is no break of this name."),
     ),
     _to_read(
         "late", FinanceRoutes.list_late_money, "listLateMoney",
@@ -400,11 +377,12 @@ OPERATIONS: Final = (
     _to_read(
         "periods/{period}", FinanceRoutes.get_period, "getPeriod",
         "A closed month's report, byte for byte as it was closed",
-        _404=_NONE,
+        unknown=_NOT_CLOSED,
     ),
     _to_read(
         "periods/{period}/journal", FinanceRoutes.get_period_journal, "getPeriodJournal",
         "A closed month's journal, byte for byte as it was closed",
-        _200="The journal", _404=_NONE, _409="It is too long; the sentence says so",
+        answers={200: "The journal", 409: "It is too long; the sentence says so"},
+        unknown=_NOT_CLOSED, refused=(409, "report_not_made"), media=JOURNAL_MEDIA,
     ),
 )  # fmt: skip

@@ -19,8 +19,6 @@ from app.api.operations import (
 from app.api.proposal_routes import BecauseDocument, asked_reason
 from app.api.request_body import path_number
 from app.context.context import AppContext
-from app.core.errors import NotFoundError, UsageError
-from app.core.problems import ApiProblem
 from app.evidence.witnesses import WitnessesDocument, witness_document
 from app.orders import delivery_log, notify_shop
 from app.orders.accept_findings import release_hold
@@ -67,33 +65,23 @@ class LogRoutes:
 
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
         """Return arrivals, without refused ones for a caller who may not see them."""
-        try:
-            page = await delivery_log.list_deliveries(
-                self._context,
-                verdict=asked.verdict,
-                source=asked.source,
-                kind=asked.kind,
-                order=asked.order,
-                no_order=asked.no_order,
-                refused=who.role in MAY_READ["refused_deliveries"],
-                limit=asked.limit,
-                before=asked.before,
-            )
-        except UsageError as error:  # the order is restricted
-            raise ApiProblem(422, "parameter_invalid", f"{error}.") from None
+        page = await delivery_log.list_deliveries(
+            self._context,
+            verdict=asked.verdict,
+            source=asked.source,
+            kind=asked.kind,
+            order=asked.order,
+            no_order=asked.no_order,
+            refused=who.role in MAY_READ["refused_deliveries"],
+            limit=asked.limit,
+            before=asked.before,
+        )
         found = [delivery_log.listed_delivery(each) for each in page.entries]
         return {"deliveries": found, "next": page.older}
 
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
         """Return one arrival. Reading a refused one is an audit entry."""
-        try:
-            entry = await delivery_log.show_delivery(self._context, delivery)
-        except NotFoundError:
-            raise ApiProblem(
-                404,
-                "delivery_unknown",
-                "There is no delivery of this name; old refused ones are deleted.",
-            ) from None
+        entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
             if who.role not in MAY_READ["refused_deliveries"]:
                 raise role_missing(who)
@@ -121,13 +109,8 @@ class LogRoutes:
 
     async def redeliver(self, request: Request, notification: str, who: Holder) -> SentDocument:
         reason = await asked_reason(request)
-        try:
-            number = path_number(notification)
-            await notify_shop.redeliver(self._context, [number], by=who.name, why=reason)
-        except NotFoundError:
-            raise ApiProblem(
-                404, "notification_unknown", "There is no notification of this number."
-            ) from None
+        number = path_number(notification)
+        await notify_shop.redeliver(self._context, [number], by=who.name, why=reason)
         (again,) = await notify_shop.list_notifications(
             self._context, state=None, limit=1, before=number + 1
         )
@@ -137,14 +120,9 @@ class LogRoutes:
         self, request: Request, reference: str, who: Holder, asked: ReleaseAsked
     ) -> LedgerDocument:
         reason = await asked_reason(request)
-        try:
-            await release_hold(
-                self._context, reference, held_for=asked.held_for, reason=reason, by=who.name
-            )
-        except NotFoundError as error:
-            raise ApiProblem(404, "not_held", f"{error}.") from None
-        except UsageError as error:
-            raise ApiProblem(422, "parameter_invalid", f"{error}.") from None
+        await release_hold(
+            self._context, reference, held_for=asked.held_for, reason=reason, by=who.name
+        )
         return await order_document(self._context, reference)
 
     async def list_witnesses(self) -> WitnessesDocument:
@@ -163,6 +141,7 @@ OPERATIONS: Final = (
         "or `no_order` a page may have fewer than `limit`, or none, although there are more: "
         "`next` is null only where all were looked at.",
         answers={200: "A page of arrivals"},
+        refused=(422, "parameter_invalid"),  # the order is restricted
     ),
     Operation(
         path="/api/v1/deliveries/{delivery}",
@@ -172,10 +151,11 @@ OPERATIONS: Final = (
         name="deliveries.getDelivery",
         summary="One arrival with its headers, in which secrets and customers' numbers are masked",
         more="The trail says who looked at a refused one.",
-        answers={
-            200: "The arrival",
-            404: "There is none of this name; old refused ones are deleted",
-        },
+        answers={200: "The arrival"},
+        unknown=(
+            "delivery_unknown",
+            "There is no delivery of this name; old refused ones are deleted.",
+        ),
     ),
     Operation(
         path="/api/v1/notifications",
@@ -197,9 +177,9 @@ OPERATIONS: Final = (
         body=BecauseDocument,
         answers={
             200: "The notification, which waits to be sent",
-            404: "There is none of this number",
             422: "No reason is given",
         },
+        unknown=("notification_unknown", "There is no notification of this number."),
     ),
     Operation(
         method="POST",
@@ -215,6 +195,8 @@ OPERATIONS: Final = (
             404: "It is unknown, or not held for this",
             422: "No reason is given, or no hold is named",
         },
+        unknown=("not_held", ""),
+        refused=(422, "parameter_invalid"),
     ),
     Operation(
         path="/api/v1/log/witnesses",

@@ -211,6 +211,8 @@ class _Describing:
         }
         if described.body is not None:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
+        if described.unknown is not None:
+            words[404] = described.unknown[1].removesuffix(".") or "Nobody has spoken of this order"
         words |= {status: each for status, each in described.answers.items() if status >= 400}
         content = {MEDIA_TYPE: {"schema": self.schemas.of(ProblemDocument)}}
         return {

@@ -36,8 +36,9 @@ from starlette.routing import Route
 from app.access.operators import MAY, MAY_READ, Action, Reading
 from app.access.tokens import Holder, TokenScope
 from app.api import request_body
-from app.core.errors import NotAllRead
+from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.core.problems import ApiProblem
+from app.core.text import capital
 from app.receiving.receive import RETRY_AFTER_S
 from reconcile.documents import INSTANT, Keywords
 from reconcile.instants import Instant
@@ -85,6 +86,9 @@ class AsOfAsked:
     as_of: AsOf = None
 
 
+ORDER_UNKNOWN: Final = ("order_unknown", "")
+"""As `unknown` of operations on one order."""
+
 Document = TypeVar("Document", covariant=True)
 
 
@@ -115,6 +119,9 @@ class Operation:
     more         what the description says besides the summary
     answers      descriptions by status, also of problems
     retry_after  statuses whose answer says when to ask again
+    unknown      code and sentence of a problem 404 for a NotFoundError; without the sentence, the
+                 error's own
+    refused      status and code of a problem for a UsageError, with the error's sentence
     may          what a person's role must allow
     body         document of a request's body
     media        media types of an answer that is no JSON, or not only
@@ -132,6 +139,8 @@ class Operation:
     more: str = ""
     answers: Mapping[int, str] = field(default_factory=dict)
     retry_after: tuple[int, ...] = ()
+    unknown: tuple[str, str] | None = None
+    refused: tuple[int, str] | None = None
     may: Action | Reading | None = None
     body: Any = None
     media: tuple[str, ...] = ()
@@ -294,7 +303,9 @@ class ApiRoute(Route):
             if isinstance(who, Holder) and not operation.allows(who.role):
                 raise role_missing(who)
             async with self._alone if operation.alone else nullcontext():
-                answered = await operation.endpoint(owner, **self._values(operation, request, who))
+                answered = await _answered(
+                    operation, owner, **self._values(operation, request, who)
+                )
         except ApiProblem as error:
             error.headers = {**_saying(behind), **(error.headers or {})}
             raise
@@ -303,7 +314,7 @@ class ApiRoute(Route):
             raise ApiProblem(
                 503,
                 "deliveries_unread",
-                f"{sentence[:1].upper()}{sentence[1:]}.",
+                f"{capital(sentence)}.",
                 headers={"Retry-After": str(RETRY_AFTER_S), **_saying(behind)},
             ) from None
         answer = response(answered)
@@ -326,6 +337,27 @@ class ApiRoute(Route):
                 }
             )
         return {name: value for name, value in values.items() if name in takes}
+
+
+async def _answered(operation: Operation, owner: object, **values: Any) -> object:
+    """Return what the endpoint returns. Raise ApiProblem for what the operation refuses."""
+    try:
+        return await operation.endpoint(owner, **values)
+    except NotFoundError as error:
+        if operation.unknown is None:
+            raise
+        code, sentence = operation.unknown
+        raise ApiProblem(
+            404,
+            code,
+            sentence or f"{capital(str(error))}.",
+            headers=_saying(error.behind_s),
+        ) from None
+    except UsageError as error:
+        if operation.refused is None:
+            raise
+        status, code = operation.refused
+        raise ApiProblem(status, code, f"{capital(str(error))}.") from None
 
 
 def _saying(behind: int) -> dict[str, str]:

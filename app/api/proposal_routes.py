@@ -99,10 +99,7 @@ class ProposalRoutes:
         from app.finance.close_period import reopen_period
 
         proposals, reason = await self._load(), await asked_reason(request)
-        try:
-            made = await reopen_period(self._context, period, by=who.name, reason=reason)
-        except UsageError as error:
-            raise ApiProblem(409, "reopening_refused", f"{error}.") from None
+        made = await reopen_period(self._context, period, by=who.name, reason=reason)
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
@@ -111,10 +108,7 @@ class ProposalRoutes:
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds[UNMASK]
-        try:
-            seen = await see_numbers(self._context, kind, found, by=who.name)
-        except UsageError as error:
-            raise ApiProblem(409, "proposal_refused", f"{error}.") from None
+        seen = await see_numbers(self._context, kind, found, by=who.name)
         return numbers_document(kind, found, seen)
 
 
@@ -224,6 +218,7 @@ OPERATIONS: Final = (
             200: "The numbers of each order",
             409: "It is not one's own, not approved, or its time is over",
         },
+        refused=(409, "proposal_refused"),
     ),
     Operation(
         method="POST",
@@ -239,5 +234,6 @@ OPERATIONS: Final = (
             409: "It is not the last closed month, or is proposed already",
             422: "No reason is given",
         },
+        refused=(409, "reopening_refused"),
     ),
 )

@@ -39,15 +39,6 @@ def order_reference(request: Request) -> str:
     return reference
 
 
-def order_unknown(error: NotFoundError) -> ApiProblem:
-    """Return the response for an order that is, or was then, unknown, as the error states."""
-    sentence = str(error)
-    headers = {"Tallyhook-Behind": str(error.behind_s)} if error.behind_s else None
-    return ApiProblem(
-        404, "order_unknown", f"{sentence[:1].upper()}{sentence[1:]}.", headers=headers
-    )
-
-
 def _is_utf8(path: bytes | None) -> bool:
     """Return whether the raw path is UTF-8; the server puts U+FFFD in place of other bytes."""
     try:

@@ -15,6 +15,7 @@ from app.access.tokens import Holder, ScopeMissing, TokenNotInForce, admit, hold
 from app.api import request_body
 from app.api.operations import (
     LONGPOLL_MAX_S,
+    ORDER_UNKNOWN,
     Accepted,
     Answer,
     AsOfAsked,
@@ -43,7 +44,6 @@ from app.checkout.request import (
     PaymentNotOverError,
 )
 from app.context.context import AppContext
-from app.core.errors import NotFoundError
 from app.core.jobs import computed
 from app.core.problems import ApiProblem, problem
 from app.orders.order_facts import ReferenceTaken, TendersDoNotFit, tell_order
@@ -124,10 +124,7 @@ class Api:
     async def get_order(
         self, request: Request, reference: str, asked: AsOfAsked
     ) -> Answer[LedgerDocument] | Response:
-        try:
-            found = await order_document(self._context, reference, as_of=asked.as_of)
-        except NotFoundError as error:
-            raise request_body.order_unknown(error) from None
+        found = await order_document(self._context, reference, as_of=asked.as_of)
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
     async def list_orders(self, asked: OrdersAsked) -> OrderPageDocument:
@@ -395,8 +392,8 @@ OPERATIONS: Final = (
         answers={
             200: "The ledger",
             304: "It is as the program has it, but for `as_of`",
-            404: "Nobody has spoken of this order",
         },
+        unknown=ORDER_UNKNOWN,
         waits=True,
     ),
     Operation(

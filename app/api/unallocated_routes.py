@@ -11,7 +11,6 @@ from app.api.operations import Accepted, Operation, PageAsked
 from app.api.proposal_routes import MAX_BYTES, Loaded, ReasonText
 from app.api.request_body import capped_body, json_object
 from app.context.context import AppContext
-from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.finance.place_payment import Placing, place_payment
 from app.orders.unallocated import (
@@ -83,10 +82,7 @@ class UnallocatedRoutes:
             everything=asked.all,
             not_ours=asked.not_ours,
         )
-        try:
-            page = await list_unallocated(self._context, request)
-        except UsageError as error:
-            raise ApiProblem(422, "parameter_invalid", _sentence(error)) from None
+        page = await list_unallocated(self._context, request)
         now = self._context.clock.now()
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
@@ -134,23 +130,12 @@ class UnallocatedRoutes:
 
     async def _place(self, asked: Placing) -> Placed:
         """Do the act, or propose it: 202 with the proposal."""
-        try:
-            proposal = await place_payment(self._context, asked)
-            if proposal is None:
-                found = await read_unallocated(self._context, asked.payment)
-        except NotFoundError as error:
-            raise ApiProblem(404, "not_found", _sentence(error)) from None
-        except UsageError as error:
-            raise ApiProblem(409, "placing_refused", _sentence(error)) from None
+        proposal = await place_payment(self._context, asked)
         if proposal is not None:
             proposals: Proposals = await self._proposals()
             return Accepted(proposals.document(proposal))
+        found = await read_unallocated(self._context, asked.payment)
         return found.document(now=self._context.clock.now())
-
-
-def _sentence(error: Exception) -> str:
-    sentence = str(error)
-    return f"{sentence[:1].upper()}{sentence[1:]}."
 
 
 _PLACED: Final = {
@@ -170,6 +155,7 @@ OPERATIONS: Final = (
         name="unallocated.listUnallocated",
         summary="Verified payments that no order has, those heard of first before the others",
         answers={200: "A page of payments"},
+        refused=(422, "parameter_invalid"),
     ),
     Operation(
         method="POST",
@@ -181,6 +167,8 @@ OPERATIONS: Final = (
         summary="Give a payment to an order, or propose that",
         body=AssigningDocument,
         answers=_PLACED,
+        unknown=("not_found", ""),
+        refused=(409, "placing_refused"),
     ),
     Operation(
         method="POST",
@@ -192,5 +180,7 @@ OPERATIONS: Final = (
         summary="Propose that a payment belongs to no order",
         body=DismissingDocument,
         answers=_PLACED,
+        unknown=("not_found", ""),
+        refused=(409, "placing_refused"),
     ),
 )

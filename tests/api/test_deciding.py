@@ -121,7 +121,7 @@ async def test_numbers_are_seen_by_who_proposed_to_see_them(people: People) -> N
     )
     path = f"/{(await propose_unmasking(context, kind, asked)).id}"
     early = await people.ask("Sue", "POST", f"{path}/numbers")
-    assert (early.status_code, "nobody has approved it" in early.json()["detail"]) == (409, True)
+    assert (early.status_code, "Nobody has approved it" in early.json()["detail"]) == (409, True)
     agreed = await people.ask("Sam", "POST", f"{path}/approve", json={"reason": "I saw it"})
     assert agreed.json()["open_until"] is not None
     seen = (await people.ask("Sue", "POST", f"{path}/numbers")).json()
