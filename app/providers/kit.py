@@ -205,14 +205,17 @@ class StatedMovement(NamedTuple):
 class Particulars:
     """What one provider's events need beyond their profile. None: nothing.
 
-    greeting   JSON object of a verified request → what it asks us to echo before it delivers
-               events, 1 to 255 printable ASCII characters; any other value: it is a delivery
-    capturing  event and its data → the method of a payment that captures by itself, if the source
-               lists it in CAPTURES; counts only beside a credential `webhook`, as nothing signs it
-    split      event, its bytes and its data → the events that it is, each with bytes of its own
-    movements  fetched answer that means `succeeded` → its refunds and chargebacks
+    other_form  signed content → another form that the provider signs at times; it must cover as
+                much
+    greeting    JSON object of a verified request → what it asks us to echo before it delivers
+                events, 1 to 255 printable ASCII characters; any other value: it is a delivery
+    capturing   event and its data → the method of a payment that captures by itself, if the source
+                lists it in CAPTURES; counts only beside a credential `webhook`: nothing signs it
+    split       event, its bytes and its data → the events that it is, each with bytes of its own
+    movements   fetched answer that means `succeeded` → its refunds and chargebacks
     """
 
+    other_form: Callable[[str], str] | None = None
     greeting: Callable[[dict[str, Any]], object] | None = None
     capturing: Callable[[Event, EventData], object] | None = None
     split: Callable[[Event, bytes, EventData], list[tuple[bytes, Event]]] | None = None

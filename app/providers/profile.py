@@ -153,6 +153,7 @@ GONE: Final[Mapping[str, Mapping[str, str]]] = {
         "handshake": _BY_CODE.format("greeting"),
         "captures": _BY_CODE.format("capturing"),
     },
+    "SignatureRule": {"signed_also": _BY_CODE.format("other_form")},
     "EventRule": dict.fromkeys(("lists", "listed"), _BY_CODE.format("split")),
     "FetchBackRule": dict.fromkeys(("refunds", "chargebacks"), _BY_CODE.format("movements")),
     "RequestRule": {"field": "give a module of app/providers/named a SCHEME that unwraps the body"},

@@ -120,10 +120,11 @@ def _one_line(value: str) -> str:
 
 def mac(value: Any) -> str:
     """Return a scheme's name: of SCHEMES, `none`, or `named:` and a module of `named/`."""
-    known = (*schemes.SCHEMES, schemes.UNSIGNED)
-    if type(value) is str and (value in known or kit.named_scheme(value)):
+    if type(value) is str and value.startswith("named:"):
+        if kit.named_scheme(value) is None:
+            raise ValueError(f"must be named: and one of {', '.join(kit.names_of('SCHEME'))}")
         return value
-    return one_of((*known, *(f"named:{name}" for name in kit.names_of("SCHEME"))))(value)
+    return one_of((*schemes.SCHEMES, schemes.UNSIGNED, "named:NAME"))(value)
 
 
 def code(value: Any) -> str:

@@ -270,12 +270,8 @@ def _signed_for_us(values: Values, key: str) -> bool:
     """Check that only the provider can have written this reference, and only for this account."""
     return (
         values["signature"]["key"] == "merchant"
-        and all(
-            coverage.covers(location)
-            for _, coverage in _coverages(values)
-            for location in values["event"][key]
-        )
-        and not any(Joins(values).ambiguous(form) for _, form in _forms(values))
+        and all(map(_coverage(values).covers, values["event"][key]))
+        and Joins(values).ambiguous(values["signature"]["signed"] or "") is None
     )
 
 
@@ -391,7 +387,7 @@ def _unsigned_has_no_keys(values: Values) -> Iterable[TomlMistake]:
     signature = values["signature"]
     if signature["mac"] in schemes.SCHEMES:
         return
-    for key in ("where", "signed", "signed_also", "label", "prefix", "separator"):
+    for key in ("where", "signed", "label", "prefix", "separator"):
         if signature[key] is not None:
             yield TomlMistake(f"signature.{key}", f"means nothing with mac {signature['mac']}")
     if values["timestamp"] is not None:
@@ -424,9 +420,8 @@ def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
         yield TomlMistake("account.connected", "means nothing without account.where")
     if values["confirm"]:
         return  # what is unsigned then decides nothing
-    for signed, coverage in _coverages(values):
-        if not all(coverage.covers(location) for location in where):
-            yield TomlMistake("account.where", f"is not covered by signature.{signed}")
+    if not all(map(_coverage(values).covers, where)):
+        yield TomlMistake("account.where", f"is not covered by {_what_covers(values)}")
 
 
 def _hash_holds_the_secret(values: Values) -> Iterable[TomlMistake]:
@@ -483,7 +478,7 @@ def _time_is_signed(values: Values) -> Iterable[TomlMistake]:
     if where.startswith("signature:"):
         if values["signature"]["format"] != "kv":
             yield TomlMistake("timestamp.where", "may be signature:LABEL with format kv only")
-    elif "ts" not in names and all(each.covers(where) for _, each in _coverages(values)):
+    elif "ts" not in names and _coverage(values).covers(where):
         return
     if "ts" not in names:
         yield TomlMistake(
@@ -552,83 +547,60 @@ def _answer_is_one_thing(values: Values) -> Iterable[TomlMistake]:
 def _what_counts_is_signed(values: Values) -> Iterable[TomlMistake]:
     if _counts_never_by_itself(values):
         return
-    for key, coverage in _coverages(values):
-        unsigned = [
-            name
-            for name, locations in what_counts(values)
-            if not all(coverage.covers(location) for location in locations)
-        ]
-        if unsigned:
-            yield TomlMistake(
-                f"signature.{key}",
-                f"does not cover {', '.join(unsigned)}, which anyone could then write: "
-                'say confirm = "fetch_back", or verifies_only = true',
-            )
+    covers = _coverage(values).covers
+    unsigned = [name for name, locations in what_counts(values) if not all(map(covers, locations))]
+    if unsigned:
+        yield TomlMistake(
+            _what_covers(values),
+            f"does not cover {', '.join(unsigned)}, which anyone could then write: "
+            'say confirm = "fetch_back", or verifies_only = true',
+        )
 
 
 def _joins_are_separable(values: Values) -> Iterable[TomlMistake]:
     if _counts_never_by_itself(values):
         return
-    for key, signed in _forms(values):
-        join = Joins(values).ambiguous(signed)
-        if join is not None:
-            yield TomlMistake(
-                f"signature.{key}",
-                f"joins {join} with nothing between, so that who has seen one request can move "
-                "characters from one to the other, and the signature still holds: say "
-                'confirm = "fetch_back", or verifies_only = true',
-            )
+    join = Joins(values).ambiguous(values["signature"]["signed"] or "")
+    if join is not None:
+        yield TomlMistake(
+            "signature.signed",
+            f"joins {join} with nothing between, so that who has seen one request can move "
+            "characters from one to the other, and the signature still holds: say "
+            'confirm = "fetch_back", or verifies_only = true',
+        )
 
 
 def _counts_never_by_itself(values: Values) -> bool:
     return bool(values["verifies_only"] or values["confirm"] or values["account"]["undocumented"])
 
 
-def _forms(values: Values) -> list[tuple[str, str]]:
-    """Return each form of the signed content, under its key."""
-    signature = values["signature"]
-    return [(key, signature[key]) for key in ("signed", "signed_also") if signature[key]]
+def _what_covers(values: Values) -> str:
+    return "signature.signed" if values["signature"]["signed"] else "signature.mac"
 
 
-def _coverages(values: Values) -> list[tuple[str, SignatureCoverage]]:
-    """Return the coverage of each form of the signed content, under its key."""
+def _coverage(values: Values) -> SignatureCoverage:
     signature = values["signature"]
     named = kit.named_scheme(signature["mac"])
-    forms = _forms(values) or [("mac", "")]
-    items, per_item = values["event"]["items"], signature["per_item"]
-    beside = named.covers(dict(signature["options"])) if named else frozenset[str]()
-    return [
-        (
-            key,
-            SignatureCoverage(
-                None if named else form, items=items, per_item=per_item, beside=beside
-            ),
-        )
-        for key, form in forms
-    ]
+    return SignatureCoverage(
+        None if named else signature["signed"] or "",
+        items=values["event"]["items"],
+        per_item=signature["per_item"],
+        beside=named.covers(dict(signature["options"])) if named else frozenset(),
+    )
 
 
 def covers(values: Values, location: str) -> bool:
-    """Check that a profile's signature covers a location, in each form of its signed content."""
-    return all(each.covers(location) for _, each in _coverages(values))
+    """Check that a profile's signature covers a location."""
+    return _coverage(values).covers(location)
 
 
 def _signed_names(values: Values) -> frozenset[str]:
-    """Return the references that stand in every form."""
-    names = [template.compile_template(form).names for _, form in _forms(values)]
-    return frozenset.intersection(*names) if names else frozenset()
-
-
-def _other_form_is_beside_one(values: Values) -> Iterable[TomlMistake]:
-    signature = values["signature"]
-    if signature["signed_also"] is not None and signature["signed"] is None:
-        yield TomlMistake("signature.signed_also", "means nothing without signature.signed")
+    return template.compile_template(values["signature"]["signed"] or "").names
 
 
 _TOGETHER: Final = (
     _scheme_has_its_keys,
     _unsigned_has_no_keys,
-    _other_form_is_beside_one,
     _key_says_whose_it_is,
     _account_is_signed,
     _hash_holds_the_secret,

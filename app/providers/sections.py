@@ -61,7 +61,6 @@ class SignatureRule:
 
     key          `merchant`: the key belongs to this account; `provider`: all merchants share it;
                  None: nothing is signed
-    signed_also  another form of the signed content, which the provider uses at times
     """
 
     mac: Annotated[str, rules.mac]
@@ -70,7 +69,6 @@ class SignatureRule:
     format: Annotated[str, one_of(encodings.FORMATS)] = "plain"
     encoding: Annotated[str, one_of(encodings.ENCODINGS)] = ""
     signed: Annotated[str | None, rules.compiled(template.compile_template)] = None
-    signed_also: Annotated[str | None, rules.compiled(template.compile_template)] = None
     label: Annotated[str | None, rules.words] = None
     prefix: Annotated[str | None, rules.words] = None
     separator: Annotated[str | None, rules.words] = None

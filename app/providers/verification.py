@@ -56,8 +56,8 @@ class Verifier:
         self.encoding = ENCODINGS[rule.encoding]
         self.template = compile_template(rule.signed or "")
         self._templates = [self.template]
-        if rule.signed_also is not None:
-            self._templates.append(compile_template(rule.signed_also))
+        if (other := profile.particulars.other_form) is not None:
+            self._templates.append(compile_template(other(rule.signed or "")))
         self.timestamp = None if profile.timestamp is None else self._timestamp(profile.timestamp)
         # Each scheme's keys with the layout under whose label its signatures stand.
         self._schemes = [(self.layout, keys.main)]

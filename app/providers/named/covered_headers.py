@@ -129,8 +129,8 @@ class CoveredHeaders(kit.NamedVerifier):
 def covered_headers(
     source: str, options: Mapping[str, object], secrets: kit.Secrets
 ) -> CoveredHeaders:
-    """Compile the scheme. Options: `header`, `required` (names that must be covered), `past_s`,
-    `future_s`.
+    """Compile the scheme. Options: `header` (`x-hook0-signature`), `required` (names that must be
+    covered; none), `past_s` and `future_s` (300).
 
     Listed secrets: the subscription's secret, used as text.
     """

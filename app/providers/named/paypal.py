@@ -168,7 +168,7 @@ class Paypal(kit.NamedVerifier):
 
 
 def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
-    """Compile the scheme. Options: `hosts`, `past_s`, `future_s`.
+    """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
 
     Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of
     its chain after it), and for signing `private_key`.

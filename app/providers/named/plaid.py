@@ -105,7 +105,7 @@ class Plaid(kit.NamedVerifier):
 
 
 def plaid(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Plaid:
-    """Compile the scheme. Options: `past_s`, `future_s`.
+    """Compile the scheme. Options: `past_s` and `future_s` (300).
 
     Named secrets: each JWK, as JSON, by its key id.
     """

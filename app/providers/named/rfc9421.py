@@ -289,7 +289,8 @@ class Rfc9421(kit.NamedVerifier):
 
 
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
-    """Compile the scheme. Options: `required`, `algorithms`, `ecdsa`, `tag`, `past_s`, `future_s`.
+    """Compile the scheme. Options: `required` (`content-digest`), `algorithms` (all), `ecdsa`
+    (`raw`; or `der`), `tag` (any), `past_s` and `future_s` (300).
 
     Named secrets: each key by its keyid; a public key in PEM or as a JWK, or `hmac:` and base64.
     """
