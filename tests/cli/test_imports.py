@@ -221,6 +221,7 @@ def test_tab_may_be_said_as_a_word(run: Run, tmp_path: Path) -> None:
     assert json.loads(done.out)["new"] == 1
 
 
+@pytest.mark.usefixtures("workbooks_here")
 @pytest.mark.parametrize("command", [
     ("import", "--kind", "book"), ("records", "import"), ("statement", "import"),
     ("bank", "import"),

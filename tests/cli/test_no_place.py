@@ -35,13 +35,14 @@ def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
 
 @pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")])
 def test_standard_input_that_is_closed_is_an_empty_one(
-    words: tuple[str, ...], tmp_path: Path
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No file that is opened later takes its place: the event loop would end the process."""
-    given = os.environ | environ(tmp_path)
-    subprocess.run((sys.executable, "-m", "app", "db", "create"), env=given, check=True, timeout=60)
+    for name, value in environ(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    assert main.run(("db", "create")) == 0
     command = ["bash", "-c", 'exec "$0" "$@" <&-', sys.executable, "-m", "app", *words]
-    done = subprocess.run(command, env=given, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -179,6 +179,7 @@ class BreakContract:
         (first,) = [seen for _, seen in await fetch(inbox, seen_by, 3)]
         assert first.since == seconds(1)
 
+    @pytest.mark.alike
     async def test_every_run_can_be_shown_as_it_was(self, inbox: Inbox) -> None:
         """A later run changes nothing of an earlier one. Runs that see the same share a version."""
         first = await run(inbox, missing("A"), at=1)
@@ -470,6 +471,7 @@ class BreakContract:
         items = [each async for part in late_items(at, closed=False) for each in part]
         assert [late_document(each)["state"] for each in items] == ["settled"]
 
+    @pytest.mark.alike
     async def test_an_act_without_a_reason_or_name_writes_nothing(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         at = context(inbox, at=2)

@@ -446,6 +446,7 @@ class ImportContract:
         assert counts(await bank(inbox, tmp_path, coins, coins, at=11)) == (1, 0, 1)
         assert len(await streamed(inbox, bank_lines)) == 2
 
+    @pytest.mark.alike
     async def test_a_number_that_was_erased_from_a_banks_text_does_not_come_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -487,6 +488,7 @@ class ImportContract:
         assert counts(await book(inbox, tmp_path, line.replace("unpaid", "paid"))) == (0, 1, 0)
         assert await rows(inbox, "SELECT DISTINCT phone FROM book_lines") == [("",)]
 
+    @pytest.mark.alike
     async def test_what_is_taken_back_and_imported_again_brings_no_erased_phone_back(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

@@ -179,6 +179,7 @@ class LedgerLinesContract:
         monkeypatch.setattr(reconcile_rows, "fold_or_log", fold_or_log)
         assert len(await cached(inbox, at=9)) == 5
 
+    @pytest.mark.alike
     async def test_the_check_finds_a_wrong_ledger_line_and_no_stale_one(self, inbox: Inbox) -> None:
         await several(inbox)
         at = context(inbox, at=9)

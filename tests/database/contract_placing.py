@@ -180,6 +180,7 @@ class PlacingContract:
         assert found.captured == KES
         assert not found.standalone
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("makes", ["the shop", "an event"])
     @pytest.mark.parametrize("names_payment", [True, pytest.param(False, marks=pytest.mark.alike)])
     async def test_a_refund_of_no_payment_is_the_orders_once_something_else_makes_it(

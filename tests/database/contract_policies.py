@@ -92,6 +92,7 @@ class PolicyContract:
         assert await taken_up(context(inbox, at=20)) == [5]
         assert await taken_up(context(inbox, at=20)) == []
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(
         "at_once", [5, *(pytest.param(each, marks=pytest.mark.alike) for each in (1, 2, 4, 6))]
     )

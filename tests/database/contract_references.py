@@ -43,6 +43,7 @@ SESSION = Reference(source="shop", session="s")
 class ReferenceContract:
     """References that the shop names, and their authors. A subclass gives `url`."""
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
     @pytest.mark.parametrize("event_first", [True, pytest.param(False, marks=pytest.mark.alike)])
     async def test_a_reference_leads_an_event_to_its_order(
@@ -140,6 +141,7 @@ class ReferenceContract:
         named = [r for r in (await histories(inbox, ["A"]))["A"].records if r.payment is not None]
         assert [(r.source, r.payment, r.author) for r in named] == [("shop", "p", "token:shop")]
 
+    @pytest.mark.alike
     async def test_an_unconfirmed_event_makes_no_link_and_no_contest(self, inbox: Inbox) -> None:
         """Neither before nor after the genuine event."""
         for place, early in enumerate((True, False)):

@@ -258,6 +258,7 @@ class RestoringContract:
 
     # --- writes that fail ------------------------------------------------------------------------
 
+    @pytest.mark.alike
     async def test_repeated_failures_to_append_are_reported(self, inbox: Inbox) -> None:
         broken, mended = _REFUSING[inbox.database.writer.dialect]
         await change(inbox, *broken)

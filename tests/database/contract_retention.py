@@ -190,6 +190,7 @@ class RetentionContract:
         )
         assert [each for each in report.problems if not of_the_builders(each)] == []
 
+    @pytest.mark.alike
     async def test_an_event_in_which_a_payment_is_read_now_is_kept(self, inbox: Inbox) -> None:
         await deliver(inbox, [said("n1", "ignored"), said("n2", "ignored")])
         then = context(inbox, at=LATER)

@@ -197,6 +197,7 @@ class SealingContract:
         await seal_all(context(inbox), SIGNER, sweep=True)
         assert await everything_is_sealed_once(inbox) == 2
 
+    @pytest.mark.alike
     async def test_a_row_that_the_sweep_sealed_is_not_sealed_by_its_mark(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -340,6 +341,7 @@ class SealingContract:
         assert len({each["of"] for each in leaves}) == 2
         assert await everything_is_sealed_once(inbox) == 3
 
+    @pytest.mark.alike
     async def test_a_leaf_inserted_into_an_orders_chain_is_found(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
@@ -361,6 +363,7 @@ class SealingContract:
             ("DELETE FROM order_states", "order_states"),
         ],
     )  # fmt: skip
+    @pytest.mark.alike
     async def test_a_changed_hash_of_the_order_tree_is_found_before_it_is_sealed(
         self, inbox: Inbox, sql: str, table: str
     ) -> None:

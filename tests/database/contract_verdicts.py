@@ -84,6 +84,7 @@ class VerdictContract:
         found = [await keep(inbox, *(arrival(EVENTS[name]) for name in b)) for b in batches]
         assert found == expected
 
+    @pytest.mark.alike
     async def test_every_arrival_is_kept_and_one_body_of_each(self, inbox: Inbox) -> None:
         arrivals = [arrival(EVENTS[name]) for name in ("a", "a", "A", "-")]
         await keep(inbox, *arrivals)
