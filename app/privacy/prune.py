@@ -34,6 +34,7 @@ from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER, LeapGuard
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.core.periodic import PeriodicTask
 from app.core.text import counted
 from app.database.statements import run
 from app.evidence.seal import CheckpointSigner, seal_all
@@ -520,36 +521,25 @@ PASS_S: Final = 3_600.0
 """Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
 
 
-class Pruner:
-    """Passes over the store until it is stopped."""
+class Pruner(PeriodicTask):
+    """Task that passes over the store."""
 
     def __init__(self, context: AppContext, retention: Retention) -> None:
+        super().__init__(self._look, component="the pruner", rest=lambda done: PASS_S)
         self._context = context
         self._retention = retention
-        self._stopping = asyncio.Event()
         self._guard = LeapGuard(context.clock)
-        self.alive = False
-        """Tells readiness whether it is running."""
 
-    def stop(self) -> None:
-        """End after the page under way."""
-        self._stopping.set()
-
-    async def run(self) -> None:
-        """Make pass after pass. Errors are logged and tried again with the next pass: keeping data
-        for longer is no reason to receive nothing."""
-        self.alive = True
+    async def _look(self) -> int:
+        """Make a pass. Errors are logged and tried again with the next pass: keeping data for
+        longer is no reason to receive nothing."""
         try:
-            while not self._stopping.is_set():
-                try:
-                    await self._pass()
-                except (StoreUnavailable, UsageError) as error:
-                    log.warning("nothing pruned", error_class=type(error).__name__)
-                except Exception as error:
-                    log.error("pruning failed", exc_info=error)
-                await self._rest(PASS_S)
-        finally:
-            self.alive = False
+            await self._pass()
+        except (StoreUnavailable, UsageError) as error:
+            log.warning("nothing pruned", error_class=type(error).__name__)
+        except Exception as error:
+            log.error("pruning failed", exc_info=error)
+        return 0
 
     async def _pass(self) -> None:
         pruning = Pruning(before=None)
@@ -566,11 +556,14 @@ class Pruner:
             return
         began = perf_counter()
         async for _ in _pass(self._context, self._retention, pruning, dry_run=False):
-            if await self._rest((perf_counter() - began) * REST_SHARE) or self._guard.has_leapt():
+            if (
+                await self._stops_within((perf_counter() - began) * REST_SHARE)
+                or self._guard.has_leapt()
+            ):
                 return
             began = perf_counter()
 
-    async def _rest(self, seconds: float) -> bool:
+    async def _stops_within(self, seconds: float) -> bool:
         """Rest, and return whether it was stopped meanwhile."""
         try:
             async with asyncio.timeout(seconds):

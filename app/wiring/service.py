@@ -46,7 +46,7 @@ from app.monitoring.notice_ways import notice_ways_of
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
 from app.monitoring.work_notices import WorkNotices
 from app.orders.folding_process import FoldingProcess
-from app.orders.notify_shop import Notifier, Shop, notify_due, shop_of
+from app.orders.notify_shop import Notifier, notify_due, shop_of
 from app.orders.set_aside import HOLDING
 from app.orders.worker import FoldWorker
 from app.privacy.fit_journal import take_up_begun
@@ -81,23 +81,6 @@ def gate_limits(settings: Settings) -> GateLimits:
         # The request line and the separators come on top of what the setting counts.
         max_head_bytes=2 * settings.max_header_bytes,
         proxies=settings.forwarded_allow_ips,
-    )
-
-
-def request_limits(settings: Settings) -> Limits:
-    """Return the settings that limit deliveries."""
-    return Limits(
-        max_body_bytes=settings.max_body_bytes,
-        max_header_bytes=settings.max_header_bytes,
-        max_bodies_bytes=settings.max_bodies_bytes,
-    )
-
-
-def notifying(context: AppContext, shop: Shop, client: httpx2.AsyncClient) -> PeriodicTask:
-    """Make the background task that notifies the shop."""
-    notifier = Notifier(context=context, shop=shop, client=client)
-    return PeriodicTask(
-        lambda: notify_due(notifier), component="notifications", rest=rest_when_idle(IDLE_S)
     )
 
 
@@ -178,7 +161,7 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
     return [("the task that watches the database server", task)]
 
 
-Part = Reader | FoldWorker | TaskGroup | Pruner | PeriodicTask
+Part = Reader | FoldWorker | TaskGroup | PeriodicTask
 """What works in the background until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
@@ -227,7 +210,11 @@ def working_parts(
     parts.append(("the fold worker", FoldWorker(context)))
     shop = shop_of(settings)
     if shop is not None and client is not None:
-        parts.append(("the task that notifies the shop", notifying(context, shop, client)))
+        notifier = Notifier(context=context, shop=shop, client=client)
+        task = PeriodicTask(
+            partial(notify_due, notifier), component="notifications", rest=rest_when_idle(IDLE_S)
+        )
+        parts.append(("the task that notifies the shop", task))
     retention = retention_of(settings, context.sources)
     if retention is not None:
         parts.append(("the pruner", Pruner(context, retention)))
@@ -313,7 +300,12 @@ class Service:
         self.connection_limits = ConnectionLimits(gate_limits(settings))
         metrics = Metrics(frozenset(self.sources), self.connection_limits, gauges=FIGURES)
         receiver = _receiver(context, ages)
-        self.webhooks = Webhooks(receiver, limits=request_limits(settings), metrics=metrics)
+        limits = Limits(
+            max_body_bytes=settings.max_body_bytes,
+            max_header_bytes=settings.max_header_bytes,
+            max_bodies_bytes=settings.max_bodies_bytes,
+        )
+        self.webhooks = Webhooks(receiver, limits=limits, metrics=metrics)
         if any(each.unsigned for each in self.sources.values()):
             learning = learning_names(context, receiver.unsigned)
             self.parts.append(("the task that learns which references are named", learning))
