@@ -41,6 +41,7 @@ from app.access.tokens import issue_token
 from app.cli import printing
 from app.config.load import load_settings
 from app.context.context import AppContext
+from app.core.child_processes import end_of
 from app.core.clock import SystemClock
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.http import asked_to_wait
@@ -357,12 +358,7 @@ class Child:
         if process is None or process.returncode is not None:
             return
         process.terminate()
-        try:
-            async with asyncio.timeout(STOP_S):
-                await process.wait()
-        except TimeoutError:
-            process.kill()
-            await process.wait()
+        await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
         """Raise UnreachableError, with the end of its log, when the process has ended."""

@@ -110,22 +110,16 @@ class Budget:
         return self._clock() - self._began >= MINUTE_S
 
 
-Write = Callable[[int, str, str, Any], None]
-"""Function that writes a line: level, text, the library's name, and `exc_info`."""
-
-
 class _Libraries(logging.Handler):
     """Handler that writes records of the standard library as lines of ours."""
-
-    def __init__(self, write: Write) -> None:
-        super().__init__()
-        self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the first line of the record's template, without values it may quote.
 
         Values of uvicorn are addresses and numbers, and stay.
         """
+        if not _OUTPUT.admits(record.levelno):
+            return
         template = str(record.msg)
         if record.name.startswith("uvicorn"):
             with contextlib.suppress(TypeError, ValueError):  # the values don't fit the template
@@ -134,16 +128,21 @@ class _Libraries(logging.Handler):
             # "file:line: Category: message": the message may quote a value.
             template = ": ".join(record.getMessage().split(": ")[:2])
         text = template.strip().partition("\n")[0]
-        self._write(record.levelno, text, record.name, record.exc_info)
+        event: dict[str, Any] = {"event": text, "logger": record.name}
+        if record.exc_info:
+            event["exc_info"] = record.exc_info
+            _describe_exception(event)
+        names = (name for name, least in reversed(_LEVELS.items()) if record.levelno >= least)
+        _OUTPUT.msg(_OUTPUT.render(next(names, "debug"), event))
 
 
-def route_libraries(write: Write, *, least: int) -> None:
-    """Route all loggers of the standard library to `write`, and drop uvicorn's access lines.
+def _route_libraries(*, least: int) -> None:
+    """Route all loggers of the standard library to our output, and drop uvicorn's access lines.
 
     least  the lowest level that uvicorn writes
     """
     root = logging.getLogger()
-    root.handlers[:] = [_Libraries(write)]
+    root.handlers[:] = [_Libraries()]
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
     for name in ("uvicorn", "uvicorn.error"):
@@ -302,7 +301,7 @@ def configure_logging(
         logger_factory=_logger,
         cache_logger_on_first_use=True,
     )
-    route_libraries(_write_library_line, least=_LEVELS[level])
+    _route_libraries(least=_LEVELS[level])
 
 
 HELD_UP_MS: Final = 1_000
@@ -595,13 +594,3 @@ def _shown(value: Any) -> str:
 
 
 _OUTPUT = _Output()
-
-
-def _write_library_line(level: int, text: str, logger: str, exc_info: Any) -> None:
-    if _OUTPUT.admits(level):
-        event: dict[str, Any] = {"event": text, "logger": logger}
-        if exc_info:
-            event["exc_info"] = exc_info
-            _describe_exception(event)
-        names = (name for name, least in reversed(_LEVELS.items()) if level >= least)
-        _OUTPUT.msg(_OUTPUT.render(next(names, "debug"), event))

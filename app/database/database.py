@@ -218,7 +218,7 @@ class Database:
     def _take(self, *, to_read_all: bool) -> None:
         self._make_folder()
         if self.service is not None and self.path is not None:
-            self.service.take()
+            self.service.serve()
             drop_cached_pages(self.path)
             if to_read_all:
                 engine.read_ahead(self.path)
@@ -387,7 +387,7 @@ class Database:
                 await run(connection, take_lock, MIGRATING)
                 before = await schema.current_version(connection)
                 if before not in (None, schema.NEWEST) and self.service is not None:
-                    self.service.take()
+                    self.service.serve()
                 await self._bring_up_to_date(connection, before)
                 await schema.stamp_environment(connection, self.environment)
                 identity = await run(connection, identity_of)
@@ -414,7 +414,7 @@ class Database:
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("PostgreSQL's databases are made by `createdb`, then `db upgrade`")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.service.take()
+        self.service.serve()
         if self.path.exists() and self.path.stat().st_size:
             raise UsageError(f"there is a database at {self.path}; move it away first")
         if anew:

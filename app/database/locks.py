@@ -126,17 +126,16 @@ class HeldFile:
             return b""
 
 
-class ServiceLock:
+class ServiceLock(HeldFile):
     """The lock that a serving process holds for its life."""
 
     def __init__(self, database: Path) -> None:
+        super().__init__(database, ".serving")
         self._database = database
-        self._file = HeldFile(database, ".serving")
-        self.write, self.read = self._file.write, self._file.read
 
-    def take(self) -> None:
+    def serve(self) -> None:
         """Take the lock. Raise ConfigurationError when another process serves this database."""
-        if not self._file.take():
+        if not self.take():
             raise ConfigurationError(
                 [
                     "TALLYHOOK_DATABASE_URL: another process already serves "
@@ -147,16 +146,12 @@ class ServiceLock:
     @contextmanager
     def if_free(self) -> Iterator[bool]:
         """Yield whether no other process serves; then none can until the block ends."""
-        held = self._file.held
+        held = self.held
         try:
-            yield self._file.take()
+            yield self.take()
         finally:
             if not held:
-                self._file.release()
-
-    def release(self) -> None:
-        """Give it back; harmless when it was not taken."""
-        self._file.release()
+                self.release()
 
 
 class WriteLock:

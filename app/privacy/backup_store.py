@@ -340,7 +340,7 @@ async def alone(database: Path) -> AsyncIterator[None]:
     """Keep others from serving or writing. Raise ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
-    serving.take()
+    serving.serve()
     try:
         await writing.take()
         yield

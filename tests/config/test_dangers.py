@@ -80,7 +80,7 @@ def stamped(path: Path, environment: str) -> Given:
 def is_served(path: Path) -> Given:
     """Make a database that somebody else serves."""
     given = database(path)
-    ServiceLock(path).take()
+    ServiceLock(path).serve()
     return given
 
 
