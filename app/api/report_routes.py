@@ -284,7 +284,7 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[dict[str, Any]]:
-    """Every step on the closed months, or on one, as the command reports them."""
+    """Return every step of the proof of closed months, or of one, as the command reports them."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 

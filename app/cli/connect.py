@@ -277,7 +277,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Secrets and credentials that are not configured yet, or were given by a file."""
+    """Return secrets and credentials that are not configured yet, or were given by a file."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -458,7 +458,8 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Exit code 1 where the first delivery was refused, names no order, or none came."""
+    """Wait for the first delivery. Exit code 1 if it was refused, names no order, or did not
+    come."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

@@ -112,7 +112,7 @@ class Played:
         return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
-        """One line for a person; the ids it rests on are shown by `orders show`."""
+        """Return one line for a person; `orders show` has the ids of its evidence."""
         first: str = self.ledger["explanation"][0]
         words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
@@ -256,7 +256,7 @@ async def published_as_folded(
 
 
 async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
-    """Deliveries by verdict, from the service's own metrics."""
+    """Return the number of deliveries by verdict, from the service's own metrics."""
     text = (await call(http, "GET", f"{party.service}/metrics")).text
     counts = {}
     for line in text.splitlines():
@@ -389,7 +389,7 @@ class ShopSeen:
         self.refused = 0
 
     async def outcome(self, request: Request) -> Response:
-        """One notification."""
+        """Take one notification."""
         body = await request.body()
         incoming = Incoming(request.headers.raw, body)
         if self._source.verify(incoming, now=self._clock.now()) is not None:

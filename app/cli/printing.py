@@ -248,7 +248,7 @@ def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """JSON as people read it, but escaped where a sign could command a terminal."""
+    """Return JSON as people read it, but escape characters that could command a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.replace("\n", "").isprintable():
         return text
@@ -258,7 +258,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Text for a spreadsheet. A number of ours stays one; text never becomes a formula."""
+    """Return a cell for a spreadsheet. Our numbers stay numbers; text never becomes a formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -279,7 +279,7 @@ def _is_money(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Text for people: money with its thousands apart."""
+    """Return text for people: money with its thousands apart."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))

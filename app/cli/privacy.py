@@ -158,7 +158,8 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Who puts it back is often root, and who serves it is not."""
+    """Print a note if the restored files belong to another user than the service's, such as
+    root."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent

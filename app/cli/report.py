@@ -479,7 +479,7 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
 
 
 def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """One entry as a line."""
+    """Return one entry as a row."""
     last = entry["last"] or {}
     words = [*(["reconcile"] if entry["reconcile"] else []), entry["span"], *entry["forms"]]
     words += ["checkpoint"] if entry["checkpoint"] else []

@@ -246,7 +246,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Host, port, and the socket there that was handed over, if one was."""
+    """Return host, port, and the inherited socket there, if there is one."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -260,7 +260,8 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Who can write or replace such a file chooses the secrets."""
+    """Check that others cannot write or replace files of settings: whoever can chooses the
+    secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
@@ -324,7 +325,7 @@ MAIL: Final = PREFIX + "REPORTS__MAIL_"
 
 
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """Every way in the schedule is configured."""
+    """Check that every way in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
     missing = "is missing beside the secret; write where reports are posted to"

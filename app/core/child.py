@@ -130,8 +130,8 @@ def _started(limits: ChildLimits) -> subprocess.Popen[bytes]:
 def _written(
     process: subprocess.Popen[bytes], request: bytes, *, limits: ChildLimits, to: IO[bytes]
 ) -> tuple[bytes, int]:
-    """Write what a child answers to a file, and end the child. Return the head of its answer, and
-    its exit code or _TOO_MUCH."""
+    """Write a child's answer to a file, and end the child. Return the head of the answer, and the
+    exit code or _TOO_MUCH."""
     assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None

@@ -182,7 +182,7 @@ class WorkerProcess:
         tell_news(self._writer)
 
     async def _live(self) -> int:
-        """One child from its start to its end. Returns its exit code."""
+        """Run one child from its start to its end. Returns its exit code."""
         async with self._starting:
             self._process, reader, self._writer = await started(self._settings, "worker")
         try:

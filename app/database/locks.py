@@ -227,7 +227,8 @@ class _Queue:
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process has one of `length` unskipped places; 0: any place."""
+        """Return whether another process holds a lock on one of `length` places from the first
+        unskipped one; 0: on any of them."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)

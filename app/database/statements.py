@@ -183,8 +183,8 @@ class _PostgreSQL:
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
-        """Whether SQLAlchemy has begun its transaction, as it does with the first statement. Those
-        after it go past SQLAlchemy, whose part is more than half of what a short one costs."""
+        """Return whether SQLAlchemy has begun its transaction, as it does with the first statement.
+        Later ones bypass SQLAlchemy, whose part is more than half of the cost of a short one."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:

@@ -171,7 +171,8 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a version of a line to the digests of the import that stated it, and that ended it."""
+    """Add a version of a line to the digests of two imports: the one that stated it, and the one
+    that ended it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

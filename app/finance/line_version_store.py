@@ -150,7 +150,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Lines of banks: a text that a file leaves empty stays as another format filled it."""
+    """Bank lines: a text that is empty in a file keeps its earlier content from another format."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)

@@ -111,7 +111,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Every file that a secret came from, with its variable."""
+    """Return every file that a secret came from, with its variable."""
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file

@@ -446,7 +446,7 @@ async def keep_arrivals(
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
-    """Events to ask about, redelivered ones too: see `confirmation_store`."""
+    """Return the events to ask about, redelivered ones too: see `confirmation_store`."""
     return [
         ToAsk(a.event, a.received_at, a.lane)
         for a in arrivals

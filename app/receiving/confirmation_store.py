@@ -372,7 +372,7 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """After the index was rebuilt: ask about every unconfirmed event without a later final answer,
+    """Ask, after the index was rebuilt, about every unconfirmed event without a later final answer,
     if it waited before.
 
     not_known  the kind of an answer that is final though it claims nothing

@@ -85,7 +85,8 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Proxies speak for everybody, so how many connections they hold says nothing of anyone."""
+        """Return whether an address is a proxy's, whose number of connections says nothing of any
+        sender."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:

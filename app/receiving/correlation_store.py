@@ -103,12 +103,12 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Two orders share a reference or an event id; each must see the other."""
+        """Note that two orders share a reference or an event id; each must see the other."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Orders that changed through links alone."""
+        """Yield orders that changed through links alone."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
@@ -238,7 +238,7 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Orphans of the new links, and of the links that those orphans make in turn."""
+        """Adopt the orphans of the new links, and of the links that those orphans make in turn."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -260,7 +260,8 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """One event id in several orders: only now is it known which, nameless bodies included."""
+        """Contest orders that share an event id. Only now are they known, also for nameless
+        bodies."""
         if not self.torn:
             return
         rows = select_rows(

@@ -293,7 +293,7 @@ async def refused_naming(
 
 
 async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
-    """One arrival by its id."""
+    """Return one arrival by its id."""
     found = union_all(
         _ACCEPTED_HALF.where(_DELIVERIES.c.id == delivery_id),
         _REFUSED_HALF.where(_REJECTIONS.c.id == delivery_id),
@@ -329,7 +329,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """One delivery with its own bytes; None where there is none, or another holds its body."""
+    """Return one delivery with its own bytes; None if there is none, or another holds its body."""
     row = (await connection.execute(text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -337,7 +337,7 @@ async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDeli
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Every delivery that first brought its body, by arrival, about `at_once` at a time."""
+    """Yield every delivery that first brought its body, by arrival, about `at_once` at a time."""
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once)):
         yield [_raw(row) for row in rows]
 
@@ -363,7 +363,7 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Rows that come by id, put in the order of arrival: an id gives the millisecond and no more.
+    """Sort rows by arrival: their ids only give the millisecond.
 
     The rows of a partition's last millisecond wait for the next, which may bring more of them.
     """

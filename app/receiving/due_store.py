@@ -46,7 +46,7 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Orders due at `now`, the longest waiting first."""
+    """Return orders due at `now`, the longest waiting first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -58,7 +58,7 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Due orders for the caller to fold, which others pass over until an instant.
+    """Claim due orders for the caller to fold; others skip them until an instant.
 
     A claim is the mark itself, set to that instant: if the caller dies, the order comes due again;
     if evidence arrives, it is due at once. Only PostgreSQL has several that fold.
@@ -147,7 +147,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Orders that wait for an instant after `beyond` which is not their ledger's next decision."""
+    """Return orders that wait for an instant after `beyond` which is not their ledger's next
+    decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

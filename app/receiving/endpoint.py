@@ -84,7 +84,7 @@ class Webhooks:
         self._long_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One delivery."""
+        """Answer one delivery."""
         began = perf_counter()
         headers = scope["headers"]
         end, address = scope["path_params"]["source"], _address(scope)
@@ -220,7 +220,7 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Ours in our form, a provider's own in its form."""
+    """Write an acknowledgement: ours in our form, a provider's own in its form."""
     if answer.status >= 300:
         return _problem(answer.status)
     if answer.reply is not None:

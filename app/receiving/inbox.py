@@ -300,7 +300,7 @@ class Inbox(InboxRows):
             raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 
     async def _open_intake(self) -> None:
-        """From now on deliveries can be taken in."""
+        """Open the intake of deliveries."""
         settings, database, file = self.settings, self.database, self.file
         if file is not None:
             writer = file.writer

@@ -115,7 +115,7 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """From the commit that began then, where others have come meanwhile."""
+        """Wait until SPACING_S after the last commit began, if other items have come meanwhile."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)

@@ -236,7 +236,7 @@ def position_of(connection: PlainConnection) -> int:
 
 
 def counter(connection: PlainConnection, name: str) -> int:
-    """One counter; 0 before it was written."""
+    """Return one counter; 0 before it was written."""
     rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
     return int(rows[0][0]) if rows else 0
 
@@ -476,7 +476,7 @@ def orders_waiting(connection: PlainConnection) -> set[str]:
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Have all that was set aside read again. Returns how many there are."""
+    """Have all suspects that are set aside read again. Returns their number."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -538,7 +538,7 @@ class InboxRows:
         return await self._database.on_snapshot(_progress)
 
     async def kept_bytes(self) -> int:
-        """Bytes of the file's rows that were read and are not deleted yet."""
+        """Return the bytes of the file's rows that were read and are not deleted yet."""
         file = self._file
         if file is None:
             return 0

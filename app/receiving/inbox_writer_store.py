@@ -176,7 +176,7 @@ class InboxWriter:
         return last
 
     def _to_note(self) -> int | None:
-        """LAST_COMMIT, where the file has an older one."""
+        """Return LAST_COMMIT if the file has an older one."""
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:

@@ -54,7 +54,7 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Orders of a number, by reference."""
+    """Return the orders of a number, by reference."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 

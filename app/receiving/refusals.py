@@ -168,7 +168,7 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """One was genuine and not of its time. `problem` says by how much."""
+        """Count a genuine delivery that was not of its time. `problem` says by how much."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem

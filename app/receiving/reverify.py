@@ -70,7 +70,7 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """One pass over the ring, oldest first. `only`: the name of one source, else all of them.
+    """Make one pass over the ring, oldest first. only: the name of one source, else all of them.
 
     Raises ConfigurationError for a source that is not configured, UsageError for who may not.
     """

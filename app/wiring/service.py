@@ -362,7 +362,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """InboxQueue and background tasks at work; on leaving, all that waits has been written."""
+        """Run the inbox queue and background tasks; on leaving, all waiting items have been
+        written."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())

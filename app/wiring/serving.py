@@ -168,7 +168,7 @@ def _stop(service: Service, server: uvicorn.Server) -> None:
 
 
 async def sweep_connections(connection_limits: ConnectionLimits) -> None:
-    """Once a second: close connections that do not get on, and report log lines left out."""
+    """Close stalled connections, and report log lines left out, once a second."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_S)

@@ -93,7 +93,7 @@ class _Unmatched:
 
     @cached_property
     def _open_books(self) -> Index:
-        """Lines without an order of their own, once these are gone."""
+        """Book lines that have no order of their own, once the others are matched."""
         return Index([_of_book(rows) for rows in self._rest.book.values()])
 
     @cached_property

@@ -394,7 +394,7 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return one cell for each row: a moment if its first cell is one."""
+        """Return the joined cells of each row, as a moment if the first cell is a moment."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)

@@ -132,7 +132,7 @@ class _Lines:
         self._lines = lines
 
     def items(self) -> list[tuple[str, str]]:
-        """Names and values, in order."""
+        """Return names and values, in order."""
         return self._lines
 
 
