@@ -25,6 +25,7 @@ GOES_ON = ("app/SHOP.md", "app/RUNNING.md", "app/finance/files/README.md")
 """Pages that go on where the one before ends, in the same shell."""
 DEMO, *OWN_SHOP = sessions(README)
 LINES = 150
+WORDS = 50_000
 
 needs_curl = pytest.mark.skipif(
     shutil.which("curl") is None or shutil.which("bash") is None,
@@ -141,7 +142,12 @@ def test_the_readme_is_short() -> None:
     assert README.read_text().count("\n") <= LINES
 
 
-PAGES = [README, *(p for top in ("app", "reconcile", "tests") for p in (ROOT / top).rglob("*.md"))]
+TOPS = ("app", "reconcile", "tests", ".github")
+PAGES = [README, *(page for top in TOPS for page in (ROOT / top).rglob("*.md"))]
+
+
+def test_all_pages_together_are_short() -> None:
+    assert sum(len(page.read_text().split()) for page in PAGES) <= WORDS
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
