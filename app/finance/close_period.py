@@ -328,7 +328,7 @@ async def _evidence_blockers(
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
-    async with context.database.reading() as connection:
+    async with context.database.reading(settled=True) as connection:
         unreadable = await period_store.count_unreadable(connection, until=as_of)
         not_ours = await period_store.count_not_ours(connection, since=since, until=until)
     lost = await context.database.on_snapshot(
@@ -494,7 +494,7 @@ async def _rests_on(
     context: AppContext, as_of: Instant, looked: _Looked, *, progress: report_period.Progress
 ) -> dict[str, Any]:
     known_after = EARLIEST if looked.before is None else looked.before.as_of
-    async with context.database.reading() as connection:
+    async with context.database.reading(settled=True) as connection:
         evidence = await history_store.history_digests(
             connection, after=known_after, until=as_of, progress=progress
         )

@@ -152,7 +152,7 @@ async def ledger_lines_then(
 ) -> AsyncIterator[Connection]:
     """Yield a scratch database with the ledger lines of all orders as known at an instant."""
     async with scratch_database() as scratch:
-        async with context.database.reading() as connection:
+        async with context.database.reading(settled=True) as connection:
             async for histories in history_store.scan(connection):
                 fresh = []
                 for history in histories:

@@ -182,7 +182,7 @@ async def _prints(context: AppContext, closing: closings.Closing) -> VerifiedPer
 async def _history(
     context: AppContext, closing: closings.Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
-    async with context.database.reading() as connection:
+    async with context.database.reading(settled=True) as connection:
         now = await history_store.history_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
         )

@@ -95,7 +95,7 @@ async def erase(
     person = person_of(context, phone=asked.phone, email=asked.email)
     try:
         finding = ErasureFinder(context, progress)
-        async with context.database.reading() as connection:  # 1, 2
+        async with context.database.reading(settled=True) as connection:  # 1, 2
             if person is None:
                 erasure = await finding.of_order(connection, asked.order or "")
             else:
@@ -141,7 +141,7 @@ async def erase(
     # The trail and the restrictions of this erasure name orders, too: of one whose reference holds
     # the number all is searched again.
     in_reference = any(each.why == "in_the_reference" for each in erasure.kept)
-    async with context.database.reading() as connection:  # 5
+    async with context.database.reading(settled=True) as connection:  # 5
         among = None if in_reference else erasure.holding
         erasure.found_after(await rows_that_hold(connection, erasure.identifiers, among=among))
     erasure.tidied = await erasing.tidy()

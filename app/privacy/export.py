@@ -102,7 +102,7 @@ async def export(
     """
     await must_have_read(context)  # bytes of the person may lie in the inbox
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
-    async with context.database.reading() as connection:
+    async with context.database.reading(settled=True) as connection:
         who = await permitted(connection, by=asked.by, action="data_exported")
         if approved is not None:
             must_be_open(export_kind(context), approved, who=who, now=now)
@@ -155,7 +155,7 @@ async def propose_export(
         return None
     await must_have_read(context)
     person = person_of(context, phone=asked.phone, email=asked.email)
-    async with context.database.reading() as connection:
+    async with context.database.reading(settled=True) as connection:
         found = await find_person(
             context, connection, person=person, order=asked.order, progress=progress
         )

@@ -277,6 +277,17 @@ def test_the_page_of_the_database_tells_of_every_table() -> None:
     assert [name for name in metadata.tables if f"`{name}`" not in rows] == []
 
 
+def test_the_page_of_the_database_tells_what_keeps_appends_out_on_a_cluster() -> None:
+    told = (ROOT / "app" / "database" / "README.md").read_text().partition("**On Citus")[2]
+    named = re.findall(r"`(\w+/\w+\.py)`", told.partition("\n\n")[0])
+    keeping = [
+        f"{path.parent.name}/{path.name}"
+        for path in (ROOT / "app").glob("*/*.py")
+        if "reading(settled=True)" in path.read_text()
+    ]
+    assert sorted(named) == sorted(keeping)
+
+
 def test_every_room_says_how_data_flows_through_it() -> None:
     rooms = [path.parent for path in (ROOT / "app").glob("*/__init__.py")]
     assert [room.name for room in rooms if not (room / "README.md").exists()] == []

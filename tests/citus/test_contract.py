@@ -3,6 +3,11 @@
 import pytest
 
 from tests.database.contracts import Contract
+from tests.postgres.test_closing import (
+    test_three_months_are_closed_and_each_late_event_is_an_adjustment_once,
+)
+
+__all__ = ("test_three_months_are_closed_and_each_late_event_is_an_adjustment_once",)
 
 pytestmark = [pytest.mark.postgres, pytest.mark.soak]
 
