@@ -215,6 +215,7 @@ REFUSALS_OF: Final = {
     ("own.toml", "cut_off"): "own.toml",
     ("own.toml", "emptied"): "own.toml",
     ("own.toml", "unreadable"): "own.toml",
+    ("t.db.reading", "unreadable"): "t.db.reading",
 }
 """What a start says, whenever the fault came. Of a lost log it depends on what that held."""
 
