@@ -29,7 +29,6 @@ from app.receiving.diagnose import diagnose_delivery
 from app.receiving.kept_request import no_delivery
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.attention import ACCEPTABLE, NEEDS_A_PERSON
-from reconcile.ledger.explain import ledger_summary
 from reconcile.ledger.ledger import OUTCOMES as OUTCOME_WORDS
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.money import Money, to_json
@@ -197,24 +196,11 @@ _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
 
 def row_of(changed: read_orders.Changed) -> dict[str, Any]:
-    """Return an order's row of a listing."""
-    return _row({**ledger_summary(changed.ledger), **changed.facts.document()}) | {
+    """Return an order's row of a listing, with its last change."""
+    return {
+        **read_orders.order_row(changed.ledger, changed.facts),
         "changed_at": format_instant(changed.at) if changed.seq else None,
         "revision": changed.seq,
-    }
-
-
-def _row(summary: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "order": summary["order"],
-        "outcome": summary["outcome"],
-        "fulfillable": summary["fulfillable"],
-        "shipped": summary["fulfilled_at"] not in (None, "unknown"),
-        "forgotten": summary["fulfilled_at"] == "unknown",
-        "due": summary["totals"]["expected"],
-        "captured": summary["totals"]["captured"],
-        "findings": summary["findings"],
-        "sentence": summary["plain"],
     }
 
 
@@ -287,9 +273,7 @@ async def find_document(view: View, text: str) -> Document:
         "more_money": money.more,
         "searched_to": format_known(money.before),
         "go_on_with": "" if money.before is None else text,
-        "orders": [
-            _row(hit) | {"phone": hit["phone"], "found": hit["found"]} for hit in found.hits
-        ],
+        "orders": found.hits,
         "more": found.more,
         "notes": found.notes,
     }

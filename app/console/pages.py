@@ -345,11 +345,10 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in row.items():
         if isinstance(value, dict):
-            numbers = {"amount"} if set(value) == {"amount", "currency"} else set[str]()
-            flat |= {
-                f"{name}_{inner}": each if inner in numbers else _cell(each)
-                for inner, each in value.items()
-            }
+            inner = _flat(value, zone)
+            if set(value) == {"amount", "currency"}:
+                inner["amount"] = value["amount"]
+            flat |= {f"{name}_{each}": cell for each, cell in inner.items()}
         else:
             flat[name] = _cell(value)
             if name in _TIMES or name.endswith("_at"):

@@ -24,7 +24,7 @@ from app.orders import search_store
 from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
-from app.orders.read_orders import nothing_known, of_another_shop, spoken_of
+from app.orders.read_orders import nothing_known, of_another_shop, order_row, spoken_of
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
 from app.orders.unallocated import WHY, Unallocated, UnallocatedDocument, found_payment
@@ -38,7 +38,6 @@ from app.receiving.source_state_store import not_kept_in
 from app.receiving.unread_store import NO_VALUE, messages_with
 from reconcile.instants import DAY, HOUR, Instant, format_instant
 from reconcile.ledger.events import UNCONFIRMED
-from reconcile.ledger.explain import ledger_summary, window_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
@@ -168,8 +167,7 @@ async def find_orders(
             naming = await run(connection, unread_naming, {order: history})
             if order in naming:
                 shown["unread"] = [each.delivery_id for each in naming[order][:MOST_UNREAD]]
-            stated = {**facts[order].document(), **window_document(ledger.window)}
-            found.hits.append({**ledger_summary(ledger), **stated, **shown})
+            found.hits.append({**order_row(ledger, facts[order]), **shown})
         names = [name for name in sought.names if not looks_like_a_phone(name)]
         now = context.clock.now()
         nothing = not found.hits and not look.hidden

@@ -416,6 +416,11 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
     return ledgers
 
 
+def order_row(ledger: Ledger, facts: ShopFacts) -> OrderRowDocument:
+    """Return an order's row of any list: the summary, and what the shop has stated by now."""
+    return {**ledger_summary(ledger), **facts.document(), **window_document(ledger.window)}
+
+
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
@@ -423,10 +428,7 @@ async def listed_documents(
     now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
-    return [
-        {**ledger_summary(each), **facts[each.order].document(), **window_document(each.window)}
-        for each in ledgers
-    ]
+    return [order_row(each, facts[each.order]) for each in ledgers]
 
 
 class Changed(NamedTuple):

@@ -376,10 +376,10 @@ async def test_a_list_is_the_same_as_page_json_and_csv(console: RunningConsole) 
         lines = rows_of(await client.get("/orders.csv"))
     assert {each["order"] for each in document["orders"]} == {"ORD-1", AWKWARD}
     assert [each["order"] for each in lines] == [each["order"] for each in document["orders"]]
-    assert {each["captured_amount"] for each in lines} == {"1500.00", "0.00"}
+    assert {each["totals_captured_amount"] for each in lines} == {"1500.00", "0.00"}
     for each in document["orders"]:
         assert each["order"] in text
-        assert each["sentence"] in text
+        assert each["plain"] in text
 
 
 async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(
