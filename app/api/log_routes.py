@@ -4,8 +4,6 @@ token of their own. It never shows a body, and only headers that are not secret.
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from starlette.requests import Request
-
 from app.access.operators import MAY_READ
 from app.access.tokens import Holder
 from app.api.operations import (
@@ -16,7 +14,7 @@ from app.api.operations import (
     Operation,
     role_missing,
 )
-from app.api.proposal_routes import BecauseDocument, asked_reason
+from app.api.proposal_routes import BecauseDocument
 from app.api.request_body import path_number
 from app.context.context import AppContext
 from app.evidence.witnesses import WitnessesDocument, witness_document
@@ -107,21 +105,25 @@ class LogRoutes:
         sent = [notify_shop.notification_document(each) for each in found]
         return {"notifications": sent, "next": following}
 
-    async def redeliver(self, request: Request, notification: str, who: Holder) -> SentDocument:
-        reason = await asked_reason(request)
+    async def redeliver(
+        self, notification: str, who: Holder, body: BecauseDocument
+    ) -> SentDocument:
         number = path_number(notification)
-        await notify_shop.redeliver(self._context, [number], by=who.name, why=reason)
+        await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(
             self._context, state=None, limit=1, before=number + 1
         )
         return notify_shop.notification_document(again)
 
     async def release_order(
-        self, request: Request, reference: str, who: Holder, asked: ReleaseAsked
+        self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
-        reason = await asked_reason(request)
         await release_hold(
-            self._context, reference, held_for=asked.held_for, reason=reason, by=who.name
+            self._context,
+            reference,
+            held_for=asked.held_for,
+            reason=body["reason"],
+            by=who.name,
         )
         return await order_document(self._context, reference)
 
@@ -174,7 +176,6 @@ OPERATIONS: Final = (
         may="notifications_redelivered",
         name="notifications.redeliver",
         summary="Send it again, with the id that it had, and three more days to be taken",
-        body=BecauseDocument,
         answers={
             200: "The notification, which waits to be sent",
             422: "No reason is given",
@@ -189,7 +190,6 @@ OPERATIONS: Final = (
         may="orders_released",
         name="orders.releaseOrder",
         summary="Release a held order: it is published, and the shop notified, as for any other",
-        body=BecauseDocument,
         answers={
             200: "The order, as it stands now",
             404: "It is unknown, or not held for this",

@@ -126,7 +126,8 @@ class _Describing:
         parameters = [self._parameter(each) for each in described.query]
         if 304 in described.answers:
             parameters.append(_IF_NONE_MATCH)
-        body = {"requestBody": self.body(described.body, closed=True)} if described.body else {}
+        takes = described.takes.get("body", described.body)
+        body = {"requestBody": self.body(takes, closed=True)} if takes else {}
         return {
             "operationId": identity,
             "tags": [tag],
@@ -209,7 +210,7 @@ class _Describing:
             503: "The store cannot answer now, or deliveries are accepted and not read yet without "
             "which nothing is concluded (`deliveries_unread`); nothing is lost",
         }
-        if described.body is not None:
+        if described.body or "body" in described.takes:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
         if described.unknown is not None:
             words[404] = described.unknown[1].removesuffix(".") or "Nobody has spoken of this order"

@@ -13,7 +13,6 @@ from contextlib import nullcontext
 from dataclasses import MISSING, dataclass, field, fields
 from functools import cache
 from keyword import iskeyword
-from types import NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -22,7 +21,6 @@ from typing import (
     Literal,
     Protocol,
     TypeVar,
-    Union,
     get_args,
     get_origin,
     get_type_hints,
@@ -36,6 +34,7 @@ from starlette.routing import Route
 from app.access.operators import MAY, MAY_READ, Action, Reading
 from app.access.tokens import Holder, TokenScope
 from app.api import request_body
+from app.api.typed_schemas import parts_of
 from app.core.errors import NotAllRead, NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.core.text import capital
@@ -123,7 +122,8 @@ class Operation:
                  error's own
     refused      status and code of a problem for a UsageError, with the error's sentence
     may          what a person's role must allow
-    body         document of a request's body
+    body         document of a request's body that the endpoint reads itself
+    body_bytes   limit of a body that is read for the endpoint's parameter `body`, by its type
     media        media types of an answer that is no JSON, or not only
     waits        whether the endpoint waits for unread deliveries, and says itself that some are
     alone        whether one such request of the class is answered at a time: long lists take
@@ -143,6 +143,7 @@ class Operation:
     refused: tuple[int, str] | None = None
     may: Action | Reading | None = None
     body: Any = None
+    body_bytes: int = 16 * 1024
     media: tuple[str, ...] = ()
     waits: bool = False
     alone: bool = False
@@ -225,7 +226,7 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
     """Return the query parameters of a dataclass."""
     hints, found = get_type_hints(asked, include_extras=True), []
     for each in fields(asked):
-        kind, *notes = _parts(hints[each.name])
+        kind, *notes = parts_of(hints[each.name])
         marks = [note for note in notes if isinstance(note, Keywords)]
         found.append(
             QueryParameter(
@@ -239,17 +240,6 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
             )
         )
     return tuple(found)
-
-
-def _parts(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null, and its notes, the inner ones first."""
-    if get_origin(kind) is Annotated:
-        inner, *notes = get_args(kind)
-        return (*_parts(inner), *notes)
-    if get_origin(kind) in (Union, UnionType):
-        inner = [each for each in get_args(kind) if each is not NoneType]
-        return _parts(inner[0]) if len(inner) == 1 else (kind,)
-    return (kind,)
 
 
 # --- routes ---------------------------------------------------------------------------------------
@@ -303,9 +293,8 @@ class ApiRoute(Route):
             if isinstance(who, Holder) and not operation.allows(who.role):
                 raise role_missing(who)
             async with self._alone if operation.alone else nullcontext():
-                answered = await _answered(
-                    operation, owner, **self._values(operation, request, who)
-                )
+                values = await self._values(operation, request, who)
+                answered = await _answered(operation, owner, **values)
         except ApiProblem as error:
             error.headers = {**_saying(behind), **(error.headers or {})}
             raise
@@ -322,7 +311,9 @@ class ApiRoute(Route):
             answer.headers.setdefault(name, value)
         return answer
 
-    def _values(self, operation: Operation, request: Request, who: str | Holder) -> dict[str, Any]:
+    async def _values(
+        self, operation: Operation, request: Request, who: str | Holder
+    ) -> dict[str, Any]:
         """Return the values of the endpoint's parameters."""
         values: dict[str, Any] = {"request": request, "who": who}
         for name, text in request.path_params.items():
@@ -336,6 +327,9 @@ class ApiRoute(Route):
                     for each in operation.query
                 }
             )
+        if "body" in takes:
+            document = await request_body.capped_body(request, most=operation.body_bytes)
+            values["body"] = request_body.texts(document, takes["body"])
         return {name: value for name, value in values.items() if name in takes}
 
 

@@ -4,8 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
-from starlette.requests import Request
-
 from app.access.operators import Action
 from app.access.proposal import Proposal
 from app.access.proposals import (
@@ -17,16 +15,12 @@ from app.access.proposals import (
 )
 from app.access.tokens import Holder
 from app.api.operations import Accepted, BeforeName, Limit, Operation, role_missing
-from app.api.request_body import capped_body, json_object
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
 from app.orders.unmask_many import NAME as UNMASK
 from app.orders.unmask_many import NumbersDocument, numbers_document, see_numbers
 from reconcile.documents import Keywords
-
-MAX_BYTES: Final = 16 * 1024
-"""Of a body, which is a reason."""
 
 Loaded = Callable[[], Awaitable[Proposals]]
 
@@ -71,7 +65,7 @@ class ProposalRoutes:
         proposals = await self._load()
         return proposals.document(await _found(proposals, proposal, who))
 
-    async def approve(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
+    async def approve(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds.get(found.kind)
@@ -81,25 +75,25 @@ class ProposalRoutes:
                 "proposal_refused",
                 "This takes minutes, and is approved on the console or by command.",
             )
-        return await _decide(proposals, request, found, who, proposals.approve)
+        return await _decide(proposals, found, who, body, proposals.approve)
 
-    async def reject(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
+    async def reject(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
-        return await _decide(proposals, request, found, who, proposals.reject)
+        return await _decide(proposals, found, who, body, proposals.reject)
 
-    async def withdraw(self, request: Request, proposal: str, who: Holder) -> ProposalDocument:
+    async def withdraw(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
-        return await _decide(proposals, request, found, who, proposals.withdraw)
+        return await _decide(proposals, found, who, body, proposals.withdraw)
 
     async def reopen_period(
-        self, request: Request, period: str, who: Holder
+        self, period: str, who: Holder, body: BecauseDocument
     ) -> Accepted[ProposalDocument]:
         from app.finance.close_period import reopen_period
 
-        proposals, reason = await self._load(), await asked_reason(request)
-        made = await reopen_period(self._context, period, by=who.name, reason=reason)
+        proposals = await self._load()
+        made = await reopen_period(self._context, period, by=who.name, reason=body["reason"])
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
@@ -127,32 +121,16 @@ async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
 
 async def _decide(
     proposals: Proposals,
-    request: Request,
     proposal: Proposal,
     operator: Holder,
+    body: BecauseDocument,
     decide: Callable[..., Awaitable[Proposal]],
 ) -> ProposalDocument:
-    reason = await asked_reason(request)
     try:
-        done = await decide(proposal.id, by=operator.name, reason=reason)
+        done = await decide(proposal.id, by=operator.name, reason=body["reason"])
     except (NotFoundError, UsageError) as error:  # also of what it is about
         raise ApiProblem(409, "proposal_refused", f"{error}.") from None
     return proposals.document(done)
-
-
-async def asked_reason(request: Request) -> str:
-    """Return the reason in a body. Raise ApiProblem for any other body."""
-    document = json_object(await capped_body(request, most=MAX_BYTES))
-    reason = document.get("reason")
-    if (
-        set(document) != {"reason"}
-        or not isinstance(reason, str)
-        or not 0 < len(reason.strip()) <= REASON_MAX
-    ):
-        raise ApiProblem(
-            422, "request_invalid", f'Send {{"reason": WHY}}, WHY in 1 to {REASON_MAX} characters.'
-        )
-    return reason
 
 
 _NONE: Final = {404: "There is no such proposal"}
@@ -169,7 +147,6 @@ def _deciding(
         may=may,
         name=f"proposals.{name}",
         summary=summary,
-        body=BecauseDocument,
         answers={
             **_NONE,
             200: "What became of it",
@@ -228,7 +205,6 @@ OPERATIONS: Final = (
         may="period_reopened",
         name="proposals.reopenPeriod",
         summary="Propose to reopen the last closed month; its report and journal stay",
-        body=BecauseDocument,
         answers={
             202: "The proposal that waits for a second person",
             409: "It is not the last closed month, or is proposed already",

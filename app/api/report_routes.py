@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, TypedDict
 
 from anyio import CancelScope, to_thread
-from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.api import request_body
@@ -203,8 +202,8 @@ class ReportRoutes:
         passed = all(each["passed"] for each in job.result)
         return {"passed": passed, "steps": job.result}
 
-    async def preview_rules(self, request: Request, who: str) -> RulesPreview | UnderWay:
-        toml = await _asked_rules(request)
+    async def preview_rules(self, who: str, body: RulesTriedDocument) -> RulesPreview | UnderWay:
+        toml = body["toml"]
         await must_have_read(self._context)
         saved = await current_rules(self._context)
         subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
@@ -307,19 +306,6 @@ _PREFIX: Final = "tallyhook-journal-"
 _PART_BYTES: Final = 64 * 1024
 
 
-async def _asked_rules(request: Request) -> str:
-    """Return the rules in a body. Raise ApiProblem for any other body."""
-    document = request_body.json_object(
-        await request_body.capped_body(request, most=MAX_RULES_BODY)
-    )
-    toml = document.get("toml")
-    if set(document) != {"toml"} or not isinstance(toml, str):
-        raise ApiProblem(
-            422, "request_invalid", 'Send {"toml": RULES}, as `tallyhook reconcile rules save` has.'
-        )
-    return toml
-
-
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -401,7 +387,7 @@ OPERATIONS: Final = (
     _made(
         "rules/preview", ReportRoutes.preview_rules, "previewRules",
         "What other matching rules would newly match, lose and change; nothing of it is kept",
-        method="POST", body=RulesTriedDocument,
+        method="POST", body_bytes=MAX_RULES_BODY,
         answers={200: "What they would change", 422: "They are no rules: every mistake is named"},
     ),
 )  # fmt: skip

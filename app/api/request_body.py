@@ -3,11 +3,24 @@
 import re
 from collections.abc import Collection, Iterator, Sequence
 from decimal import Decimal
-from typing import Annotated, Any, Final, NotRequired, TypedDict, TypeVar
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NotRequired,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import unquote_to_bytes
 
 from starlette.requests import Request
 
+from app.api.typed_schemas import parts_of
 from app.core.errors import NotFoundError
 from app.core.problems import ApiProblem
 from app.core.reading import Unreadable
@@ -21,6 +34,7 @@ from reconcile.ledger.records import Tender
 from reconcile.money import Money, MoneyError, from_major
 
 Word = TypeVar("Word", bound=str)
+Stated = TypeVar("Stated")
 
 _UNESCAPED_OFFSET = re.compile(r" (?=\d\d:\d\d\Z)")
 _NUMBER = re.compile(r"[1-9][0-9]{0,17}", re.ASCII)
@@ -141,6 +155,40 @@ def json_object(body: bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise ApiProblem(400, "json_invalid", "The body must be a JSON object.")
     return document
+
+
+def texts(body: bytes, kind: type[Stated]) -> Stated:
+    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that names every
+    mistake."""
+    document, members = json_object(body), get_type_hints(kind, include_extras=True)
+    required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
+    problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
+    for name, hint in members.items():
+        fault = _text_fault(document[name], hint) if name in document else "is missing"
+        if fault and (name in document or name in required):
+            problems.append(f"{name} {fault}")
+    if problems:
+        problems.append(f"the members are {', '.join(members)}")
+        raise ApiProblem(422, "request_invalid", f"The body is wrong: {'; '.join(problems)}.")
+    return cast(Stated, document)
+
+
+def _text_fault(value: object, hint: Any) -> str | None:
+    """Return why a value is none of a member's, as `is no text`; None where it is one."""
+    kind, *notes = parts_of(hint)
+    limits: dict[str, Any] = {
+        name: limit
+        for note in notes
+        if isinstance(note, Keywords)
+        for name, limit in note.keywords.items()
+    }
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+        return None if value in words else f"is none of {', '.join(words)}"
+    if not isinstance(value, str):
+        return "is no text"
+    low, high = limits.get("minLength", 0), limits.get("maxLength", len(value))
+    return None if low <= len(value.strip()) <= high else f"has not {low:,} to {high:,} characters"
 
 
 _MOMENTS = ("placed_at", "canceled_at", "fulfilled_at")

@@ -1,6 +1,6 @@
 """JSON Schemas derived from the types of documents, as `reconcile.documents` explains them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -87,18 +87,23 @@ class Schemas:
         return {"$ref": f"#/components/schemas/{name}"}
 
 
-def schemas_of(documents: Iterable[type]) -> dict[str, Schema]:
-    """Return component schemas of these documents, and of those inside them, by name."""
-    found = Schemas()
-    for each in documents:
-        found.of(each)
-    return found.components
-
-
 def _may_lack(kind: Any) -> bool:
     """Return whether a member's type says NotRequired, also where annotations are texts."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
+
+
+def parts_of(kind: Any) -> tuple[Any, ...]:
+    """Return a type without null and NotRequired, and its notes, the inner ones first."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return (*parts_of(args[0]), *args[1:])
+    if origin is NotRequired:
+        return parts_of(args[0])
+    if origin in (Union, UnionType):
+        inner = [each for each in args if each is not NoneType]
+        return parts_of(inner[0]) if len(inner) == 1 else (kind,)
+    return (kind,)
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:

@@ -1,17 +1,13 @@
 """The API of unallocated payments, for operators by their own tokens: list, assign, dismiss."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, NotRequired, TypedDict
+from typing import Annotated, Final, NotRequired, TypedDict
 
-from starlette.requests import Request
-
-from app.access.proposals import REASON_MAX, ProposalDocument, Proposals
+from app.access.proposals import ProposalDocument, Proposals
 from app.access.tokens import Holder
 from app.api.operations import Accepted, Operation, PageAsked
-from app.api.proposal_routes import MAX_BYTES, Loaded, ReasonText
-from app.api.request_body import capped_body, json_object
+from app.api.proposal_routes import Loaded, ReasonText
 from app.context.context import AppContext
-from app.core.problems import ApiProblem
 from app.finance.place_payment import Placing, place_payment
 from app.orders.unallocated import (
     UnallocatedDocument,
@@ -21,20 +17,12 @@ from app.orders.unallocated import (
     read_unallocated,
 )
 from reconcile.documents import OrderReference
-from reconcile.ledger.records import DISMISSED_AS, DismissedAs
+from reconcile.ledger.records import DismissedAs
 
 Placed = UnallocatedDocument | Accepted[ProposalDocument]
 Replaces = Annotated[
     str, "The `last_act` that you saw: whoever decided since then is not overruled."
 ]
-
-ASSIGN_FORM: Final = (
-    'Send {"order": REFERENCE, "reason": WHY}, and "replaces" with the `last_act` that you saw.'
-)
-DISMISS_FORM: Final = (
-    'Send {"as": "to_refund" or "other_business", "reason": WHY}, "to" with the account of other '
-    'business, and "replaces" with the `last_act` that you saw.'
-)
 
 
 class AssigningDocument(TypedDict):
@@ -86,47 +74,30 @@ class UnallocatedRoutes:
         now = self._context.clock.now()
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
-    async def assign_payment(self, request: Request, payment: str, who: Holder) -> Placed:
-        given = await self._given(request, {"order", "reason"}, form=ASSIGN_FORM)
+    async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
         return await self._place(
             Placing(
                 kind="assign",
                 payment=payment,
-                order=given["order"],
-                reason=given["reason"],
+                order=body["order"],
+                reason=body["reason"],
                 by=who.name,
-                replaces=given.get("replaces"),
+                replaces=body.get("replaces"),
             )
         )
 
-    async def dismiss_payment(self, request: Request, payment: str, who: Holder) -> Placed:
-        given = await self._given(request, {"as", "reason"}, form=DISMISS_FORM)
-        why = {str(each): each for each in DISMISSED_AS}.get(given["as"])
-        if why is None:
-            raise ApiProblem(422, "request_invalid", DISMISS_FORM)
+    async def dismiss_payment(self, payment: str, who: Holder, body: DismissingDocument) -> Placed:
         return await self._place(
             Placing(
                 kind="dismiss",
                 payment=payment,
-                dismiss=why,
-                to=given.get("to", ""),
-                reason=given["reason"],
+                dismiss=body["as"],
+                to=body.get("to", ""),
+                reason=body["reason"],
                 by=who.name,
-                replaces=given.get("replaces"),
+                replaces=body.get("replaces"),
             )
         )
-
-    async def _given(self, request: Request, needed: set[str], *, form: str) -> dict[str, str]:
-        """Return the members of a body, all of them texts. Raise ApiProblem for any other body."""
-        document: dict[str, Any] = json_object(await capped_body(request, most=MAX_BYTES))
-        allowed = needed | {"replaces"} | ({"to"} if "as" in needed else set())
-        if (
-            not needed <= document.keys() <= allowed
-            or not all(isinstance(each, str) for each in document.values())
-            or not 0 < len(document["reason"].strip()) <= REASON_MAX
-        ):
-            raise ApiProblem(422, "request_invalid", form)
-        return document
 
     async def _place(self, asked: Placing) -> Placed:
         """Do the act, or propose it: 202 with the proposal."""
@@ -165,7 +136,6 @@ OPERATIONS: Final = (
         may="payment_proposed",
         name="unallocated.assignPayment",
         summary="Give a payment to an order, or propose that",
-        body=AssigningDocument,
         answers=_PLACED,
         unknown=("not_found", ""),
         refused=(409, "placing_refused"),
@@ -178,7 +148,6 @@ OPERATIONS: Final = (
         may="payment_proposed",
         name="unallocated.dismissPayment",
         summary="Propose that a payment belongs to no order",
-        body=DismissingDocument,
         answers=_PLACED,
         unknown=("not_found", ""),
         refused=(409, "placing_refused"),

@@ -4,8 +4,17 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import pytest
 
-from app.api.typed_schemas import Schemas, schemas_of
+from app.api.request_body import texts
+from app.api.typed_schemas import Schemas
+from app.core.problems import ApiProblem
 from reconcile.documents import Count, Keywords
+
+
+def schemas_of(*documents: type) -> dict[str, Any]:
+    schemas = Schemas()
+    for each in documents:
+        schemas.of(each)
+    return schemas.components
 
 
 class InnerDocument(TypedDict):
@@ -22,7 +31,7 @@ class OuterDocument(TypedDict):
 
 
 def test_a_document_is_a_component_and_so_is_each_document_inside_it() -> None:
-    assert schemas_of([OuterDocument]) == {
+    assert schemas_of(OuterDocument) == {
         "Outer": {
             "type": "object",
             "required": ["inner", "words", "facts"],
@@ -67,10 +76,34 @@ def test_two_documents_of_one_name_are_refused() -> None:
         return InnerDocument
 
     with pytest.raises(AssertionError, match="two documents are named Inner"):
-        schemas_of([OuterDocument, other()])
+        schemas_of(OuterDocument, other())
 
 
 def test_a_request_takes_no_members_but_its_own() -> None:
     schemas = Schemas()
     schemas.of(OuterDocument, closed=True)
     assert all(each["additionalProperties"] is False for each in schemas.components.values())
+
+
+class StatedDocument(TypedDict):
+    kind: Literal["a", "b"]
+    reason: Annotated[str, Keywords(minLength=1, maxLength=5)]
+    more: NotRequired[str]
+
+
+def test_a_body_of_texts_is_read_by_its_type_and_each_mistake_is_named() -> None:
+    body = b'{"kind": "b", "reason": "so"}'
+    assert texts(body, StatedDocument) == {"kind": "b", "reason": "so"}
+    for given, faults in (
+        ('{"kind": "c", "x": 1}', "'x' is not known; kind is none of a, b; reason is missing"),
+        ('{"kind": "a", "reason": " "}', "reason has not 1 to 5 characters"),
+        ('{"kind": "a", "reason": "longer"}', "reason has not 1 to 5 characters"),
+        ('{"kind": "a", "reason": "so", "more": null}', "more is no text"),
+    ):
+        with pytest.raises(ApiProblem) as refused:
+            texts(given.encode(), StatedDocument)
+        assert refused.value.status == 422
+        assert (
+            str(refused.value)
+            == f"The body is wrong: {faults}; the members are kind, reason, more."
+        )
