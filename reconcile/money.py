@@ -4,11 +4,11 @@ Leaves out: how a provider writes an amount. The profile decides whether digits 
 units, and calls `from_major` or `Money` with the exact value.
 """
 
+from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, Inexact, InvalidOperation
 from typing import Final
 
 from reconcile.documents import MoneyDocument
-from reconcile.values import frozen, maker
 
 # Currency codes by their number of decimals, from ISO 4217 list one, as of 2026.
 _BY_EXPONENT: Final[dict[int, str]] = {
@@ -55,7 +55,7 @@ class InexactAmount(MoneyError):
     """A number with more decimals than its currency has, not all of them zero."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
     """`minor` whole minor units (cents, paise, fils …) of the ISO 4217 `currency`."""
 
@@ -66,9 +66,6 @@ class Money:
         """Format the amount for people: `KES 1,500.00`."""
         sign, whole, decimals = split_minor(self.minor, exponent_of(self.currency))
         return f"{self.currency} {sign}{int(whole):,}{'.' + decimals if decimals else ''}"
-
-
-new_money = maker(Money)
 
 
 def is_currency(value: object) -> bool:

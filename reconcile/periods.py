@@ -6,11 +6,11 @@ or 25 hours.
 """
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Final
 
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
-from reconcile.values import frozen
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
 """A month, except the last of 9999: no later month exists to end it."""
@@ -18,7 +18,7 @@ _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Month:
     """One calendar month.
 

@@ -63,9 +63,9 @@ PARTS: Final = {
         ),
     ),
     "engine": Part(
-        ("reconcile/ledger/", "reconcile/money.py", "reconcile/instants.py", "reconcile/values.py"),
+        ("reconcile/ledger/", "reconcile/money.py", "reconcile/instants.py"),
         _tests(
-            reconcile="scenarios golden nameless history settle revise money instants values plain"
+            reconcile="scenarios golden nameless history settle revise money instants plain"
             " details pinned laws_by_generation"
         ),
     ),

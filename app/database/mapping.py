@@ -16,9 +16,8 @@ from reconcile.canonical import canonical_json
 from reconcile.instants import Instant
 from reconcile.ledger.events import CLAIM_KINDS, Delivery, Event
 from reconcile.ledger.records import RECORD_KINDS, Record, RecordKind, Tender
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 from reconcile.transparency.event_members import part_document, part_of, state_document, state_of
-from reconcile.values import maker
 
 Value = TypeVar("Value")
 
@@ -194,9 +193,6 @@ def _read(text: str | None, parse: Callable[[dict[str, Any]], Value]) -> tuple[V
     return () if text is None else tuple([parse(each) for each in json.loads(text)])
 
 
-_delivery, _event = maker(Delivery), maker(Event)
-
-
 def delivery_of(row: Sequence[Any]) -> Delivery:
     """Return the first delivery of the event in a row of EVENT_COLUMNS."""
     # fmt: off
@@ -208,10 +204,10 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     # fmt: on
     if claim not in _CLAIMS:
         raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
-    return _delivery(
+    return Delivery(
         delivery_id=delivery_id,
         received_at=received_at,
-        event=_event(
+        event=Event(
             source=source,
             event_id=event_id,
             digest=digest,
@@ -248,7 +244,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
 # Events of an order repeat its price. As one cached value it is compared by identity in a fold.
 @lru_cache(maxsize=AMOUNTS_REMEMBERED)
 def _money(minor: int, currency: str) -> Money:
-    return new_money(minor=minor, currency=currency)
+    return Money(minor=minor, currency=currency)
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:

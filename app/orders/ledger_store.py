@@ -29,8 +29,7 @@ from app.orders.published_store import REVISIONS, Published, published_of
 from app.receiving.due_store import Due, settle_marks
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.ledger import NO_WINDOW, Outcome, PaymentWindow
-from reconcile.ledger.revise import Position, Revision, new_position
-from reconcile.values import maker
+from reconcile.ledger.revise import Position, Revision
 
 LEDGER_COLUMNS = (
     "order_key",
@@ -102,7 +101,7 @@ def positions_of(condition: str) -> str:
 
 def position_in(row: Sequence[Any]) -> Position:
     """Return the position in (order_key, outcome, fulfillable, substance)."""
-    return new_position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
+    return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
 async def latest_positions(
@@ -170,9 +169,6 @@ class Publication:
     window: PaymentWindow
     known: bool
     revision: Revision | None
-
-
-new_publication = maker(Publication)
 
 
 def publish(

@@ -17,7 +17,7 @@ from app.database.statements import PlainConnection
 from app.orders import policy_version_store
 from app.orders.history_store import contests_of, histories_of
 from app.orders.holds import hold_back
-from app.orders.ledger_store import Publication, last_positions, new_publication, publish
+from app.orders.ledger_store import Publication, last_positions, publish
 from app.orders.notification_store import LEASE, call_up_notifications
 from app.orders.service_holds import record_holds
 from app.receiving import due_store
@@ -355,7 +355,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
         words.append(NEEDS_A_PERSON)
     codes = "|".join(dict.fromkeys(words))
     known = is_known(ledger)
-    return new_publication(
+    return Publication(
         order=ledger.order,
         as_of=ledger.as_of,
         position=position,

@@ -40,7 +40,6 @@ from reconcile.ledger.events import (
     Standing,
 )
 from reconcile.money import Money
-from reconcile.values import maker
 
 
 class ClaimWords:
@@ -98,8 +97,6 @@ NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
 whose the payment is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
-
-_new_event, _new_reading = maker(Event), maker(Reading)
 
 
 MAX_STATED: Final = 500
@@ -341,7 +338,7 @@ class EventReader:
         if type(document) is not dict:
             raise Unreadable("the body is not a JSON object")
         environment = self._environment_of(data)
-        return _new_reading(
+        return Reading(
             events=(self._event(data),),
             environment=None if environment == UNSTATED else environment,
             unstated=environment == UNSTATED,
@@ -531,7 +528,7 @@ class EventReader:
             # kind, whatever its shape.
             if claim not in MEANT_AS_STATED:
                 raise
-        return _new_event(
+        return Event(
             source=self._source,
             event_id=identity,
             digest=data.digest,
@@ -575,7 +572,7 @@ class EventReader:
             order = fields.order_named(hint, self._source, own=self._own_orders)
         # With `confirm`, section [slow] is about the provider's answer.
         slow = NOT_SLOW if unconfirmed else self._slow.read(kind, claim, data, occurred_at)
-        return _new_event(
+        return Event(
             source=self._source,
             event_id=identity,
             digest=data.digest,

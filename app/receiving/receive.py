@@ -36,14 +36,12 @@ from app.receiving.verify import (
     refusal_of,
 )
 from reconcile.instants import Instant
-from reconcile.values import maker
 
 log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Every other rejection is a matter of signature or age: 401, and the answer does not say which."""
 
-_new_received = maker(Received)
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
@@ -195,7 +193,7 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
     receiver.ages.taken(source.name)
     if refused is not None:
         return ReceiverAnswer(refused.status, "handshake", delivery_id, refused)
-    return _new_received(
+    return Received(
         delivery_id=delivery_id,
         received_at=now,
         source=source.name,

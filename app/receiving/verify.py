@@ -18,9 +18,6 @@ from app.receiving.header_codec import read_request, write_headers
 from app.receiving.unread_values import values_of
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
-from reconcile.values import maker
-
-_new_arrival = maker(Arrival)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +79,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     refused = _not_ours(reading, environment=environment)
     if refused is not None:
         reading, problem = None, refused.problem
-    arrival = _new_arrival(
+    arrival = Arrival(
         delivery_id=received.delivery_id,
         received_at=received.received_at,
         source=received.source,

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.events import FOLLOWS_SUCCESS, ClaimKind, Event
-from reconcile.ledger.ledger import Facts, Reason, new_reason
+from reconcile.ledger.ledger import Facts, Reason
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.on_top import counted_of, counting, discounted
 from reconcile.ledger.outcome_attempts import all_cites
@@ -43,7 +43,7 @@ def doubts_of(
         first = _substance(group[0])
         if any(_substance(each) != first for each in group):
             facts: Facts = (("bodies", len(group)),)
-            reason = new_reason(code="bodies_disagree", cites=cites_of(group), facts=facts)
+            reason = Reason(code="bodies_disagree", cites=cites_of(group), facts=facts)
             members = {id(each) for each in group}
             for attempt in case.attempts:
                 if not members.isdisjoint([id(each) for each in attempt.heard]):
@@ -54,14 +54,14 @@ def doubts_of(
             [*shared.attempt.claims, *[h.event.claim for h in shared.heard]]
         ):
             facts = (("reference", shared.attempt.reference),)
-            reason = new_reason(code="reference_shared", cites=shared.cites, facts=facts)
+            reason = Reason(code="reference_shared", cites=shared.cites, facts=facts)
             doubts.setdefault(id(shared.attempt), []).append(reason)
     for payment in payments:
         captures, attempt = payment.captures, payment.attempt
         unclear = [h for h in attempt.heard if h.event.unclear and h.event.claim in TAKES_MONEY]
         if unclear:
             facts = (("attempt", attempt.reference),)
-            reason = new_reason(code="amount_unclear", cites=cites_of(unclear), facts=facts)
+            reason = Reason(code="amount_unclear", cites=cites_of(unclear), facts=facts)
             doubts.setdefault(id(attempt), []).append(reason)
         elif (
             len(captures) == 1
@@ -86,7 +86,7 @@ def doubts_of(
             *(("captured", capture.money) for capture in payment.captures),
         )
         cites = tuple(dict.fromkeys([c for m in payment.captures for c in m.cites]))
-        reason = new_reason(code="amount_not_price", cites=cites, facts=facts)
+        reason = Reason(code="amount_not_price", cites=cites, facts=facts)
         doubts.setdefault(id(payment.attempt), []).append(reason)
     return doubts
 
@@ -256,20 +256,20 @@ def _reasons(
             amounts = [(f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)]
             facts: Facts = (named, ("movement", movement.kind), *amounts)
             code = "amounts_conflict" if movement.stated else "amount_not_stated"
-            found.append(new_reason(code=code, cites=movement.cites, facts=facts))
+            found.append(Reason(code=code, cites=movement.cites, facts=facts))
     for capture in payment.captures:
         if is_off_by_factor(capture.money, price):
             facts = (named, ("captured", capture.money), ("expected", price))
             facts += () if tendered is None else (("tendered", tendered),)
             cites = tuple(dict.fromkeys((*capture.cites, *priced_by)))
-            found.append(new_reason(code="amount_off_by_factor", cites=cites, facts=facts))
+            found.append(Reason(code="amount_off_by_factor", cites=cites, facts=facts))
     if payment.returns or payment.disputes:
         found += _other_currency(payment)
     late = cancellations_after(payment.attempt)
     if late:
         captured = [c for m in payment.captures for c in m.cites]
         cites = tuple(dict.fromkeys([*captured, *cites_of(payment.attempt.tied(late))]))
-        found.append(new_reason(code="canceled_after_capture", cites=cites, facts=(named,)))
+        found.append(Reason(code="canceled_after_capture", cites=cites, facts=(named,)))
     return found
 
 
@@ -296,7 +296,7 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
                 *((name, money) for money in dict.fromkeys([money for money, _ in odd])),
             )
             cites = tuple(dict.fromkeys([*captured, *[c for _, own in odd for c in own]]))
-            yield new_reason(code=f"{name}_in_other_currency", cites=cites, facts=facts)
+            yield Reason(code=f"{name}_in_other_currency", cites=cites, facts=facts)
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:

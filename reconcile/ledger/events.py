@@ -4,13 +4,13 @@ Leaves out: headers, signatures and raw bytes. A Delivery is built only after ve
 """
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.money import Money
-from reconcile.values import frozen
 
 ClaimKind = Literal[
     "pending",
@@ -101,7 +101,7 @@ StateWord = Literal["done", "pending", "undone"]
 STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """A part of a captured amount, as the provider names it."""
 
@@ -109,7 +109,7 @@ class Part:
     money: Money
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class State:
     """A member of a payment's position, as a fetched answer states it.
 
@@ -124,7 +124,7 @@ class State:
     at: Instant | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """One fact from the provider, keyed by (source, event_id, digest).
 
@@ -195,7 +195,7 @@ class Event:
         return hash(self.digest)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One verified HTTP arrival of an event. A redelivery is another delivery of the same event.
 

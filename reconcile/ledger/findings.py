@@ -13,7 +13,7 @@ from reconcile.ledger import findings_money
 from reconcile.ledger.correlate import NOTHING_FILED, AttemptEvidence, Case, Heard, cites_of
 from reconcile.ledger.doubt import cancellations_after, names_attempt, shared_references
 from reconcile.ledger.events import ANSWERS, ClaimKind
-from reconcile.ledger.ledger import Facts, Finding, new_finding
+from reconcile.ledger.ledger import Facts, Finding
 from reconcile.ledger.movements import Payment, movement_date
 from reconcile.ledger.outcome import Judgement, standing
 from reconcile.ledger.records import MAYBE_OTHERS, STILL_ASKING, RecordKind
@@ -39,23 +39,23 @@ def of_events(case: Case, judgement: Judgement) -> list[Finding]:
         facts: Facts
         if heard.count > 1:
             facts = (("deliveries", heard.count),)
-            found.append(new_finding(code="redelivered", cites=(event.event_id,), facts=facts))
+            found.append(Finding(code="redelivered", cites=(event.event_id,), facts=facts))
         delay = first - dated
         if delay > late_after and event.standing not in ANSWERS:  # nobody sent an answer late
             facts = (("delay_us", delay), ("occurred_at", dated), ("received_at", first))
-            found.append(new_finding(code="delivered_late", cites=(event.event_id,), facts=facts))
+            found.append(Finding(code="delivered_late", cites=(event.event_id,), facts=facts))
         elif -delay > tolerance:
             facts = (("occurred_at", dated), ("received_at", first))
-            found.append(new_finding(code="dated_in_future", cites=(event.event_id,), facts=facts))
+            found.append(Finding(code="dated_in_future", cites=(event.event_id,), facts=facts))
         if event.claim == "unrecognized":
             facts, cites = (("kind", event.kind),), (event.event_id,)
-            found.append(new_finding(code="unrecognized_event", cites=cites, facts=facts))
+            found.append(Finding(code="unrecognized_event", cites=cites, facts=facts))
     return found
 
 
 def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
     return [
-        new_finding(
+        Finding(
             code="same_id_different_body", cites=cites_of(group), facts=(("bodies", len(group)),)
         )
         for group in judgement.bodies
@@ -80,7 +80,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
             if moved:
                 cites = cites_of([heard for heard in dated if id(heard) in moved])
                 facts: Facts = (("attempt", evidence.reference),)
-                found.append(new_finding(code="out_of_order", cites=cites, facts=facts))
+                found.append(Finding(code="out_of_order", cites=cites, facts=facts))
         if len(claims) > 1 and len(_EXCLUDING.intersection(claims)) > 1:
             found += _contradictions(evidence)
             found += _recovered(evidence)
@@ -184,12 +184,12 @@ def _recovered(attempt: AttemptEvidence) -> list[Finding]:
     # Not counted: two events may be about one try.
     cites = cites_of([*tries, *captured])
     facts: Facts = (("attempt", attempt.reference),)
-    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+    return [Finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
 def _contradiction(attempt: AttemptEvidence, claims: str, heard: list[Heard]) -> Finding:
     facts: Facts = (("attempt", attempt.reference), ("claims", claims))
-    return new_finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
+    return Finding(code="contradictory_claims", cites=cites_of(heard), facts=facts)
 
 
 def _after_deadline(
@@ -215,7 +215,7 @@ def _after_deadline(
         ("deadline_at", deadline),
     )
     cites = cites_of([*captured, *reported])
-    return [new_finding(code="success_after_deadline", cites=cites, facts=facts)]
+    return [Finding(code="success_after_deadline", cites=cites, facts=facts)]
 
 
 def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding]:
@@ -233,13 +233,13 @@ def recovered_on_later_attempt(case: Case, judgement: Judgement) -> list[Finding
         return []
     cites = tuple(dict.fromkeys([c for a in [*failed, first] for c in a.reason.cites]))
     facts: Facts = (("attempt", first.reference), ("failed", len(failed)))
-    return [new_finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
+    return [Finding(code="recovered_on_later_attempt", cites=cites, facts=facts)]
 
 
 def shared_with_other_order(case: Case, judgement: Judgement) -> list[Finding]:
     """Find payments and sessions claimed for two orders: `contradictory_claims` across orders."""
     return [
-        new_finding(
+        Finding(
             code="contradictory_claims",
             cites=shared.cites,
             facts=(("attempt", shared.attempt.reference), ("claims", "of this order, of another")),
@@ -265,7 +265,7 @@ def assignment_contradicted(case: Case, judgement: Judgement) -> list[Finding]:
                 cites = found.setdefault((attempt.reference, other.order), [record.record_id])
                 cites.append(other.record_id)
     return [
-        new_finding(
+        Finding(
             code="assignment_contradicted",
             cites=tuple(dict.fromkeys(cites)),
             facts=(("attempt", reference), ("named", order)),
@@ -305,13 +305,13 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):
         return []
-    return [new_finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
+    return [Finding(code="order_unknown", cites=(case.heard[0].event.event_id,))]
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """Find sessions that were requested, with no answer and none to be expected."""
     return [
-        new_finding(
+        Finding(
             code="session_unknown",
             cites=(file.unknown.record_id,),
             facts=(("key", file.unknown.key),),
@@ -378,7 +378,7 @@ def paid_but_not_fulfilled(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     facts: Facts = (("fulfillable_at", fulfillable_since(case, judgement)), ("due_at", deadline))
     cites = tuple(dict.fromkeys([*judgement.reasons[0].cites, placed.record_id]))
-    return [new_finding(code="paid_but_not_fulfilled", cites=cites, facts=facts)]
+    return [Finding(code="paid_but_not_fulfilled", cites=cites, facts=facts)]
 
 
 _GIVES_BACK: Final[tuple[ClaimKind, ...]] = ("dispute_won", "refund_failed")
@@ -408,7 +408,7 @@ def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
         return []
     cites = (fulfilled.record_id, *judgement.reasons[0].cites)
     facts: Facts = (("fulfilled_at", fulfilled.at), ("outcome", judgement.outcome))
-    return [new_finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
+    return [Finding(code="fulfilled_but_not_paid", cites=cites, facts=facts)]
 
 
 def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
@@ -423,13 +423,13 @@ def paid_after_cancel(case: Case, judgement: Judgement) -> list[Finding]:
         ("occurred_at", min([heard[0].at for heard in late])),
     )
     cites = (canceled.record_id, *cites_of([h for heard in late for h in heard]))
-    return [new_finding(code="paid_after_cancel", cites=cites, facts=facts)]
+    return [Finding(code="paid_after_cancel", cites=cites, facts=facts)]
 
 
 def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
     prices = case.filed.prices
     return [
-        new_finding(
+        Finding(
             code="price_changed",
             cites=(before.record_id, after.record_id),
             facts=(("before", before.due), ("after", after.due), ("author", after.author)),
@@ -442,7 +442,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
     """Find standing holds: the order must not be fulfilled until a person releases it."""
     return [
-        new_finding(
+        Finding(
             code="held_back",
             cites=(record.record_id,),
             facts=(("hold", reason), ("held_at", record.at)),
@@ -457,7 +457,7 @@ def maybe_other_shop(case: Case, judgement: Judgement) -> list[Finding]:
     if record is None:
         return []
     facts = (("held_at", record.at),)
-    return [new_finding(code="maybe_other_shop", cites=(record.record_id,), facts=facts)]
+    return [Finding(code="maybe_other_shop", cites=(record.record_id,), facts=facts)]
 
 
 CHECKS: Final[tuple[Check, ...]] = (

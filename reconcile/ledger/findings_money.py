@@ -10,7 +10,7 @@ from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.doubt import is_off_by_factor
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fulfilling import is_unread
-from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement, new_finding
+from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement
 from reconcile.ledger.movements import (
     Dispute,
     DisputeWord,
@@ -31,7 +31,7 @@ from reconcile.ledger.outcome import (
 )
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 
 
 def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
@@ -47,7 +47,7 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
                 ("movement", movement.kind),
                 ("events", len(cites)),
             )
-            found.append(new_finding(code="semantic_duplicate", cites=cites, facts=facts))
+            found.append(Finding(code="semantic_duplicate", cites=cites, facts=facts))
     return found
 
 
@@ -60,7 +60,7 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
                 ("movement", movement.kind),
                 *((f"amount_{n}", money) for n, money in enumerate(movement.stated, 1)),
             )
-            found.append(new_finding(code="conflicting_amounts", cites=movement.cites, facts=facts))
+            found.append(Finding(code="conflicting_amounts", cites=movement.cites, facts=facts))
     return found
 
 
@@ -97,7 +97,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
         total = sum([b.captured for b in judgement.balances if b.currency == currency])
         if total - judgement.came_on_top < expected.money.minor:
             found.append(_mismatch("amount_mismatch", judgement, captured))
-            if is_off_by_factor(expected.money, new_money(minor=total, currency=currency)):
+            if is_off_by_factor(expected.money, Money(minor=total, currency=currency)):
                 found.append(_mismatch("amount_off_by_minor_unit", judgement, captured))
     return found
 
@@ -105,7 +105,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
 def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]:
     """Find payments in doubt because only their order number links them, at no price of it."""
     return [
-        new_finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
+        Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
         for reason in reasons
         if reason.code == "amount_not_price"
@@ -119,7 +119,7 @@ def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
         if movement.money is not None:
             cites.setdefault(movement.money.currency, []).extend(movement.cites)
     return [
-        new_finding(
+        Finding(
             code="other_currency_received",
             cites=tuple(dict.fromkeys(cites[b.currency])),
             facts=(
@@ -151,9 +151,9 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
             ("owed", owed),
         )
         facts += returning_facts(judgement)
-        return new_finding(code="paid_twice", cites=cites, facts=facts)
+        return Finding(code="paid_twice", cites=cites, facts=facts)
     facts = (*judgement.expected.facts(), ("surplus", owed), *returning_facts(judgement))
-    return new_finding(code="overpaid", cites=cites, facts=facts)
+    return Finding(code="overpaid", cites=cites, facts=facts)
 
 
 def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
@@ -170,7 +170,7 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
     if not currencies:
         facts.append(("captured", None))
     cites = [c for m in captured for c in m.cites] + list(expected.cites)
-    return new_finding(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
+    return Finding(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
 
 
 def refunds(case: Case, judgement: Judgement) -> list[Finding]:
@@ -180,7 +180,7 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     found: list[Finding] = []
     alone = [h.event.event_id for h in case.heard if h.event.standalone]
     if alone:
-        found.append(new_finding(code="refund_standalone", cites=tuple(dict.fromkeys(alone))))
+        found.append(Finding(code="refund_standalone", cites=tuple(dict.fromkeys(alone))))
     unknown = [
         p
         for p in judgement.payments
@@ -188,7 +188,7 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     ]
     if unknown:
         cites = tuple(dict.fromkeys([c for p in unknown for m in p.returns for c in m.cites]))
-        found.append(new_finding(code="refund_without_payment", cites=cites))
+        found.append(Finding(code="refund_without_payment", cites=cites))
     for payment in judgement.payments:
         if not payment.captures or any(m.money is None for m in payment.captures):
             continue
@@ -197,11 +197,11 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
             captured, returned = payment.captured(currency), payment.returned(currency)
             if returned > captured:
                 facts: Facts = (
-                    ("captured", new_money(minor=captured, currency=currency)),
-                    ("refunded", new_money(minor=returned, currency=currency)),
+                    ("captured", Money(minor=captured, currency=currency)),
+                    ("refunded", Money(minor=returned, currency=currency)),
                 )
                 code: FindingCode = "refund_exceeds_capture"
-                found.append(new_finding(code=code, cites=cites, facts=facts))
+                found.append(Finding(code=code, cites=cites, facts=facts))
     return found
 
 
@@ -236,12 +236,12 @@ def _dispute(payment: Payment, dispute: Dispute) -> Finding:
         facts.append(("decided_at", dispute.heard[-1].at))
     amount, lost = dispute.amount, dispute.lost
     if dispute.word == "lost" and amount is not None and lost is not None:
-        left = new_money(minor=amount.minor - lost.minor, currency=lost.currency)
+        left = Money(minor=amount.minor - lost.minor, currency=lost.currency)
         facts.append(("not_lost", left))
     if dispute.word == "won":  # part of an earlier loss that the win did not return
         still = [m.money for m in payment.returns if m.heard is dispute.heard]
         facts += [("still_lost", money) for money in still if money is not None]
-    return new_finding(code=code, cites=cites_of(dispute.heard), facts=tuple(facts))
+    return Finding(code=code, cites=cites_of(dispute.heard), facts=tuple(facts))
 
 
 def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
@@ -254,11 +254,11 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
         for each in payment.pending:
             cites = cites_of(each.heard)
             facts: Facts = (named, ("pending", each.amount), ("begun_at", each.begun_at))
-            found.append(new_finding(code="refund_pending", cites=cites, facts=facts))
+            found.append(Finding(code="refund_pending", cites=cites, facts=facts))
             due = refund_due(each, case.policy)
             if case.as_of >= due:
                 facts += (("due_at", due),)
-                found.append(new_finding(code="refund_overdue", cites=cites, facts=facts))
+                found.append(Finding(code="refund_overdue", cites=cites, facts=facts))
         for group in by_movement(payment.failed):
             facts = (
                 named,
@@ -266,7 +266,7 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
                 ("failed_at", max([h.at for h in group])),
             )
             cites = cites_of(group)
-            found.append(new_finding(code="refund_failed", cites=cites, facts=facts))
+            found.append(Finding(code="refund_failed", cites=cites, facts=facts))
     return found
 
 
@@ -299,7 +299,7 @@ def next_refund_due(case: Case, judgement: Judgement) -> Instant | None:
 def reversal_amounts(case: Case, judgement: Judgement) -> list[Finding]:
     """Find `reversal_amount_mismatch`."""
     return [
-        new_finding(
+        Finding(
             code="reversal_amount_mismatch",
             cites=movement.cites,
             facts=(
@@ -316,7 +316,7 @@ def reversal_amounts(case: Case, judgement: Judgement) -> list[Finding]:
 def unread_money_event(case: Case, judgement: Judgement) -> list[Finding]:
     """Find events of unknown kinds whose words speak of money going back."""
     return [
-        new_finding(
+        Finding(
             code="unread_money_event",
             cites=(heard.event.event_id,),
             facts=(("kind", heard.event.kind),),

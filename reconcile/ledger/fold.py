@@ -13,12 +13,12 @@ from reconcile.ledger.findings import find, fulfillment_deadline
 from reconcile.ledger.findings_money import next_refund_due
 from reconcile.ledger.fulfilling import withheld
 from reconcile.ledger.history import History
-from reconcile.ledger.ledger import Ledger, Outcome, new_ledger
+from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.movements import entries_of
 from reconcile.ledger.on_top import by_kind
 from reconcile.ledger.outcome import Judgement, decide
 from reconcile.ledger.policy import Policy
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 
 
 def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
@@ -40,9 +40,9 @@ def fold(history: History, *, policy: Policy, as_of: Instant) -> Ledger:
 
     def money(minor: int) -> Money | None:
         currency = judgement.currency
-        return None if currency is None else new_money(minor=minor, currency=currency)
+        return None if currency is None else Money(minor=minor, currency=currency)
 
-    return new_ledger(
+    return Ledger(
         order=history.order,
         as_of=as_of,
         outcome=judgement.outcome,

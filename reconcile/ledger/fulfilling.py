@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.events import speaks_of_money_going_back
-from reconcile.ledger.ledger import Reason, new_reason
+from reconcile.ledger.ledger import Reason
 from reconcile.ledger.movements import Payment
 from reconcile.ledger.outcome import Judgement, standing
-from reconcile.money import new_money
+from reconcile.money import Money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
@@ -25,17 +25,17 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
     found = []
     canceled, expected = case.filed.canceled, judgement.expected
     if canceled is not None:
-        found.append(new_reason(code="canceled_by_shop", cites=(canceled.record_id,)))
+        found.append(Reason(code="canceled_by_shop", cites=(canceled.record_id,)))
     if expected.money is None:
-        found.append(new_reason(code="price_unknown", cites=()))
+        found.append(Reason(code="price_unknown", cites=()))
     elif expected.money.minor == 0:
         if not _is_free(case, judgement):
-            found.append(new_reason(code="price_of_nothing", cites=expected.cites))
+            found.append(Reason(code="price_of_nothing", cites=expected.cites))
     elif not expected.by_shop and _needs_a_record(case):
-        found.append(new_reason(code="price_not_of_shop", cites=expected.cites))
+        found.append(Reason(code="price_not_of_shop", cites=expected.cites))
     for reason, record in sorted(case.filed.holds.items()):
         facts = (("hold", reason), ("held_at", record.at))
-        found.append(new_reason(code="held_back", cites=(record.record_id,), facts=facts))
+        found.append(Reason(code="held_back", cites=(record.record_id,), facts=facts))
     return (*found, *_may_go_back(case, judgement))
 
 
@@ -87,7 +87,7 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
         return
     unplaced = _unplaced(case, judgement)
     if unplaced:
-        yield new_reason(code="money_may_go_back", cites=cites_of(unplaced), facts=())
+        yield Reason(code="money_may_go_back", cites=cites_of(unplaced), facts=())
         return
     if judgement.plain:
         return
@@ -99,8 +99,8 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
         cites += heard
     pending = sum(on_hold.values())
     if pending and not judgement.is_paid_without(on_hold, price):
-        facts = (("pending", new_money(minor=pending, currency=price.currency)),)
-        yield new_reason(code="money_may_go_back", cites=cites_of(cites), facts=facts)
+        facts = (("pending", Money(minor=pending, currency=price.currency)),)
+        yield Reason(code="money_may_go_back", cites=cites_of(cites), facts=facts)
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:

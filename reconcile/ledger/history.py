@@ -6,15 +6,14 @@ Leaves out: any sequence among its members, and any judgement.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from reconcile.instants import Instant
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.records import Record
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class History:
     """The deliveries and records of one order.
 

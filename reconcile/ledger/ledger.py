@@ -14,7 +14,6 @@ from reconcile.ledger.events import Part
 from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import FINDINGS, FindingCode, Severity
 from reconcile.money import Money
-from reconcile.values import frozen, maker
 
 AttemptOutcome = Literal[
     "succeeded", "authorized", "declined", "canceled", "expired", "timed_out", "pending"
@@ -47,7 +46,7 @@ Facts = tuple[tuple[str, FactValue], ...]
 """Named values of a reason or finding. A name in `_at` is an Instant's, in `_us` a Duration's."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
     """Why something was concluded: a code, the ids of events and records it rests on, and facts."""
 
@@ -56,7 +55,7 @@ class Reason:
     facts: Facts = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """Named observation on a ledger."""
 
@@ -73,7 +72,7 @@ OVERDUE: Final = "overdue_at_provider"
 """Reason of a slow payment whose window is over, and of an order that has nothing but such ones."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
     """One judged attempt of the customer to pay.
 
@@ -136,7 +135,7 @@ class Movement:
         return losses or self.heard
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """Money that moved once: captured money is positive, returned money negative."""
 
@@ -163,7 +162,7 @@ class PaymentWindow(NamedTuple):
 NO_WINDOW: Final = PaymentWindow()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Balance:
     """Minor units captured and returned in one currency, all positive.
 
@@ -181,7 +180,7 @@ class Balance:
         return self.refunded + self.reversed + self.lost
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """One order as known at `as_of`.
 
@@ -254,11 +253,3 @@ class Ledger:
                 [a.revocable_until for a in named if a.revocable_until is not None], default=None
             ),
         )
-
-
-new_attempt = maker(Attempt)
-new_balance = maker(Balance)
-new_entry = maker(Entry)
-new_finding = maker(Finding)
-new_ledger = maker(Ledger)
-new_reason = maker(Reason)

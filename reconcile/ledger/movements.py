@@ -17,9 +17,9 @@ from typing import Final, Literal
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence, Filed, Heard
 from reconcile.ledger.events import ClaimKind, speaks_of_money_going_back
-from reconcile.ledger.ledger import Balance, Entry, EntryKind, Movement, new_balance, new_entry
+from reconcile.ledger.ledger import Balance, Entry, EntryKind, Movement
 from reconcile.ledger.positions import NO_POSITION, Position, Step, Undo, still_stated
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 
 DisputeWord = Literal["open", "lost", "won"]
 
@@ -267,7 +267,7 @@ def _total(captures: list[Movement]) -> Money | None:
     amounts = [m.money for m in captures if m.money is not None]
     if len(amounts) < len(captures) or len({money.currency for money in amounts}) != 1:
         return None
-    return new_money(minor=sum([m.minor for m in amounts]), currency=amounts[0].currency)
+    return Money(minor=sum([m.minor for m in amounts]), currency=amounts[0].currency)
 
 
 # --- refunds -------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class Refunds:
             rests_on += [h for heard in self._failed.values() for h in heard]
             for so_far, say in self._rises([each for each in stated if each[0] > 0], found):
                 if so_far > known:
-                    money = new_money(minor=so_far - known, currency=currency)
+                    money = Money(minor=so_far - known, currency=currency)
                     beyond.append(Movement("refunded", self._attempt, say, (money,), rests_on))
                     known, rests_on = so_far, say
         return found + beyond
@@ -341,7 +341,7 @@ class Refunds:
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
             return []
-        back = (new_money(minor=-stated[0].minor, currency=stated[0].currency),)
+        back = (Money(minor=-stated[0].minor, currency=stated[0].currency),)
         return [
             Movement("refunded", self._attempt, done, stated),
             Movement("refunded", self._attempt, failures, back, done),
@@ -405,7 +405,7 @@ class Refunds:
                         if m.currency == left.currency
                     ]
                     gone = min(done, default=0)
-                    left = new_money(minor=left.minor - gone, currency=left.currency)
+                    left = Money(minor=left.minor - gone, currency=left.currency)
                 if left is None or left.minor > 0:
                     found.append(PendingRefund(heard, left))
         if self._started_unnamed:
@@ -437,7 +437,7 @@ class Refunds:
                 for date, _ in begun
             ]
         )
-        return [PendingRefund(heard, new_money(minor=left, currency=currency))] if left > 0 else []
+        return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
         """Return dates and amounts that may have ended a refund under way without a reference."""
@@ -486,7 +486,7 @@ def _beyond(
         late = [minor for at, minor in undone if step is not steps[-1] and at > step.version]
         now = max(0, step.minor - known + sum(late))
         if now != before:
-            money = new_money(minor=now - before, currency=currency)
+            money = Money(minor=now - before, currency=currency)
             rests_on = [*rests_on, *steps[-1].said]
             found.append(Movement(kind, attempt, step.said, (money,), rests_on))
             rests_on, before = [*rests_on, *step.said], now
@@ -494,7 +494,7 @@ def _beyond(
     back = max(0, still_stated(steps) - known - already) - before
     if back > 0:
         heard = [h for step in steps for h in step.said]
-        undos.append(Undo(new_money(minor=back, currency=currency), heard))
+        undos.append(Undo(Money(minor=back, currency=currency), heard))
     return found
 
 
@@ -507,7 +507,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
     for step in steps:
         rests_on = [*rests_on, *step.said, *steps[-1].said]
         if step.minor > most:
-            money = new_money(minor=step.minor - most, currency=currency)
+            money = Money(minor=step.minor - most, currency=currency)
             capture = Movement("captured", payment.attempt, step.said, (money,), rests_on)
             payment.captures, most = [*payment.captures, capture], step.minor
         top = max(top, step.minor)
@@ -517,7 +517,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
                 Heard(replace(h.event, money=None), h.first, h.count, step.version, h.by)
                 for h in step.said
             ]
-            money = new_money(minor=fallen - gone, currency=currency)
+            money = Money(minor=fallen - gone, currency=currency)
             returns.append(Movement("reversed", payment.attempt, said, (money,), rests_on))
             gone = fallen
         falls.append(Step(step.version, fallen, step.said))
@@ -525,7 +525,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
     back = still_stated(falls) - gone
     if back > 0:
         heard = [h for step in steps for h in step.said]
-        undos.append(Undo(new_money(minor=back, currency=currency), heard))
+        undos.append(Undo(Money(minor=back, currency=currency), heard))
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
@@ -534,7 +534,7 @@ def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
     for movement in lost:
         assert movement.money is not None
         amounts.append(amounts[-1] + movement.money.minor)
-        money = new_money(minor=amounts[-1], currency=currency)
+        money = Money(minor=amounts[-1], currency=currency)
         claim: ClaimKind = "dispute_lost" if amounts[-1] else "dispute_won"
         for each in movement.heard:
             event = replace(each.event, claim=claim, movement=None, money=money)
@@ -543,8 +543,8 @@ def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
     return Dispute(
         heard=heard,
         word="lost" if last else "won",
-        amount=new_money(minor=most, currency=currency),
-        lost=new_money(minor=last, currency=currency) if 0 < last < most else None,
+        amount=Money(minor=most, currency=currency),
+        lost=Money(minor=last, currency=currency) if 0 < last < most else None,
         returned=None,
         reopened=False,
         unstated=False,
@@ -626,7 +626,7 @@ def _dispute(heard: list[Heard]) -> Dispute:
         stating = [h.event.money for h in losses if h.event.money is not None]
         taken = [m.minor for m in stating if m.currency == amount.currency]
         if len(taken) == len(losses) and min(taken, default=0) > 0 and max(taken) < amount.minor:
-            lost = new_money(minor=max(taken), currency=amount.currency)
+            lost = Money(minor=max(taken), currency=amount.currency)
     return Dispute(
         heard=heard,
         word=word,
@@ -672,7 +672,7 @@ def _loss(
         wins = [h for h in dispute.heard if h.event.claim == "dispute_won"]
         if minor and all(h.event.states for h in wins):
             losses = [h for h in dispute.heard if h.event.claim == "dispute_lost"]
-            back = (new_money(minor=-minor, currency=amount.currency),)
+            back = (Money(minor=-minor, currency=amount.currency),)
             if wins[0].event.movement not in position.repeated:
                 undos.append(Undo(amount, wins))
             return [
@@ -685,7 +685,7 @@ def _loss(
         minor -= amount.minor if returned is None else min(returned.minor, amount.minor)
     if minor == 0:
         return []
-    money = new_money(minor=minor, currency=amount.currency)
+    money = Money(minor=minor, currency=amount.currency)
     return [Movement("dispute_lost", attempt, dispute.heard, (money,), rests_on)]
 
 
@@ -711,7 +711,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
         left = min(minor, payment.captured(currency) - gone)
         if left > 0:
             rests_on = [h for m in (*payment.captures, *payment.returns) for h in m.heard]
-            money = new_money(minor=left, currency=currency)
+            money = Money(minor=left, currency=currency)
             say = list(effective.values())
             found.append(Movement("reversed", payment.attempt, say, (money,), rests_on))
     return found
@@ -795,9 +795,9 @@ def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
         if money is None:
             continue
         if movement.kind != "captured":
-            money = new_money(minor=-money.minor, currency=money.currency)
+            money = Money(minor=-money.minor, currency=money.currency)
         entries.append(
-            new_entry(
+            Entry(
                 at=movement_date(movement),
                 kind=movement.kind,
                 money=money,
@@ -821,7 +821,7 @@ def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
         money = movements[0].money
         if money is None:
             return ()
-        return (new_balance(currency=money.currency, captured=money.minor, refunded=0),)
+        return (Balance(currency=money.currency, captured=money.minor, refunded=0),)
     sums: dict[str, dict[EntryKind, int]] = {}
     for movement in movements:
         money = movement.money
@@ -830,7 +830,7 @@ def balances_of(movements: Sequence[Movement]) -> tuple[Balance, ...]:
             sides[movement.kind] = sides.get(movement.kind, 0) + money.minor
     return tuple(
         [
-            new_balance(
+            Balance(
                 currency=currency,
                 captured=sides.get("captured", 0),
                 refunded=sides.get("refunded", 0),

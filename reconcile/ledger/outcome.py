@@ -20,7 +20,6 @@ from reconcile.ledger.ledger import (
     Movement,
     Outcome,
     Reason,
-    new_reason,
 )
 from reconcile.ledger.movements import (
     Dispute,
@@ -33,7 +32,7 @@ from reconcile.ledger.movements import (
 )
 from reconcile.ledger.on_top import Counted, counted_of, counting, discounted
 from reconcile.ledger.outcome_attempts import decide_attempt
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 
 _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
     "declined": "failed",
@@ -331,10 +330,10 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
         financed, taken = discounted(shares, expected.money.minor, percent=judgement.percent)
         refused, off = sum([each.discount for each in shares]) - taken, financed + taken
         if refused:
-            judgement.refused = new_money(minor=refused, currency=currency)
+            judgement.refused = Money(minor=refused, currency=currency)
         if off:
-            expected.discount = new_money(minor=off, currency=currency)
-            expected.money = new_money(minor=expected.money.minor - off, currency=currency)
+            expected.discount = Money(minor=off, currency=currency)
+            expected.money = Money(minor=expected.money.minor - off, currency=currency)
     whole = [replace(each, kept=each.captured) for each in shares]
     judgement.came_on_top = sum([each.kept for each in whole]) - counting(whole, judgement.worth)
     kept, judgement.counted = judgement.counted, counting(shares, judgement.worth)
@@ -406,7 +405,7 @@ def _price_unknown(judgement: Judgement) -> Decision | None:
     if expected.stated and judgement.captures:
         facts: Facts = tuple((f"amount_{n}", m) for n, m in enumerate(expected.stated, 1))
         cites = _union(expected.cites, *(m.cites for m in judgement.movements))
-        return "unresolved", (new_reason(code="order_amounts_conflict", cites=cites, facts=facts),)
+        return "unresolved", (Reason(code="order_amounts_conflict", cites=cites, facts=facts),)
     if judgement.captures and judgement.currency is None:
         return "unresolved", (_currencies(judgement),)
     lines = (_disputed, _charged_back, _refunded, _partly_refunded, _without_payment)
@@ -479,7 +478,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
             heard = [h for p in sure for movement in p.returns for h in movement.heard]
             heard += [h for p in sure for dispute in p.disputes for h in dispute.heard]
             cites = _union(first.cites, cites_of(heard))
-            first = new_reason(code=first.code, cites=cites, facts=first.facts)
+            first = Reason(code=first.code, cites=cites, facts=first.facts)
         return "unresolved", (first, *others)
     over = [p for p in judgement.payments if _over(judgement, p)]
     lacking = sum([max(0, p.returned(currency) - p.captured(currency)) for p in over])
@@ -530,12 +529,12 @@ def _all_given_back(judgement: Judgement) -> Reason:
         if stated:
             reason = _money_reason(judgement, "reversal_amount_unclear")
             named = (("attempt", movement.attempt.reference), ("stated", stated[0]))
-            return new_reason(code=reason.code, cites=reason.cites, facts=(*named, *reason.facts))
+            return Reason(code=reason.code, cites=reason.cites, facts=(*named, *reason.facts))
     reason, currency = _money_reason(judgement, "refunded_in_full"), judgement.currency
     if not judgement.on_top or currency is None:
         return reason
-    left = ("not_given_back", new_money(minor=judgement.on_top, currency=currency))
-    return new_reason(code=reason.code, cites=reason.cites, facts=(*reason.facts, left))
+    left = ("not_given_back", Money(minor=judgement.on_top, currency=currency))
+    return Reason(code=reason.code, cites=reason.cites, facts=(*reason.facts, left))
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
@@ -570,7 +569,7 @@ def _without_payment(judgement: Judgement) -> Decision | None:
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
-    return "unresolved", (new_reason(code="dispute_without_payment", cites=cites_of(heard)),)
+    return "unresolved", (Reason(code="dispute_without_payment", cites=cites_of(heard)),)
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
@@ -583,7 +582,7 @@ def _not_the_price(judgement: Judgement) -> Decision:
     reason = _money_reason(judgement, "amount_differs")
     if judgement.refused is not None:
         facts = (*reason.facts, ("refused_discount", judgement.refused))
-        reason = new_reason(code=reason.code, cites=reason.cites, facts=facts)
+        reason = Reason(code=reason.code, cites=reason.cites, facts=facts)
     return "unresolved", (reason,)
 
 
@@ -615,7 +614,7 @@ def _currencies(judgement: Judgement) -> Reason:
     moved = [m.money for m in movements if m.money is not None]
     facts: Facts = (*[("moved", money) for money in moved], *expected.facts())
     cites = _union(*[m.cites for m in movements], expected.cites)
-    return new_reason(code="currency_differs", cites=cites, facts=facts)
+    return Reason(code="currency_differs", cites=cites, facts=facts)
 
 
 def _money_reason(
@@ -635,14 +634,14 @@ def _money_reason(
     if not judgement.balances:
         facts.append(("captured", None))
     for b in judgement.balances:
-        facts.append(("captured", new_money(minor=b.captured, currency=b.currency)))
+        facts.append(("captured", Money(minor=b.captured, currency=b.currency)))
         if judgement.on_top and b.currency == judgement.currency:
-            facts.append(("on_top", new_money(minor=judgement.on_top, currency=b.currency)))
+            facts.append(("on_top", Money(minor=judgement.on_top, currency=b.currency)))
         if b.refunded + b.reversed:
-            money = new_money(minor=b.refunded + b.reversed, currency=b.currency)
+            money = Money(minor=b.refunded + b.reversed, currency=b.currency)
             facts.append(("refunded", money))
         if b.lost:
-            facts.append(("lost", new_money(minor=b.lost, currency=b.currency)))
+            facts.append(("lost", Money(minor=b.lost, currency=b.currency)))
     if not judgement.plain:
         payments = judgement.payments if returned_on is None else returned_on
         returns = [m for payment in payments for m in payment.returns]
@@ -651,21 +650,21 @@ def _money_reason(
             facts.append(("returned", None))
         for currency in currencies:
             minor = sum([p.returned(currency) for p in payments])
-            facts.append(("returned", new_money(minor=minor, currency=currency)))
+            facts.append(("returned", Money(minor=minor, currency=currency)))
     if expected.money is not None and judgement.surplus:
-        surplus = new_money(minor=judgement.surplus, currency=expected.money.currency)
+        surplus = Money(minor=judgement.surplus, currency=expected.money.currency)
         facts.append(("surplus", surplus))
         facts += returning_facts(judgement)
     cites = [cite for movement in judgement.movements for cite in movement.cites]
     cites += (*extra, *expected.cites)
-    return new_reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
+    return Reason(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
 
 
 def returning_facts(judgement: Judgement) -> Facts:
     """Return the fact that a part of what is owed is under way, if one is."""
     if not judgement.returning or judgement.currency is None:
         return ()
-    return (("under_way", new_money(minor=judgement.returning, currency=judgement.currency)),)
+    return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)
 
 
 def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
@@ -683,11 +682,11 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
         if canceled is not None:
             facts: Facts = (("canceled_at", canceled.at),)
             cites = (canceled.record_id,)
-            return "canceled", (new_reason(code="canceled_by_merchant", cites=cites, facts=facts),)
+            return "canceled", (Reason(code="canceled_by_merchant", cites=cites, facts=facts),)
         record = filed.placed or filed.fulfilled
         if record is None:
-            return "not_attempted", (new_reason(code="nothing_known", cites=()),)
-        return "not_attempted", (new_reason(code="nothing_attempted", cites=(record.record_id,)),)
+            return "not_attempted", (Reason(code="nothing_known", cites=()),)
+        return "not_attempted", (Reason(code="nothing_attempted", cites=(record.record_id,)),)
     reserved = [a for a in attempts if a.outcome == "authorized"]
     if reserved:
         return "authorized", (_of_open("money_reserved", reserved),)
@@ -702,7 +701,7 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
     last = max(attempts, key=lambda a: (a.ended_at or 0, a.reference, a.source))
     facts = (("attempt", last.reference), ("ended_at", last.ended_at), *last.reason.facts)
     code = "last_word_" + last.reason.code
-    return _LAST_WORD[last.outcome], (new_reason(code=code, cites=last.reason.cites, facts=facts),)
+    return _LAST_WORD[last.outcome], (Reason(code=code, cites=last.reason.cites, facts=facts),)
 
 
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
@@ -710,4 +709,4 @@ def _of_open(code: str, attempts: list[Attempt]) -> Reason:
     if code in ("still_open", OVERDUE):
         # The order is open as long as any attempt is: its deadline is the last of theirs.
         facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
-    return new_reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)
+    return Reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)

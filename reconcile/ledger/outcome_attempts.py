@@ -8,7 +8,7 @@ from typing import Final
 from reconcile.instants import DAY, LATEST, Duration, Instant
 from reconcile.ledger.correlate import AttemptEvidence, Case, Heard, by_date, cites_of
 from reconcile.ledger.events import ANSWERS, UNKNOWN_METHOD, ClaimKind
-from reconcile.ledger.ledger import OVERDUE, Attempt, AttemptOutcome, Facts, new_attempt, new_reason
+from reconcile.ledger.ledger import OVERDUE, Attempt, AttemptOutcome, Facts, Reason
 
 RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "succeeded",
@@ -53,11 +53,11 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
             code = "event_says_released"
             rests_on = [h for claim in ("authorized", *_RELEASES) for h in claims.get(claim, ())]
         cites = cites_of(evidence.tied(rests_on))
-        return new_attempt(
+        return Attempt(
             source=evidence.source,
             reference=evidence.reference,
             outcome=outcome,
-            reason=new_reason(code=code, cites=cites, facts=facts),
+            reason=Reason(code=code, cites=cites, facts=facts),
             deadline=deadline_of(evidence, case),
             ended_at=ended,
             method=_method(evidence),
@@ -116,11 +116,11 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
     refused = [file.refused for file in files if file.refused is not None and file.opened is None]
     if files and not evidence.heard and len(refused) == len(files):
         last = max(refused, key=lambda record: (record.at, record.record_id))
-        return new_attempt(
+        return Attempt(
             source=evidence.source,
             reference=evidence.reference,
             outcome="declined",
-            reason=new_reason(
+            reason=Reason(
                 code="session_refused",
                 cites=tuple(record.record_id for record in refused),
                 facts=(("reason", last.reason),),
@@ -133,11 +133,11 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
     answers = [each.first for each in evidence.heard if each.event.standing in ANSWERS]
     if asked > max(answers, default=-1):
         # No deadline: the provider may know the end already, and is being asked.
-        return new_attempt(
+        return Attempt(
             source=evidence.source,
             reference=evidence.reference,
             outcome="pending",
-            reason=new_reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
+            reason=Reason(code="awaiting_confirmation", cites=all_cites(evidence), facts=()),
             method=method,
             expected_by=expected_by,
         )
@@ -146,11 +146,11 @@ def _undecided(evidence: AttemptEvidence, case: Case) -> Attempt:
     code = "no_final_event_by_deadline" if over else "waiting_for_final_event"
     if over and slow:
         code = OVERDUE  # the money may still come: only the provider knows
-    return new_attempt(
+    return Attempt(
         source=evidence.source,
         reference=evidence.reference,
         outcome="timed_out" if over and not slow else "pending",
-        reason=new_reason(code=code, cites=all_cites(evidence), facts=(("deadline_at", deadline),)),
+        reason=Reason(code=code, cites=all_cites(evidence), facts=(("deadline_at", deadline),)),
         deadline=deadline,
         ended_at=deadline if over and not slow else None,
         method=method,

@@ -26,7 +26,7 @@ from reconcile.ledger.ledger import Facts, FactValue, Finding, Ledger, Outcome, 
 from reconcile.ledger.records import GAP_ACCEPTED, MAYBE_OTHERS, UNREADABLE
 from reconcile.ledger.unheard import NOTHING, Unheard
 from reconcile.ledger.vocabulary import FINDINGS, MANY, REASONS, FindingCode
-from reconcile.money import Money, new_money
+from reconcile.money import Money
 
 NEXT: Final[dict[Outcome, str]] = {
     "unresolved": "This has to be settled with the payment service before the order goes on.",
@@ -422,7 +422,7 @@ def _owed_to_customer(ledger: Ledger) -> str:
         return f"{owed} is to be given back. A part of it, or all of it, is already on its way."
     if returning is None:
         return f"{owed} is to be given back."
-    left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
+    left = Money(minor=owed.minor - returning.minor, currency=owed.currency)
     if not left.minor:
         return f"{owed} is to be given back, and all of it is already on its way."
     return (
@@ -450,7 +450,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
         )
     if returning is None:
         return f"Give back {owed}."
-    left = new_money(minor=owed.minor - returning.minor, currency=owed.currency)
+    left = Money(minor=owed.minor - returning.minor, currency=owed.currency)
     if not left.minor:
         return f"Give nothing more back: all of the {owed} that is owed is on its way already."
     return f"Give back {left}: {owed} is owed, and {returning} of it is on its way already."
@@ -620,7 +620,7 @@ def _words(facts: Facts, *, optional: frozenset[str] = frozenset()) -> dict[str,
         minor = sum([each.minor for each in (expected, *tendered, *discount)])
         less = [f"{each} paid otherwise" for each in tendered]
         less += [f"a discount of {each}" for each in discount]
-        price = new_money(minor=minor, currency=expected.currency)
+        price = Money(minor=minor, currency=expected.currency)
         words["expected"] += f" ({price} less {' and '.join(less)})"
     return words
 
@@ -652,7 +652,7 @@ def _differs(facts: Facts, words: dict[str, str]) -> str:
         kept += sign * sum(amounts)
     if kept >= expected.minor:
         return REASONS["amount_differs"].plain.format_map(words) + _refunded(words)
-    short = new_money(minor=expected.minor - kept, currency=expected.currency)
+    short = Money(minor=expected.minor - kept, currency=expected.currency)
     back = f", of which {words['refunded']} has been given back" if "refunded" in words else ""
     price, paid = words["expected"], words["captured"] + words["on_top"]
     return f"Paid {paid}{back}, and the price is {price}: {short} is missing."

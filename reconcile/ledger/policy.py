@@ -1,11 +1,10 @@
 """Settings of the merchant that a fold depends on. Durations and instants are microseconds."""
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Final
 
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, MINUTE, Duration, Instant
-from reconcile.values import frozen
 
 FORM: Final = 4
 """Version of `policy_text`.
@@ -15,7 +14,7 @@ equal evidence: a database with an earlier version then folds every order again.
 """
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """Deadlines and tolerances of a fold.
 

@@ -3,11 +3,11 @@
 Leaves out: any judgement.
 """
 
+from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.money import Money
-from reconcile.values import frozen
 
 RecordKind = Literal[
     "order_placed",
@@ -79,7 +79,7 @@ PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tender:
     """A part of the price that is paid otherwise, such as `gift_card` or `store_credit`."""
 
@@ -87,7 +87,7 @@ class Tender:
     money: Money
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One fact from the merchant's side.
 

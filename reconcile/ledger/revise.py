@@ -6,6 +6,7 @@ difference between two folds of one growing set, and `revise` describes that dif
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from reconcile.instants import Instant
@@ -14,10 +15,9 @@ from reconcile.ledger.grouping import grouped
 from reconcile.ledger.ledger import Attempt, Finding, Ledger, Outcome
 from reconcile.ledger.vocabulary import FINDING_CODES, FINDINGS, FindingCode
 from reconcile.money import Money
-from reconcile.values import frozen, maker
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
     """What a published ledger said, without the counts that change with every redelivery.
 
@@ -31,10 +31,7 @@ class Position:
     substance: str
 
 
-new_position = maker(Position)
-
-
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
     """One published change of an order's ledger.
 
@@ -79,7 +76,7 @@ def position_of(ledger: Ledger) -> Position:
         parts += [f"{counts[code]} {code}" for code in _EACH_BY_ITSELF if counts[code] > 1]
         amounts = _amounts(ledger)
         parts += sorted(filter(None, [_restated(f, amounts) for f in ledger.findings]))
-    return new_position(
+    return Position(
         outcome=ledger.outcome, fulfillable=ledger.fulfillable, substance="|".join(parts)
     )
 

@@ -6,15 +6,15 @@ of a payment", is made only where nothing of this stands against it.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypedDict
 
 from reconcile.documents import Count, InstantText, MoneyDocument
 from reconcile.instants import Instant, format_instant, format_known, parse_instant
 from reconcile.money import Money, from_major, to_json
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageNotRead:
     """A message that came from its provider and could not be read.
 
@@ -29,7 +29,7 @@ class MessageNotRead:
     names_order: bool
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceHeard:
     """Arrivals of one source of an order.
 
@@ -44,7 +44,7 @@ class SourceHeard:
     refused: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOfNoOrder:
     """Unallocated payment that may be this order's: it names the order, or has the amount due and
     the customer's number.
@@ -62,7 +62,7 @@ class PaymentOfNoOrder:
         return "an unclear amount" if self.money is None else str(self.money)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
     """Span of an accepted gap, in which messages may be lost. Both instants belong to it.
 
@@ -75,7 +75,7 @@ class LostSpan:
     looked_at: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unheard:
     """Everything that may be about an order and was not read.
 

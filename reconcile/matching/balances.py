@@ -5,17 +5,16 @@ Leaves out: how the entries of a statement add up, which its reader checks.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Literal
-
-from reconcile.values import frozen
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
 """State of an accepted difference: no later statement is known, it begins with the stated closing
 balance, or it begins with another one."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
     """Opening and closing balance of one bank statement, in minor units, with the bank's day of
     each.

@@ -43,10 +43,9 @@ from reconcile.matching.tally import Unsettled
 from reconcile.matching.texts import named_in, telling
 from reconcile.matching.wallets import PAST_MOST, due_after
 from reconcile.money import MAX_MINOR, Money
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Payout:
     """One transfer to the bank according to the statement: the sum of the lines that name it.
 
@@ -70,7 +69,7 @@ class Payout:
     sent: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
@@ -110,7 +109,7 @@ class Link:
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
     """A payout or a bank line without a partner, and its bucket.
 

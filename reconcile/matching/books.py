@@ -6,12 +6,12 @@ Leaves out: how a file writes it, and phone numbers, which no judgement about mo
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Literal, get_args
 
 from reconcile.instants import Instant
 from reconcile.money import Money
-from reconcile.values import frozen
 
 BookKind = Literal["order", "invoice", "member", "entry"]
 BOOK_KINDS: Final[tuple[BookKind, ...]] = get_args(BookKind)
@@ -65,7 +65,7 @@ _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BookLine:
     """One line of an order book.
 
@@ -93,7 +93,7 @@ class BookLine:
     method: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
@@ -146,7 +146,7 @@ class StatementLine:
         return found if isinstance(found, str) else None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BankLine:
     """One booking of the merchant's account.
 
@@ -189,7 +189,7 @@ OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"
 """Kinds whose money comes through no provider."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
     """Payment methods whose money comes through no provider; case and blanks do not matter.
 

@@ -6,6 +6,7 @@ a matching saw; its `identity` is equal in every run that sees the same differen
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from reconcile.canonical import fingerprint
@@ -13,7 +14,6 @@ from reconcile.instants import Instant
 from reconcile.ledger.explain import filled
 from reconcile.ledger.ledger import Facts
 from reconcile.money import Money
-from reconcile.values import frozen
 
 BreakCause = Literal[
     "paid_not_in_book",
@@ -80,7 +80,7 @@ ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
 """Causes of orders and their payments."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
     """A near miss of an unmatched line, with the field that differs.
 
@@ -96,7 +96,7 @@ class Candidate:
     days: int | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Break:
     """One difference.
 
@@ -231,7 +231,7 @@ closed            evidence ended the break
 """
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One step in the life of a break. `by` is a person, or None for a run.
 
@@ -254,7 +254,7 @@ class Step:
     left: tuple[Money, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Life:
     """The state of a break.
 
@@ -281,7 +281,7 @@ def life(steps: Iterable[Step]) -> Life:
     return being.now()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """Money that a person accepted: the break's own, and what the break leaves unsettled."""
 

@@ -22,7 +22,6 @@ from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.rules import CENTS, factor_between
 from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
-from reconcile.values import frozen
 
 NEIGHBOURS: Final = 4
 """Lines examined on each side of a search position."""
@@ -363,7 +362,7 @@ WEEK: Final = 7
 """Days: statements pay out daily or weekly."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """A near miss and the reasons for it."""
 

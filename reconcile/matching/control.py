@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.instants import Instant
 from reconcile.matching.breaks import BREAK_CAUSES, Break, BreakCause
 from reconcile.money import Money
-from reconcile.values import frozen
 
 Side = Literal["book", "takings", "settlement", "statement", "payouts", "bank"]
 SIDES: Final[tuple[Side, ...]] = get_args(Side)
@@ -93,7 +92,7 @@ FAMILIES: Final[dict[Bucket, Family]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlLine:
     """Number and sums, in minor units, of rows of one side and currency in one bucket.
 
@@ -109,7 +108,7 @@ class ControlLine:
     net: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
     """Number and sums of rows of one side and currency, counted as they were read."""
 
@@ -121,7 +120,7 @@ class Read:
     net: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakTotal:
     """Number of breaks of one cause and currency, and the money at stake."""
 
@@ -131,7 +130,7 @@ class BreakTotal:
     minor: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Equation:
     """One equation that must hold, in minor units or rows."""
 
@@ -159,7 +158,7 @@ class Equation:
         return f"{left} and {right}"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WalletTie:
     """A wallet's balance at the end of a period: by its movements, and as the statement states."""
 
@@ -176,7 +175,7 @@ _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
     """The totals of a matching, or of a part of it; parts add up with `+`.
 

@@ -18,7 +18,6 @@ from reconcile.matching.funds import Funds
 from reconcile.matching.rows import Lines
 from reconcile.matching.rules import Terms, factor_between
 from reconcile.money import Money
-from reconcile.values import frozen
 
 MatchKind = Literal[
     "by_payment",
@@ -33,7 +32,7 @@ MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
 """How lines matched that do not match plainly by reference and amount."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
     """Lines that belong together though reference or amount alone does not say so.
 

@@ -6,12 +6,12 @@ Leaves out: what a contract says. A rule is only a fit, which a person compares 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from typing import Final, NamedTuple
 
 from reconcile.matching.rules import ExpectedFee
-from reconcile.values import frozen
 
 LEAST: Final = 3
 """Lines that a rule must explain: two points lie on some line always."""
@@ -37,7 +37,7 @@ class FeeLine(NamedTuple):
     details: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
     """A rule, with the number of lines that it explains exactly as the first that fits."""
 

@@ -6,6 +6,7 @@ past.
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from reconcile.instants import Instant
@@ -18,10 +19,9 @@ from reconcile.ledger.outcome import Judgement, decide, standing
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import match_key
 from reconcile.money import Money
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
     """One movement of money as the ledger entered it; returned money is negative.
 
@@ -40,7 +40,7 @@ class Taken:
     cites: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Doubted:
     """A payment in doubt.
 
@@ -54,7 +54,7 @@ class Doubted:
     cites: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRefund:
     """A refund that the provider reported as failed, so that nothing went back by it.
 
@@ -71,7 +71,7 @@ class FailedRefund:
     at: Instant
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLine:
     """One order as of an instant.
 

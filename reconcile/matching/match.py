@@ -31,7 +31,6 @@ from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from reconcile.matching.suspense import NO_SUSPENSE, UNALLOCATED, Suspended, Suspense
 from reconcile.matching.tally import Group, KeepingTally, Plain, Tally, Unsettled, merge
 from reconcile.money import Money
-from reconcile.values import frozen
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
@@ -407,7 +406,7 @@ Plain matches are not reported: one that becomes a break is a new_break only.
 """
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """One difference between two matchings. `before` or `after` may be None, but not both."""
 

@@ -10,6 +10,7 @@ bank line need exist. A bank line is matched with an order
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
@@ -22,13 +23,12 @@ from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import HandMatch
 from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
-from reconcile.values import frozen
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
 """Customers pay an order by transfer within two weeks, or before it is entered in the book."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """Orders paid outside providers, and the bank lines that paid them.
 

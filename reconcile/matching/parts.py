@@ -6,13 +6,13 @@ may be paired with the wrong one, but what is missing or too much is always righ
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from reconcile.matching.funds import Capture
 from reconcile.matching.rows import StatementRow
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Parted:
     """The result of pairing parts and lines.
 

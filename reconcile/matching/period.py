@@ -12,6 +12,7 @@ else the first settlement, else the first import. The caller finds and passes al
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reconcile.instants import Instant
@@ -19,7 +20,6 @@ from reconcile.matching.books import match_key
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, subject_of
 from reconcile.matching.rules import HandMatch
 from reconcile.matching.tally import Group
-from reconcile.values import frozen
 
 Dated = tuple[int, Instant]
 """The kind of a date, the strongest first (PLACED, MONEY, SETTLED, KNOWN), and the date."""
@@ -155,7 +155,7 @@ def _own_dates(
     return {name: dated for name, dated in found.items() if dated is not None}
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
     """From `since` on and before `until`; None: without that bound."""
 

@@ -20,7 +20,6 @@ from reconcile.matching import books
 from reconcile.matching.ledger_lines import LedgerLine
 from reconcile.money import Money
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.values import frozen
 
 WEIGHTY: Final[frozenset[FindingCode]] = frozenset(
     {
@@ -303,7 +302,7 @@ def _credit(row: BookRow) -> int:
 # --- rows of a new statement file that are lines already known -----------------------------------
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     """One movement as a row states it.
 

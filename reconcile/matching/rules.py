@@ -7,6 +7,7 @@ a common reference is off; its matches are a kind of their own.
 import json
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, Literal
 
@@ -16,13 +17,12 @@ from reconcile.matching.control import Waiting
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, name_of
 from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.money import exponent_of
-from reconcile.values import frozen
 
 _OF_A_MOVEMENT: Final = frozenset(("not_settled", "ambiguous", "refund_not_settled"))
 """Causes of breaks whose subject is no line but a source or an event."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """Minor units by which two amounts of a currency may differ and still match."""
 
@@ -30,7 +30,7 @@ class Tolerance:
     minor: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
@@ -61,7 +61,7 @@ class ExpectedFee:
         )
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedRate:
     """Expected exchange rate: one major unit of `currency` gives `micros` millionths of `into`.
 
@@ -74,7 +74,7 @@ class ExpectedRate:
     tolerance_per_million: int = 0
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatchRules:
     """The rules. Durations are microseconds.
 
@@ -108,11 +108,11 @@ class MatchRules:
     bank_payers: tuple[str, ...] = ()
     other_business: tuple[str, ...] = ()
     rates: tuple[ExpectedRate, ...] = ()
-    methods: Methods = Methods()
+    methods: Methods = field(default_factory=Methods)
     currency: str = "KES"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
     """From `since` to `until`, which lies outside."""
 
@@ -147,7 +147,7 @@ def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
     return found or ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
     """Spans covered by the files of one source, bank account or order book.
 
@@ -163,7 +163,7 @@ class Covered:
     declared_by: tuple[str, ...] = ()
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
     """Spans of all imported files. Money outside is not covered: neither missing nor agreed.
 
@@ -201,7 +201,7 @@ def waits_in(
     return "not_covered"
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandMatch:
     """A match made by a person. Each side is the subject of a line (`rows.subject_of`), or the
     reference of an order."""

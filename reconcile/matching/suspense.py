@@ -7,6 +7,7 @@ So what was posted to suspense once stays posted there, and an assignment moves 
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from reconcile.instants import DAY, Instant
@@ -15,7 +16,6 @@ from reconcile.matching.control import Bucket
 from reconcile.matching.ledger_lines import Taken
 from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
-from reconcile.values import frozen
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
 """Place of a payment: an order, none again, or one of two dismissals."""
@@ -28,7 +28,7 @@ other_business  to the account that was named; negative: what came later reopene
 """
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
     """A person's act on a payment.
 
@@ -45,7 +45,7 @@ class Placement:
     record: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseStep:
     """One change of the money in suspense: an increase if `minor` is positive.
 
@@ -68,7 +68,7 @@ UNALLOCATED: Final = "unallocated:"
 to its order; no match by hand takes it."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
     """A payment that stood, or stands, on no order.
 

@@ -12,6 +12,7 @@ Rows come sorted by source, wallet, currency and date. Only those of transfers a
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple
 
@@ -25,7 +26,6 @@ from reconcile.matching.period import Period
 from reconcile.matching.rows import subject_of
 from reconcile.matching.rules import Coverage
 from reconcile.money import Money
-from reconcile.values import frozen
 
 
 class WalletRow(NamedTuple):
@@ -75,7 +75,7 @@ MOST: Final = 1_000_000
 """Transfers, and holds, that are paired: a quarter of a kilobyte each, all in memory."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
@@ -107,7 +107,7 @@ class WalletSums:
         return name_of(self.source, self.wallet)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WalletOpening:
     """The balance of a wallet before the first line that states one.
 

@@ -16,7 +16,7 @@ transaction is a reversal of the old one and the new one.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import islice
 from typing import Any, Final
 
@@ -25,12 +25,11 @@ from reconcile.matching.breaks import Break
 from reconcile.money import Money
 from reconcile.periods import Calendar, Month
 from reconcile.reporting.journal import Adjusts, Posting, Role, Transaction
-from reconcile.values import frozen
 
 _Content = tuple[Any, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenMonth:
     """A closed month and its frozen journal.
 

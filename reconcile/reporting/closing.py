@@ -8,7 +8,7 @@ known after the closing of the month before.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from reconcile.canonical import fingerprint
@@ -37,7 +37,6 @@ from reconcile.reporting.report import (
     PeriodReport,
 )
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
-from reconcile.values import frozen
 
 SHOWN: Final = 12
 """Hex digits of a closing's digest in an adjustment: unique among some hundreds."""
@@ -46,7 +45,7 @@ Name = tuple[str, str, str, str]
 """(table, currency or empty, line, what)"""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
     """One sum of a report: `count` of things, `sum` in minor units of `currency`.
 
@@ -132,7 +131,7 @@ def _figure(
     return figure_of([table, currency or "", line, what, count, total])
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedMonth:
     """The reported figures of a closed month.
 
@@ -176,7 +175,7 @@ FORM: Final = 3
 """Form of the document. A later form gets a further number."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceDigest:
     """Number and SHA-256 of the rows of one kind that became known on one day.
 
@@ -189,7 +188,7 @@ class EvidenceDigest:
     digest: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
     """SHA-256 and length of one format of the report, or of the journal, at closing."""
 
@@ -198,7 +197,7 @@ class Print:
     size: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
     """Changes that a report makes to a month closed before."""
 
@@ -206,7 +205,7 @@ class Adjusted:
     figures: tuple[Figure, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Closing:
     """One closed month.
 
@@ -256,7 +255,7 @@ class Closing:
         return fingerprint(_evidence_document(self))
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
     """The end of the last closing, so that its month is closed again.
 
@@ -456,7 +455,7 @@ NAMED: Final = 3
 """Examples named in one reason; the report lists all."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
     """One reason against closing, and what to do about it: a sentence each.
 

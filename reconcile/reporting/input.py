@@ -6,6 +6,7 @@ show when it came.
 """
 
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -21,10 +22,9 @@ from reconcile.matching.returning import balance_of
 from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 from reconcile.reporting.report import Flow
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OrderSeen:
     """One order with its statement lines.
 
@@ -37,7 +37,7 @@ class OrderSeen:
     shared: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakSeen:
     """One break, its state (`open`, `assigned` or `accepted`), and its wording."""
 
@@ -47,7 +47,7 @@ class BreakSeen:
     next_step: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSeen:
     """An order whose published outcome differs between the period's start and its end.
 
@@ -126,7 +126,7 @@ _SETTLES: Final[dict[StatementKind, tuple[EntryKind, ...]]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettledLine:
     """A statement line and the movements that it settles, if the ledger has any.
 

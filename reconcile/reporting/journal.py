@@ -54,6 +54,7 @@ money not yet in the bank, and money that breaks of payouts and bank lines leave
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal, get_args
 
@@ -81,7 +82,6 @@ from reconcile.reporting.input import (
     stays_in_wallet,
     taken_abroad,
 )
-from reconcile.values import frozen
 
 Role = Literal[
     "clearing",
@@ -130,7 +130,7 @@ _FULFILLED: Final[dict[EntryKind, Role]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Revenue:
     """Posting of sales when the shop fulfils an order.
 
@@ -150,7 +150,7 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 }
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
     """Minor units on one account: debits positive, credits negative.
 
@@ -164,7 +164,7 @@ class Posting:
     sub_account: str | None = None
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
     """Origin of an adjusting entry (`adjusting`): days of a closed month, such as `2026-10-31`.
 
@@ -177,7 +177,7 @@ class Adjusts:
     reverses: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Transaction:
     """One movement of money.
 

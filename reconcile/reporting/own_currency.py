@@ -8,20 +8,19 @@ currency at. Money without a rate is not converted, and is named.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from fractions import Fraction
 from typing import Final
 
 from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
-from reconcile.values import frozen
 
 DAYS_BACK: Final = 7
 """Days that a rate holds: central banks publish none on weekends and holidays, five at Easter."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UsedRate:
     """A rate that was used; `day` is the day of the file that has it."""
 
@@ -37,7 +36,7 @@ class UsedRate:
         return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
     """Units of the merchant's own currency for one unit of another.
 

@@ -19,6 +19,7 @@ dates of their evidence on every basis.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
 from reconcile.instants import Duration, Instant
@@ -29,7 +30,6 @@ from reconcile.matching.breaks import BreakCause
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
-from reconcile.values import frozen
 
 MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
 """Causes about a factor in a file, a mapping or a profile: shown apart from money at risk."""
@@ -102,7 +102,7 @@ Age = Literal["up_to_1_day", "up_to_7_days", "up_to_30_days", "up_to_90_days", "
 AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
     """Scope of a report. `start` is in the period, `end` is not; `as_of` bounds what is known.
 
@@ -128,7 +128,7 @@ class Scope:
     version: int = 1
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
     """One number, added up in two ways: minor units, or lines if `currency` is None.
 
@@ -147,7 +147,7 @@ class Tie:
         return self.left_value == self.right_value
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
     """Orders of one currency at one step, and their prices. None: price and money are unknown."""
 
@@ -157,7 +157,7 @@ class FlowRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
     """Orders of the period with one outcome in one currency; every order is in one row.
 
@@ -175,7 +175,7 @@ class ControlRow:
     lost: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
     """Rows of one side of the matching (`matching.control`) in one bucket; every row is in one.
 
@@ -193,7 +193,7 @@ class MatchingRow:
     net: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoneyRow:
     """One flow of money, from captured to settled. `count` is movements or lines."""
 
@@ -203,7 +203,7 @@ class MoneyRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OutcomeRow:
     """Orders of the period by outcome and deciding reason.
 
@@ -227,7 +227,7 @@ class OutcomeRow:
         return reason_words(self.reason)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
     """How many orders of the period have a finding."""
 
@@ -240,7 +240,7 @@ class FindingRow:
         return finding_words(self.finding)
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
     """Orders opened in one stretch of the period, by how they ended."""
 
@@ -251,7 +251,7 @@ class TimeRow:
     open: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
     """Movements that became known within `up_to` after their date; None: the latest."""
 
@@ -259,7 +259,7 @@ class DelayRow:
     movements: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAgeRow:
     """Breaks of one cause, age and state in one currency, with their money.
 
@@ -275,7 +275,7 @@ class BreakAgeRow:
     at_risk: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BreakLine:
     """One break."""
 
@@ -293,7 +293,7 @@ class BreakLine:
     cites: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LateRow:
     """Movements dated in an earlier month that became known in the period."""
 
@@ -304,7 +304,7 @@ class LateRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LateLine:
     """One such movement; returned money is negative."""
 
@@ -319,7 +319,7 @@ class LateLine:
     cites: tuple[str, ...]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
     """Revisions published in the period, of orders opened before it, that changed the outcome."""
 
@@ -328,7 +328,7 @@ class ChangeRow:
     count: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
     """One such revision. `because`: its sentences with cited ids."""
 
@@ -339,7 +339,7 @@ class ChangeLine:
     because: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FeeRow:
     """Statement lines of one kind in one currency; refunds and disputes are negative."""
 
@@ -351,7 +351,7 @@ class FeeRow:
     net: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
     """Captures of one currency by the currency that a statement settles them in; None: not so far.
 
@@ -381,7 +381,7 @@ OwnFlow = Flow | Literal["residual"]
 RateFrom = Literal["file", "statement"]
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
@@ -396,7 +396,7 @@ class OwnRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RateRow:
     """A rate of the totals in the merchant's own currency.
 
@@ -427,7 +427,7 @@ opening + received − assigned − refunded − other_business = closing, which
 the age of the payment at the end of the period."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
     """Money of payments that no order has. `count`: changes of it, or payments that hold some.
 
@@ -440,7 +440,7 @@ class SuspenseRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageRow:
     """One span of the period that files of a source, bank account or order book cover.
 
@@ -461,7 +461,7 @@ class CoverageRow:
     declared_by: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BalanceRow:
     """A bank statement that two people accepted, though its entries don't explain its balances.
 
@@ -485,7 +485,7 @@ class BalanceRow:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
     """Payments of the period of one currency and age that no statement line settles, though its
     statement covers them, and that nobody accepted."""
@@ -496,7 +496,7 @@ class UnsettledRow:
     sum: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
     """A condition that did not hold when two people closed the month, and why they closed it.
 
@@ -508,7 +508,7 @@ class ExceptionRow:
     why: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdjustmentRow:
     """One figure of a closed month's report that has changed since.
 
@@ -534,7 +534,7 @@ class AdjustmentRow:
         return self.sum_original + self.sum_told + self.sum_change
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unlisted:
     """The number of lines that a list leaves out because it ends at `bound`."""
 
@@ -544,14 +544,14 @@ class Unlisted:
     left_out: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """A remark that concerns the whole report."""
 
     sentence: str
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodReport:
     """The whole report. Rows are sorted; `unlisted` states what the lists (`…_lines`) leave out."""
 

@@ -5,6 +5,7 @@ for people begin with these tables, declared like the report's own.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from reconcile.matching.breaks import BREAK_CAUSES
@@ -15,10 +16,9 @@ from reconcile.reporting.report import (
 )
 from reconcile.reporting.tables import ReportTable, table_of
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
-from reconcile.values import frozen
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTotal:
     """A currency's month in one row; sums in minor units.
 
@@ -41,7 +41,7 @@ class CurrencyTotal:
     at_risk: int
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CauseTotal:
     """Breaks of one cause in one currency, or all of the currency (`total`).
 
@@ -64,7 +64,7 @@ class CauseTotal:
     total: bool = False
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgeTotal:
     """Breaks of one age in one currency, or all of the currency (`total`)."""
 

@@ -4,7 +4,7 @@ Leaves out: layout. JSON, CSV, workbook, page and PDF print exactly these tables
 table is one line here and a field in `report`.
 """
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 from reconcile.instants import format_instant, parse_instant
@@ -12,14 +12,13 @@ from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money, to_json
 from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
-from reconcile.values import frozen
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
 """Kind of a cell. `money`: minor units of the row's currency, a plain count if that is None.
 `list`: a tuple of texts. Any cell may be None."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column: a field or property of the row, and the kind of its cells.
 
@@ -97,7 +96,7 @@ _HEADINGS: Final[dict[str, str]] = {
 """Headings of columns whose name says too little."""
 
 
-@frozen
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportTable:
     """One table of the report.
 

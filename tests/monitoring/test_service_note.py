@@ -101,7 +101,7 @@ async def no_reader(driver: Driver, patch: pytest.MonkeyPatch, stack: AsyncExitS
     driver.clock.put(driver.clock.now() + 10 * MINUTE)
 
 
-async def new_reason(driver: Driver, patch: pytest.MonkeyPatch, stack: AsyncExitStack) -> None:
+async def Reason(driver: Driver, patch: pytest.MonkeyPatch, stack: AsyncExitStack) -> None:
     async def refusal(context: AppContext) -> str:
         return "a reason that nobody knows yet"
 
@@ -120,7 +120,7 @@ async def new_reason(driver: Driver, patch: pytest.MonkeyPatch, stack: AsyncExit
         disk_failed,
         unread,
         no_reader,
-        new_reason,
+        Reason,
     ],
 )
 async def test_whatever_turns_readiness_red_is_a_line(
