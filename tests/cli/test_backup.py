@@ -92,7 +92,7 @@ def test_a_backup_says_what_it_holds(run: Run, tmp_path: Path) -> None:
 
 
 def noted(path: Path) -> list[int]:
-    """When a database says that it was backed up."""
+    """Return when a database says that it was backed up."""
     with closing(sqlite3.connect(path)) as database:
         sql = "SELECT value FROM counters WHERE name = 'last backup'"
         return [row[0] for row in database.execute(sql)]
@@ -235,7 +235,7 @@ def backed_up(run: Run, tmp_path: Path) -> Path:
 
 
 def kept(ended: Ended) -> Path:
-    """Where the database that was there is kept."""
+    """Return where the former database is kept."""
     return Path(json.loads(ended.out)["kept"])
 
 

@@ -24,7 +24,7 @@ class Canaries:
         self.planted: list[str] = [SECRET, SECRET[6:]]
 
     def phone(self) -> str:
-        """E.164 digits."""
+        """Return E.164 digits."""
         return self._plant(f"2547193{next(self._numbers)}468")
 
     def spelled(self) -> str:
@@ -42,12 +42,12 @@ class Canaries:
         return value
 
     def seen_in(self, text: str) -> list[str]:
-        """Those that came out."""
+        """Return the planted values that came out."""
         return [each for each in self.planted if each in text]
 
 
 async def through_the_routes(driver: Driver, canaries: Canaries) -> str:
-    """Every route with something planted in every place; all that was answered."""
+    """Call every route with something planted in every place; return all answers."""
     answers: list[str] = []
 
     async def send(body: bytes, headers: list[tuple[bytes, bytes]], path: str = "shop") -> None:
@@ -106,7 +106,8 @@ async def everything_shown(driver: Driver) -> list[str]:
 
 
 def commands(canaries: Canaries, folder: Path) -> Iterator[tuple[str, ...]]:
-    """Every command that lists, finds, shows or fails, with something planted in its words."""
+    """Return every command that lists, finds, shows or fails, with something planted in its
+    words."""
     book = folder / "book.csv"
     rows = [f"O-{n},5,KES,{phone}" for n, phone in enumerate((canaries.phone(), "2547x193"))]
     book.write_text("\n".join(["reference,amount,currency,phone", *rows]))

@@ -27,7 +27,7 @@ async def fill(folder: Path, canaries: Canaries) -> None:
 
 
 def commands(canaries: Canaries, folder: Path) -> list[Sequence[str]]:
-    """One of every kind, with something planted in its words."""
+    """Return a command of every kind, with something planted in its words."""
     book, statement, bundle = (folder / name for name in ("b.csv", "s.csv", "e.zip"))
     book.write_text(f"reference,amount,currency,phone\nO-2,5,KES,{canaries.phone()}\n")
     statement.write_text("payment_reference,gross,currency,settled_at\np,5,KES,2026-11-20\n")

@@ -27,7 +27,7 @@ class Server:
 
 
 async def ask(server: Server, **words: object) -> httpx2.Response:
-    """One call of the demo's shop."""
+    """Make one call as the demo's shop."""
     async with httpx2.AsyncClient(transport=httpx2.MockTransport(server)) as http:
         return await call(http, "PUT", "http://service/", **words)  # type: ignore[arg-type]
 

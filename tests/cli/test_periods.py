@@ -24,7 +24,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
 
 
 def _change_closing(shop: Shop, change: str) -> None:
-    """Behind the program's back, and past what refuses it: as whoever holds the file can."""
+    """Change a closing in the file, past the triggers, as whoever holds the file can."""
     with closing(sqlite3.connect(shop.folder / "t.db")) as database:
         guards = database.execute(
             "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'closings'"

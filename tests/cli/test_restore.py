@@ -58,7 +58,7 @@ def only_sentence(ended: Ended, code: int) -> str:
 
 
 def damaged(backup: Path) -> Iterator[tuple[str, bytes]]:
-    """Files that cannot be restored."""
+    """Yield files that cannot be restored."""
     content = backup.read_bytes()
     yield "empty", b""
     yield "no database", b"not a database " * 1_000

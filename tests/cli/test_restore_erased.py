@@ -67,13 +67,13 @@ def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def bodies(folder: Path) -> dict[str, bool]:
-    """Which events still have their body."""
+    """Return the events that still have their body."""
     found = rows(folder, "SELECT event_id, body IS NOT NULL FROM deliveries ORDER BY id")
     return {event: bool(kept) for event, kept in found}
 
 
 def journal(folder: Path) -> Path:
-    """Where it lies."""
+    """Return the path of the journal."""
     return folder / "t.erasures"
 
 

@@ -27,7 +27,7 @@ def database(tmp_path: Path) -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str]) -> str:
-    """Both streams, each sign of which is printable but the ends of lines."""
+    """Return both streams, and check that each character but line ends is printable."""
     text = "".join(capsys.readouterr())
     assert not [sign for sign in text if not sign.isprintable() and sign != "\n"]
     return text

@@ -298,7 +298,7 @@ async def tamper_in(connection: AsyncConnection, table: str, sql: str) -> None:
 
 
 async def dump(inbox: Inbox, *tables: str, leave_out: Sequence[str] = ()) -> dict[str, list[Any]]:
-    """Whole tables, in an order that does not depend on how they were written.
+    """Return whole tables, in an order that does not depend on how they were written.
 
     leave_out  columns, as `column` of every table or `table.column`
     """

@@ -58,7 +58,7 @@ class Process:
 
     @contextmanager
     def log_held_up(self) -> Iterator[None]:
-        """Nobody reads its log meanwhile, of which 4 KiB wait."""
+        """Leave its log unread meanwhile, of which 4 KiB wait."""
         assert self.popen.stderr is not None
         fcntl.fcntl(self.popen.stderr, fcntl.F_SETPIPE_SZ, 4096)
         self._reads.clear()
@@ -68,11 +68,11 @@ class Process:
             self._reads.set()
 
     def wait_for_word(self) -> None:
-        """Until it says that it serves, or ends."""
+        """Wait until it says that it serves, or ends."""
         assert self._ready.wait(PATIENCE_S), self.log
 
     def wait_until_ready(self) -> None:
-        """Until it says that it serves. Fails with its log when it ends before."""
+        """Wait until it says that it serves. Fails with its log when it ends before."""
         self.wait_for_word()
         assert self.popen.poll() is None or self.port, self.log
 
@@ -98,7 +98,7 @@ class Process:
     def request(
         self, method: str, path: str, body: Any = None, headers: Any = ()
     ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of one answer."""
+        """Return status, headers and body of one answer."""
         connection = http.client.HTTPConnection(self.host, self.port, timeout=PATIENCE_S)
         try:
             connection.request(method, path, body=body, headers=dict(headers))
@@ -220,7 +220,7 @@ def running(
 
 
 def serving(folder: Path, *words: str, **more: Any) -> Any:
-    """`serve` on a free port."""
+    """Run `serve` on a free port."""
     return running(folder, "serve", "--port", "0", *words, **more)
 
 

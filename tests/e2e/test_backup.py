@@ -81,7 +81,7 @@ class Load:
             number += 1
 
     def wait_for(self, count: int) -> None:
-        """Until that many more are acknowledged."""
+        """Wait until that many more are acknowledged."""
         wanted = len(self.acknowledged) + count
         until(
             lambda: len(self.acknowledged) >= wanted or any(each.done() for each in self.sending),
@@ -103,7 +103,7 @@ class Load:
 
 @contextmanager
 def loaded(process: Process, mark: str) -> Iterator[Load]:
-    """Several senders at work."""
+    """Run several senders."""
     load = Load(process, mark)
     with ThreadPoolExecutor(SENDERS) as pool:
         load.sending = [pool.submit(load.send, sender) for sender in range(SENDERS)]
@@ -138,7 +138,7 @@ async def rebuilt(folder: Path) -> None:
 
 
 async def ledgers(context: AppContext) -> tuple[list[bytes], list[Any]]:
-    """Every ledger folded as of one instant, and what is cached of each."""
+    """Return every ledger folded as of one instant, and its cached form."""
     async with context.database.reading() as connection:
         folded = [
             canonical_json(ledger_document(fold(history, policy=context.policy, as_of=LATER)))

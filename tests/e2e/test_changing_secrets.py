@@ -27,7 +27,7 @@ PAUSE_S = 0.005
 
 
 def attempt(port: int, event_id: str, key: bytes) -> tuple[int, dict[str, Any]]:
-    """One attempt at a delivery to the source, signed with a key."""
+    """Attempt one delivery to the source, signed with a key."""
     event = of_order(f"O-{event_id}", event_id)
     status, body = deliver(port, event, path="/webhooks/cards", event_id=event_id, key=key)
     return status, json.loads(body)

@@ -45,7 +45,7 @@ async def start(http: httpx2.AsyncClient, number: int, turn: asyncio.Semaphore) 
 
 
 async def settled(http: httpx2.AsyncClient, truth: dict[str, Any]) -> None:
-    """Until the order's ledger says what really happened. Fails with both when it never does."""
+    """Wait until the order's ledger agrees with what happened. Fails with both if it never does."""
     ledger: dict[str, Any] = {}
     try:
         async with asyncio.timeout(PATIENCE_S):

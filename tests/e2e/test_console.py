@@ -66,7 +66,7 @@ def parent(
 
 
 def answers(port: int) -> bool:
-    """Whether a console is there."""
+    """Return whether a console is there."""
     try:
         found = httpx2.get(f"http://127.0.0.1:{port}/sign-in", trust_env=False)
     except httpx2.TransportError:

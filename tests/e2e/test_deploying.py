@@ -138,7 +138,7 @@ def caddy(folder: Path, *, port: int, service: int) -> list[str]:
 
 @contextmanager
 def proxy(words: list[str], folder: Path, port: int) -> Iterator[None]:
-    """One that listens, and is gone afterwards."""
+    """Run a proxy until the block ends."""
     log = folder / "proxy.log"
     with log.open("wb") as out:
         environment = {"HOME": str(folder), "PATH": "/usr/sbin:/usr/bin:/bin"}

@@ -26,7 +26,7 @@ NUMBERS = {
 
 
 def is_open(port: int) -> bool:
-    """Whether anybody listens there."""
+    """Return whether anybody listens there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
@@ -57,14 +57,14 @@ def settings(port: int, numbers: dict[str, str]) -> dict[str, str]:
 
 
 def rehearsed(folder: Path, **more: str) -> tuple[int, list[dict[str, Any]]]:
-    """Exit code and document of a rehearsal."""
+    """Return exit code and document of a rehearsal."""
     ended = command(folder, "rehearse", "--patience", "60", "--format", "json", **more)
     assert ended.returncode in (0, 1), ended.stderr
     return ended.returncode, json.loads(ended.stdout)
 
 
 def listed(folder: Path, *words: str, **more: str) -> tuple[int, dict[str, str]]:
-    """Exit code of the checklist, and the state of each item."""
+    """Return the checklist's exit code, and the state of each item."""
     ended = command(folder, "golive", *words, "--format", "json", **more)
     return ended.returncode, {each["item"]: each["state"] for each in json.loads(ended.stdout)}
 

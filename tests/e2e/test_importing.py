@@ -38,7 +38,7 @@ sys.exit(run(sys.argv[1:]))
 
 
 def written(database: Path) -> int:
-    """Rows that an import under way has written; 0 where none is."""
+    """Return the number of rows that an import under way has written; 0 without one."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         found = connection.execute("SELECT written FROM imports WHERE published_at IS NULL")
         return int((found.fetchone() or (0,))[0])

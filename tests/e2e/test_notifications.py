@@ -63,7 +63,7 @@ def listening(shop: Shop) -> Iterator[Shop]:
             self.end_headers()
 
         def log_message(self, *words: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request: Any, address: Any) -> None:
@@ -82,7 +82,7 @@ def listening(shop: Shop) -> Iterator[Shop]:
 
 
 def heard_again(shop: Shop, webhook: str) -> bool:
-    """Whether a notification came more than once."""
+    """Return whether a notification came more than once."""
     return [name for name, _ in list(shop.heard)].count(webhook) > 1
 
 

@@ -137,7 +137,7 @@ async def installation(
 
 
 async def _same_order(installation: Installation, order: str, *, as_of: Instant | None) -> None:
-    """One order's ledger, asked for in every way."""
+    """Compare all ways to ask for one order's ledger."""
     then = installation.driver.clock.now() if as_of is None else as_of
     query = {} if as_of is None else {"as_of": format_instant(as_of)}
     words = () if as_of is None else ("--as-of", format_instant(as_of))
@@ -166,7 +166,7 @@ async def _same_order(installation: Installation, order: str, *, as_of: Instant 
 
 
 def _letters(text: str) -> str:
-    """Without blanks and full stops, which stand otherwise where there is markup."""
+    """Remove blanks and full stops, which differ where there is markup."""
     return re.sub(r"[\s.]", "", text)
 
 

@@ -155,7 +155,7 @@ def children(pid: int, *, count: int) -> set[int]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process is there and is ours: `python -m app …`."""
+    """Return whether the process is there and is ours: `python -m app …`."""
     try:
         return b"\0-m\0app\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
@@ -172,7 +172,7 @@ def ports(folder: Path, *pids: int) -> list[int]:
 
 
 def is_open(port: int) -> bool:
-    """Whether anybody listens there."""
+    """Return whether anybody listens there."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 

@@ -210,7 +210,7 @@ async def write(driver: Driver, folder: Path, **words: Any) -> Letter:
 
 @pytest.fixture(scope="module")
 def letter(tmp_path_factory: pytest.TempPathFactory) -> Letter:
-    """Written in Nairobi."""
+    """Write a letter in Nairobi."""
     folder = tmp_path_factory.mktemp("letter")
 
     async def world() -> Letter:

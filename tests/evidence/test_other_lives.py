@@ -30,7 +30,7 @@ def steps(archive: bytes) -> dict[str, bool | None]:
 
 
 async def erased(driver: Driver, folder: Path) -> None:
-    """Everything personal of the customer is deleted."""
+    """Delete all personal data of the customer."""
     sources = compile_sources(load_settings(environ(folder)))
     done = await erase(
         with_sources(driver.context, sources),

@@ -125,7 +125,7 @@ def asked(path: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 def rows_of(path: Path) -> list[tuple[str, Any, str]]:
-    """Every row that was sealed: table, key, and how it is named."""
+    """Return every sealed row: table, key, and name."""
     found = []
     for table, (key, *_) in TABLES.items():
         for (value,) in asked(path, f"SELECT {key} FROM {table}"):
@@ -135,13 +135,13 @@ def rows_of(path: Path) -> list[tuple[str, Any, str]]:
 
 
 def named(found: VerifiedLog, name: str) -> bool:
-    """Whether a problem names this row, and no longer name that begins like it."""
+    """Return whether a problem names this row, and no longer name that begins alike."""
     marks = (f"({name})", f" {name})", f"{name} has no leaf")
     return any(mark in problem for problem in found.problems for mark in marks)
 
 
 def another(value: Any) -> Any:
-    """Another value of the same kind; some value where there was none."""
+    """Return another value of this kind; some value where there was none."""
     if isinstance(value, int):
         return value + 1_000_000
     if isinstance(value, bytes):

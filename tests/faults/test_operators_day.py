@@ -137,7 +137,7 @@ class Shop:
                 self.end_headers()
 
             def log_message(self, *words: object) -> None:
-                """Nothing."""
+                """Log nothing."""
 
         class Server(ThreadingHTTPServer):
             daemon_threads, request_queue_size = True, 64

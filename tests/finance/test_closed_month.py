@@ -97,7 +97,7 @@ def every_break_is_found(run: Any, truth: Truth) -> None:
 
 
 def minor(money: dict[str, str]) -> tuple[int, str]:
-    """(minor units, currency) of money in JSON."""
+    """Return (minor units, currency) of money in JSON."""
     return from_major(money["amount"], money["currency"]).minor, money["currency"]
 
 
@@ -183,7 +183,7 @@ def by_bucket(report: Any, what: str) -> Counter[tuple[str, str]]:
 
 
 def by_bucket_of(rows: list[tuple[str, str, Any]]) -> Counter[tuple[str, str]]:
-    """Money by currency and outcome."""
+    """Return money by currency and outcome."""
     return Counter(
         {(currency, line): minor(money)[0] for currency, line, money in rows if money is not None}
     )

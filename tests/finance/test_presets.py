@@ -163,7 +163,7 @@ def _at(instant: Any) -> str | None:
 
 
 def golden() -> dict[str, list[str]]:
-    """By the name of a preset its lines on record."""
+    """Return the recorded lines of each preset, by name."""
     if not GOLDEN.exists():
         return {}
     parts = GOLDEN.read_text(encoding="utf-8").split("=== ")[1:]

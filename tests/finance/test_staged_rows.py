@@ -29,7 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @st.composite
 def tables(draw: st.DrawFn) -> list[Row]:
-    """Rows of COLUMNS, each with a number of its own, in no order."""
+    """Build rows of COLUMNS, each with a number of its own, in no order."""
     cells = st.tuples(
         st.sampled_from(["a", "b", "ab", "é", "\U0001f600", "\uffff"]),
         st.sampled_from(["order", "entry"]),
@@ -42,7 +42,7 @@ def tables(draw: st.DrawFn) -> list[Row]:
 
 
 def staged_of(rows: list[Row]) -> Staged:
-    """In two additions."""
+    """Stage rows in two additions."""
     found = Staged(COLUMNS, order=("key", "kind", "number"))
     found.add(rows[: len(rows) // 2])
     found.add(iter(rows[len(rows) // 2 :]))

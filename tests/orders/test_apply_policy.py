@@ -55,7 +55,7 @@ def noted(driver: Driver) -> list[tuple[str, str]]:
 
 
 def marks(driver: Driver) -> list[tuple[Any, ...]]:
-    """When each order is due next, and its generation."""
+    """Return when each order is due next, and its generation."""
     return driver.rows("SELECT due_at, generation FROM order_due ORDER BY order_key")
 
 

@@ -46,7 +46,7 @@ async def published(driver: Driver) -> list[tuple[str, str]]:
 
 
 async def day_ahead(driver: Driver) -> ClockWatch:
-    """One order begins at T; a day ahead another one is paid; then the clock is put right."""
+    """Begin an order at T and pay another a day ahead; then put the clock right."""
     watch = ClockWatch(driver.context)
     await watch.look()
     await driver.send(of_order("A", "begun", "pending"))

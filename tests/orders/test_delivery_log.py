@@ -27,7 +27,8 @@ OTHER = b"another key for tests, not a secret"
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """Two sources: one taken, then refused; of the other the opposite; and a name of nobody's."""
+    """Run two sources, one that was accepted and then refused, the other the reverse, and an
+    unknown name."""
     more: dict[str, Any] = {"SOURCES__OTHER__SECRETS": secret(OTHER)}
     async with driving(tmp_path, with_worker=False, **more) as driven:
         for minute, source, key in (

@@ -34,7 +34,8 @@ def sources(tmp_path: Path) -> dict[str, Source]:
 
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
-    """ORD-1 with its customer, ORD-2 and ORD-20 of others, and an event that names no order."""
+    """Run a service with ORD-1 and its customer, ORD-2 and ORD-20 of others, and an event that
+    names no order."""
     async with driving(tmp_path, with_worker=False) as driven:
         await driven.send(event("evt_1", customer={"phone": PHONE}))
         await driven.send(of_order("ORD-2", "evt_2", "pending"))

@@ -44,7 +44,7 @@ class Told:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[FoldingProcess]:
-        """At work, until the block ends."""
+        """Keep the process at work until the block ends."""
         beside = FoldingProcess(
             waiting=lambda: self.waiting,
             leave=self.leaves.append,

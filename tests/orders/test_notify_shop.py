@@ -94,7 +94,7 @@ async def tried(driver: Driver, times: int) -> None:
 
 
 async def states(driver: Driver) -> list[tuple[str, int, str | None]]:
-    """(state, tries, problem) of each notification, the oldest first."""
+    """Return (state, tries, problem) of each notification, the oldest first."""
     found = await list_notifications(driver.context, state=None, limit=99)
     return [(each.state, each.tries, each.problem) for each in reversed(found)]
 

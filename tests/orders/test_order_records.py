@@ -35,7 +35,7 @@ def noted(driver: Driver) -> list[int]:
 
 
 async def ships(driver: Driver, order: str) -> bool:
-    """Whether the order may be fulfilled; its money has come."""
+    """Return whether the order may be fulfilled; its money has come."""
     ledger = (await driver.api("GET", f"/orders/{order}")).json()
     assert ledger["outcome"] == "succeeded"
     return bool(ledger["fulfillable"])

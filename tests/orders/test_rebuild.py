@@ -44,7 +44,7 @@ def url_of(path: Path) -> str:
 
 
 def quiet(count: int) -> None:
-    """Nobody watches."""
+    """Ignore progress."""
 
 
 def story(number: int) -> list[Event]:
@@ -83,7 +83,7 @@ async def rebuilt(path: Path, *, jobs: int) -> int:
 
 
 def published(path: Path) -> list[list[tuple[Any, ...]]]:
-    """Everything that a rebuild writes, but for when it opened and committed."""
+    """Return everything that a rebuild writes, except when it opened and committed."""
     counters = "counters WHERE name <> 'last commit' AND name NOT LIKE 'inbox %'"
     with closing(sqlite3.connect(path)) as database:
         return [
@@ -94,7 +94,7 @@ def published(path: Path) -> list[list[tuple[Any, ...]]]:
 
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a few orders each."""
+    """Use ranges of a few orders each."""
     monkeypatch.setattr(rebuild, "EVENTS_AT_ONCE", 7)
 
 

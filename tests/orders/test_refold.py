@@ -47,7 +47,7 @@ async def driver(tmp_path: Path, log: io.StringIO) -> AsyncIterator[Driver]:
 
 @pytest.fixture
 def unfoldable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Orders of which the fold raises, for as long as they are in the set."""
+    """Let the fold raise for the orders in the returned set."""
     orders = {"O-1"}
 
     def fold(history: Any, **words: Any) -> Any:
@@ -64,7 +64,7 @@ def quiet(count: int) -> None:
 
 
 def marks(driver: Driver) -> dict[str, int | None]:
-    """When each order is due next."""
+    """Return when each order is due next."""
     return dict(driver.rows("SELECT order_key, due_at FROM order_due"))
 
 
@@ -195,7 +195,7 @@ async def test_more_money_than_64_bits_on_one_order(tmp_path: Path) -> None:
 
 
 async def standing(driver: Driver) -> None:
-    """Three orders, one of them open, all folded."""
+    """Fold three orders, one of them open."""
     await driver.send(of_order("O-0", "e0", "pending"))
     await driver.send(of_order("O-1", "e1", "pending"))
     await driver.send(of_order("O-2", "e2"))

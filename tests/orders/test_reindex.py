@@ -43,7 +43,7 @@ def receive_with(driver: Driver, profile: Source) -> None:
 
 
 async def fill(driver: Driver) -> None:
-    """Deliveries of every verdict, nameless ones among them, and a record."""
+    """Store deliveries of every verdict, nameless ones among them, and a record."""
     nameless = event("e1", "pending", order=None)
     bodies: list[Any] = [nameless, event("e2"), event("e2"), event("e2", "declined"), b"{}", b"{}"]
     bodies += [

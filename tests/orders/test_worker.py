@@ -14,7 +14,7 @@ from tests.waiting import soon
 
 
 def published(driver: Driver) -> int:
-    """How many revisions there are."""
+    """Return how many revisions there are."""
     ((count,),) = driver.rows("SELECT count(*) FROM revisions")
     return int(count)
 

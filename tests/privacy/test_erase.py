@@ -144,7 +144,7 @@ async def test_a_reason_has_no_number_behind_the_default_country_code(
 
 
 async def ledgers(driver: Driver) -> list[dict[str, Any]]:
-    """Every ledger, without what may differ."""
+    """Return every ledger, without members that may differ."""
     found = []
     for order in ("ORD-1", "ORD-2", "ORD-4"):
         document = await order_document(driver.context, order, as_of=T + DAY)

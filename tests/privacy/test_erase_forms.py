@@ -57,7 +57,7 @@ async def _begun(folder: Path) -> None:
 
 
 def copied(driver: Driver) -> Path:
-    """Where the backup is."""
+    """Return the path of the backup."""
     return driver.path.with_name("older.backup")
 
 
@@ -223,7 +223,7 @@ async def test_a_clock_that_was_set_back_keeps_nobody(tmp_path: Path) -> None:
 
 
 async def redelivered(driver: Driver) -> None:
-    """ORD-1, erased, and its event once more, with the number in a header."""
+    """Erase ORD-1, and deliver its event once more, with the number in a header."""
     body = json.dumps(paid("ORD-1", "e1")).encode()
     await driver.send(body)
     await driver.send(paid("ORD-9", "e9", OTHER))

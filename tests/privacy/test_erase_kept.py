@@ -72,7 +72,7 @@ FOR_DISPUTES: Final = Periods(disputes=Duration(120 * DAY))
 def kept(
     text: str, *, days: int, to_do: tuple[str, ...] = (), periods: Periods = WEEK
 ) -> KeptData | None:
-    """Why the order of a table stays so many days later."""
+    """Return why the order of a table stays this many days later."""
     (scenario,) = read("kept.txt", f"== one\n{text}")
     as_of = Instant(seconds(10) + days * DAY)
     ledger = fold(scenario.history(), policy=POLICY, as_of=as_of)

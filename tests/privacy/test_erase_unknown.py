@@ -44,7 +44,7 @@ async def began(driver: Driver) -> None:
 
 
 async def refused(driver: Driver) -> str:
-    """ORD-1 is paid, and our secret is an old one."""
+    """Pay ORD-1 while our secret is an old one."""
     body = json.dumps(paid("ORD-1", "e2")).encode()
     headers = signed(body, at=driver.clock.now(), key=NEW_KEY)
     assert (await driver.send(body, headers)).status_code == 401
@@ -52,7 +52,7 @@ async def refused(driver: Driver) -> str:
 
 
 async def unread(driver: Driver) -> str:
-    """ORD-1 is paid, and our profile is a wrong one."""
+    """Pay ORD-1 while our profile is a wrong one."""
     right = driver.service.webhooks.receiver.sources["shop"]
     receive_with(driver, source(driver.path.parent, **WRONG["the amount stands elsewhere"]))
     assert (await driver.send(paid("ORD-1", "e2"))).json()["verdict"] == "unreadable"
@@ -69,7 +69,7 @@ async def mended(driver: Driver) -> None:
 
 
 async def outcome(driver: Driver) -> str:
-    """Of ORD-1, when its time is over."""
+    """Return the outcome of ORD-1 after its deadline."""
     driver.clock.put(driver.clock.now() + 2 * HOUR)
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     return str((await driver.api("GET", "/orders/ORD-1")).json()["outcome"])

@@ -40,7 +40,7 @@ async def shown(driver: Driver) -> str:
 
 
 async def problems(driver: Driver) -> list[str]:
-    """Of a check that reads every body again."""
+    """Return the problems of a check that reads every body again."""
     return list((await check_database(driver.service.context, deep=1, progress=quiet)).problems)
 
 

@@ -26,7 +26,7 @@ PHONE = "254711223344"
 
 @pytest.fixture
 def journal(tmp_path: Path) -> ErasureJournal:
-    """One with three erasures."""
+    """Make a journal with three erasures."""
     made = make_journal(tmp_path / "t.erasures", at=T)
     for number in range(3):
         made.append({"deliveries": [f"dlv_{number}"]}, at=T + number * TICK)

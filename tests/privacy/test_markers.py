@@ -53,7 +53,7 @@ KEPT = {
 
 
 def spoken_of(told: str) -> bool:
-    """Whether the number is in a text, however it was planted."""
+    """Return whether the number is in a text, in any planted form."""
     return any(each in told for each in FORMS)
 
 

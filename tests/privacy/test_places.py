@@ -15,7 +15,7 @@ GO = ("attachment_files.", "inbox.", "rejections.", "suspects.", "unanswered.", 
 
 
 def unmarked(tables: MetaData) -> list[str]:
-    """Columns that may hold text, JSON or bytes, and have no mark."""
+    """Return columns for text, JSON or bytes that have no mark."""
     return [
         f"{table.name}.{column.name}"
         for table in tables.tables.values()

@@ -121,7 +121,7 @@ def restricted(driver: Driver) -> list[tuple[str, str, int | None]]:
 
 
 def bodies(driver: Driver) -> int:
-    """How many deliveries have their bodies."""
+    """Count the deliveries with bodies."""
     return int(driver.rows("SELECT count(body) FROM deliveries")[0][0])
 
 

@@ -66,7 +66,7 @@ class Target:
     covers_body: bool
 
     def bodies(self) -> set[bytes]:
-        """Those that a signature exists for."""
+        """Return the bodies that a signature exists for."""
         return {asked.request.body for _, asked in self.genuine}
 
 

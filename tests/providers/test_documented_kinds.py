@@ -195,7 +195,7 @@ def test_each_profile_line_about_money_going_back_is_documented_here() -> None:
 
 
 def unread(events: list[dict[str, Any]]) -> list[str]:
-    """Kinds that would hold a payment; what is unconfirmed holds nothing."""
+    """Return kinds that would hold a payment; unconfirmed ones hold nothing."""
     return [
         event["kind"]
         for event in events

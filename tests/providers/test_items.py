@@ -28,7 +28,7 @@ def body_of(*items: Any) -> bytes:
 
 
 def each_signed(folder: Path) -> Source:
-    """Every item carries its own signature, as Adyen's do."""
+    """Sign every item by itself, as Adyen does."""
     return made(
         folder,
         signature={"where": "json:more.sig", "signed": SIGNED, "per_item": True},
@@ -71,7 +71,7 @@ def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> 
 
 
 def batched(folder: Path, items: str = "events[*]") -> Source:
-    """One signature over the whole body."""
+    """Sign the whole body once."""
     return made(folder, event={"items": items})
 
 

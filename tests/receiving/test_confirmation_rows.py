@@ -46,12 +46,13 @@ def unconfirmed(event_id: str, **fields: Any) -> Event:
 
 
 def asking(after: int = 0, *, source: str = "shop") -> Asking:
-    """Who asks so many seconds after T, for two minutes, and again after an hour at the latest."""
+    """Return the questions due `seconds` after T, for two minutes, and again after an hour at the
+    latest."""
     return Asking(source=source, now=seconds(after), lease=2 * MINUTE, longest=HOUR)
 
 
 async def marks(inbox: Inbox) -> list[tuple[Any, ...]]:
-    """Event, seconds until it is due, and tries."""
+    """Return event, seconds until it is due, and tries of each row."""
     found = await rows(inbox, "SELECT event_id, due_at, tries FROM confirmations ORDER BY 1")
     return [(name, (due - T) // SECOND, tries) for name, due, tries in found]
 
@@ -227,12 +228,12 @@ async def test_what_is_asked_about_after_the_index_was_rebuilt(
 
 
 def confirmer(inbox: Inbox, *, at: int = 0, **askers: Any) -> Confirmer:
-    """One that asks these."""
+    """Build a confirmer that asks these."""
     return Confirmer(context=context(inbox, at=at), sources={}, askers=askers)
 
 
 def provider(status: int | None, problem: str | None = None) -> Any:
-    """One that answers so, whatever it is asked."""
+    """Build a provider that gives this answer to every question."""
 
     async def ask(event: Event) -> Any:
         answer = SimpleNamespace(status=status, problem=problem, headers={}, body=b"")

@@ -18,7 +18,7 @@ __all__ = ["asking"]
 
 
 async def due_after(driver: Driver, tries: int) -> int:
-    """When the only event that waits is due, once it was asked about so often."""
+    """Return when the only waiting event is due after this many questions."""
     await soon(lambda: driver.rows("SELECT tries FROM confirmations") == [(tries,)])
     ((due,),) = driver.rows("SELECT due_at FROM confirmations")
     return int(due)

@@ -31,12 +31,12 @@ class Counted:
         self.not_stored: list[str] = []
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """One delivery."""
+        """Count one delivery."""
         assert 0 <= seconds < 3600
         self.deliveries.append((source, verdict))
 
     def count_not_stored(self, reason: str) -> None:
-        """One that was answered 503."""
+        """Count one delivery that was answered 503."""
         self.not_stored.append(reason)
 
 
@@ -66,7 +66,7 @@ class Door:
         monkeypatch.setattr(endpoint, "receive_delivery", receive_delivery)
 
     def note(self, reason: str) -> None:
-        """Why one was not stored, for the log."""
+        """Note why a delivery was not stored, for the log."""
         self.noted.append(reason)
 
     def decide(self, address: str) -> str:
@@ -83,7 +83,7 @@ class Door:
         messages: Iterable[dict[str, Any]] = ({"type": "http.request", "body": b"{}"},),
         **more: Any,
     ) -> tuple[int, list[Header], bytes]:
-        """Status, headers and body of what is answered; status 0: nothing is."""
+        """Return status, headers and body of the answer; status 0 without an answer."""
         left, sent = iter(messages), list[Any]()
 
         async def receive() -> Any:
@@ -110,7 +110,7 @@ class Door:
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    """One with two sources, of which one sends GET, too."""
+    """Build an endpoint with two sources, one of which sends GET, too."""
     return Door(monkeypatch)
 
 

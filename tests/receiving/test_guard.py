@@ -19,13 +19,13 @@ BAD = (b"400 Bad Request",)
 
 
 def statuses(client: Client) -> tuple[bytes, ...]:
-    """Of the answers that went out."""
+    """Return the statuses of the answers that were sent."""
     found = client.wire.sent[0].split(b"HTTP/1.1 ")[1:]
     return tuple(each.partition(b"\r\n")[0] for each in found)
 
 
 def refused(client: Client) -> dict[str, int]:
-    """Why connections were refused or closed."""
+    """Return why connections were refused or closed."""
     return dict(client.connection.connection_limits.refused)
 
 
@@ -261,7 +261,7 @@ SHORT = {"receive_deadline_s": 10, "send_deadline_s": 20}
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten seconds to send, twenty to read."""
+    """Allow ten seconds to send, twenty to read."""
     monkeypatch.setattr(wire, "LIMITS", changed(**SHORT))
 
 

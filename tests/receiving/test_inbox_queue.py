@@ -33,7 +33,7 @@ class Inbox:
         self.writer = self
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """One batch, as far as it may."""
+        """Keep one batch, as far as it may."""
         await self.goes_on.wait()
         if self.fault is not None:
             raise self.fault
@@ -41,7 +41,7 @@ class Inbox:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[None]:
-        """Nothing is kept of it."""
+        """Run a transaction, and keep nothing of it."""
         if self.fault is not None:
             raise self.fault
         yield
@@ -73,19 +73,19 @@ class Queue:
 
 
 def delivery(number: int = 1, size: int = 0) -> Received:
-    """One of this size."""
+    """Build a delivery of this size."""
     return Received(
         delivery_id=f"dlv_{number}", received_at=T, source="shop", headers="", body=b"x" * size
     )
 
 
 def deliveries(count: int) -> list[Item]:
-    """So many."""
+    """Build this number of deliveries."""
     return [delivery(number) for number in range(count)]
 
 
 def lines(log: StringIO) -> list[tuple[str, str]]:
-    """Level and text of what was logged."""
+    """Return level and text of the logged lines."""
     logged = [json.loads(line) for line in log.getvalue().splitlines()]
     return [(line["level"], line["event"]) for line in logged]
 

@@ -81,20 +81,20 @@ class Plain:
         return next(self._steps)
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """One statement."""
+        """Run one statement."""
         return self._connection.execute(sql, values).fetchall()
 
 
 @pytest.fixture
 def plain(tmp_path: Path) -> Iterator[Plain]:
-    """Without a row."""
+    """Return a connection without rows."""
     put_new(tmp_path / "t.db")
     with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
         yield Plain(connection)
 
 
 def item(at: int, size: int = 1) -> Received:
-    """One that came then."""
+    """Build an item that came then."""
     return Received(
         delivery_id=f"dlv_{at}",
         received_at=Instant(at),
@@ -105,7 +105,7 @@ def item(at: int, size: int = 1) -> Received:
 
 
 def kept(plain: Plain, *counts: int) -> list[int]:
-    """Rows of so many records. The bytes of each."""
+    """Keep rows with these numbers of records; return the bytes of each."""
     sizes = []
     for number, count in enumerate(counts, 1):
         items = [item(10 * number + n) for n in reversed(range(count))]

@@ -64,11 +64,11 @@ class Files:
         self.kept.append((values[0], None))
 
     async def checkpoint(self) -> bool:
-        """Whether the log was folded."""
+        """Return whether the log was folded."""
         return self.checkpoints.pop(0)
 
     async def fold(self, mode: str) -> bool:
-        """Cover all that was read, unless a reader is in the way."""
+        """Cover all read rows, unless a reader is in the way."""
         self.folds.append(mode)
         if self.folding:
             self.covered = self.position
@@ -93,7 +93,7 @@ class Files:
 
 
 def writer_of(files: Files, *, shared: bool = False, max_bytes: int = 10**9) -> InboxWriter:
-    """Over them."""
+    """Build a writer over them."""
     every: Any = files
     return InboxWriter(every, every, database=every, shared=shared, max_bytes=max_bytes)
 

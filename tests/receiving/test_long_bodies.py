@@ -13,7 +13,7 @@ LIMITS = Limits(max_body_bytes=2 * MOST, max_header_bytes=1_000, max_bodies_byte
 
 
 def endpoint() -> Webhooks:
-    """One that only takes bodies."""
+    """Build an endpoint that only takes bodies."""
     return Webhooks(cast(Any, None), limits=LIMITS, metrics=cast(Any, None))
 
 

@@ -280,7 +280,7 @@ async def test_its_order_is_held_until_it_was_read(tmp_path: Path) -> None:
 
 
 def begin(path: Path, starts: int) -> None:
-    """So many readers have begun, and ended before they had appended anything."""
+    """Let this number of readers begin and end before they append anything."""
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("INSERT OR REPLACE INTO counters VALUES ('reader starts', ?)", (starts,))
 
@@ -366,7 +366,7 @@ class Died(BaseException):
 
 
 async def dies(*_: Any) -> None:
-    """In the place of what appends."""
+    """Die in place of the function that appends."""
     raise Died
 
 

@@ -49,14 +49,14 @@ class Store:
         self.was_wanted, self.held_s = False, SHORT_S * 4
 
     def take(self) -> bool:
-        """Whether it is our turn."""
+        """Return whether it is our turn."""
         found = self.turns.pop(0)
         if isinstance(found, Exception):
             raise found
         return bool(found)
 
     def release(self) -> None:
-        """Given back."""
+        """Give the turn back."""
         self.released += 1
 
     async def commit(self, function: Callable[..., Any], *words: Any, **named: Any) -> Any:
@@ -94,7 +94,7 @@ class Store:
         return []
 
     async def cannot_append(self) -> str | None:
-        """Whether nothing can be."""
+        """Return why nothing can be appended, if so."""
         return self.cannot
 
 
@@ -147,12 +147,12 @@ class Reading:
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
-    """On SQLite."""
+    """Return a reader's context on SQLite."""
     return Reading(monkeypatch)
 
 
 def row_of(count: int, seq: int = 1) -> Unread:
-    """One with so many records."""
+    """Build a row with this number of records."""
     return Unread(seq, count, T, b"", [received(arrival(said("e1", order="A")))] * count, False)
 
 
@@ -163,7 +163,7 @@ def alone(*, tries: int = 0, damaged: bool = False) -> Suspect:
 
 
 def lines(log: StringIO) -> list[tuple[str, str, Any]]:
-    """Level, text and reason or count of what was logged."""
+    """Return level, text and reason or count of the logged lines."""
     logged = [json.loads(line) for line in log.getvalue().splitlines()]
     return [
         (line["level"], line["event"], line.get("reason", line.get("count"))) for line in logged

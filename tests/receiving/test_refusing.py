@@ -42,16 +42,16 @@ class Counting:
         self.fault: Exception | None = None
 
     def decide(self, address: str) -> str:
-        """Of one more."""
+        """Decide about one more refusal."""
         self.asked.append(address)
         return self.decided
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Of one more that nobody signs."""
+        """Decide about one more unsigned request."""
         return self.decide(incoming.address) == "kept"
 
     def to_note(self, source: str) -> int:
-        """So many were not kept."""
+        """Return how many were not kept."""
         return len(self.asked) - 1
 
     async def submit(self, item: Item) -> None:
@@ -103,7 +103,7 @@ class Service:
 
 @pytest.fixture
 def service() -> Service:
-    """One that takes everything genuine."""
+    """Build a service that takes everything genuine."""
     return Service()
 
 

@@ -26,13 +26,13 @@ class Ring:
         self.asked: list[str] = []
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """One statement."""
+        """Run one statement."""
         self.asked.append(sql.split()[0])
         return self.connection.execute(sql, values).fetchall()
 
     @property
     def kept(self) -> list[str]:
-        """What it holds."""
+        """Return the content of the ring."""
         rows = self.connection.execute("SELECT id FROM rejections ORDER BY id")
         return [row[0] for row in rows]
 
@@ -49,7 +49,7 @@ def table() -> Iterator[Ring]:
 
 
 def of(*sizes: int, headers: str = "") -> list[Rejection]:
-    """Refused arrivals with bodies of these sizes."""
+    """Build refused arrivals with bodies of these sizes."""
     return [rejection(body=b"x" * size, headers=headers) for size in sizes]
 
 

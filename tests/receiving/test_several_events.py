@@ -42,7 +42,7 @@ KEYS = {"shop": KEY, "till": "uV2nC8rWq5XyMb1KzTd9Gs3Lh7Fj4Pe6"}
 
 
 def item(number: int, action: str = "paid", **more: Any) -> dict[str, Any]:
-    """One event of order O-number."""
+    """Build one event of order O-number."""
     named = {"id": f"EV{number}", "action": action, "order": f"O-{number}", "payment": f"P{number}"}
     return {**named, "amount": 500, "currency": "EUR", **more}
 

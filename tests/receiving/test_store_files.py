@@ -30,12 +30,12 @@ def identity_at(database: Path) -> str | None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where there is no database yet."""
+    """Return a path without a database."""
     return tmp_path / "made" / "here" / "t.db"
 
 
 def settings(path: Path, **more: Any) -> Settings:
-    """Of a store there."""
+    """Return the settings of a store there."""
     return settings_of(path, **more)
 
 
@@ -49,7 +49,7 @@ async def created(path: Path, *, anew: bool = False) -> Path:
 
 
 def mode(path: Path) -> int:
-    """Who may read and write it."""
+    """Return the permission bits of a file."""
     return path.stat().st_mode & 0o777
 
 

@@ -81,7 +81,7 @@ def checked(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def sums(some: list[Transaction]) -> Counter[tuple[str, str]]:
-    """Debit less credit by role and currency."""
+    """Return debit less credit by role and currency."""
     found: Counter[tuple[str, str]] = Counter()
     for each in some:
         for posting in each.postings:
