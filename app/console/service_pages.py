@@ -264,7 +264,7 @@ async def _untaken(view: View) -> list[int]:
     """List the numbers of the form's list, of a state or an order."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
-        raise UsageError("state or order: say of which list")
+        raise UsageError("give a state or an order, to choose the list")
     found = await list_notifications(view.context, state=state, order=order, limit=MOST_AGAIN + 1)
     return [each.seq for each in found]
 
@@ -505,7 +505,7 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
     name = view.given.get("name", "").strip()
     scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:
-        raise UsageError("a token is for something: choose what it may")
+        raise UsageError("choose at least one scope of the token")
     until = view.given.get("until", "").strip() or None
     token = await tokens.issue_token(
         view.context,

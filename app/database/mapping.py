@@ -203,7 +203,9 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
      stated_at) = row
     # fmt: on
     if claim not in _CLAIMS:
-        raise ValueError(f"the stored claim of event {event_id} is none of ours; reindex")
+        raise ValueError(
+            f"this version does not know the stored claim of event {event_id}: `tallyhook reindex`"
+        )
     return Delivery(
         delivery_id=delivery_id,
         received_at=received_at,
@@ -287,7 +289,7 @@ def record_of(row: Sequence[Any]) -> Record:
      expires_at, reason, _, payment, author, replaces, tenders, free, dated) = row
     # fmt: on
     if kind not in _RECORDS:
-        raise ValueError(f"the stored kind of record {record_id} is none of ours")
+        raise ValueError(f"this version does not know the stored kind of record {record_id}")
     return Record(
         record_id=record_id,
         recorded_at=recorded_at,

@@ -296,8 +296,8 @@ async def _looked(
     before = next_in_order(made, month)
     if as_of < newest_link(made)[0]:
         raise UsageError(
-            "--as-of lies before the last closing or reopening, which is not known of then: choose "
-            f"a moment after {format_instant(newest_link(made)[0])}"
+            "--as-of lies before the last closing or reopening: choose a moment after "
+            f"{format_instant(newest_link(made)[0])}"
         )
     found = tuple(closings.too_early(month, now=as_of, margin_days=_margin_days(context, request)))
     report: PeriodReport | None = None

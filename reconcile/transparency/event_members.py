@@ -16,7 +16,7 @@ def part_document(part: Part) -> dict[str, Any]:
 def part_of(document: Mapping[str, Any]) -> Part:
     """Parse what `part_document` returned. Raises ValueError or KeyError for other input."""
     if document["kind"] not in PART_KINDS:
-        raise ValueError("the history has a part whose kind is none of ours")
+        raise ValueError("the history has a part of an unknown kind")
     return Part(kind=document["kind"], money=_money(document))
 
 
@@ -37,7 +37,7 @@ def state_of(document: Mapping[str, Any]) -> State:
     member, word, money = document["member"], document["word"], document.get("money")
     reference, at = document.get("reference"), document.get("at")
     if member not in STATE_MEMBERS or word not in STATE_WORDS:
-        raise ValueError("the history has a state whose member or word is none of ours")
+        raise ValueError("the history has a state with an unknown member or word")
     if reference is not None and type(reference) is not str:
         raise ValueError("the history has something else where a text must be")
     return State(

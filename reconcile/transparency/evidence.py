@@ -164,7 +164,7 @@ def event_of(document: Mapping[str, Any]) -> Event:
     """Parse an event that `value_document` returned. Raises ValueError."""
     event = _value_of(Event, document)
     if event.claim not in CLAIM_KINDS or event.standing not in get_args(Standing):
-        raise ValueError("the history has an event whose claim or standing is none of ours")
+        raise ValueError("the history has an event with an unknown claim or standing")
     return event
 
 
@@ -172,7 +172,7 @@ def record_of(document: Mapping[str, Any]) -> Record:
     """Parse a record that `value_document` returned. Raises ValueError."""
     record = _value_of(Record, document)
     if record.kind not in RECORD_KINDS:
-        raise ValueError("the history has a record whose kind is none of ours")
+        raise ValueError("the history has a record of an unknown kind")
     return record
 
 
