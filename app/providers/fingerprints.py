@@ -17,7 +17,7 @@ from app.providers import encodings, keys, kit, schemes, sections
 from app.providers.doctor import Account
 from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
-from app.providers.verification import Verifier
+from app.providers.verification import Declared
 from reconcile.instants import EARLIEST, MILLISECOND, Instant, parse_instant
 
 _PREFIX: Final = b"tallyhook secret fingerprint"
@@ -122,8 +122,8 @@ def covered(account: Account, request: Incoming) -> Covered:
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
-    verifier = Verifier(account.profile, keys.KeyRing(), address=account.address)
-    seen = verifier.request(request)
+    verifier = Declared(account.profile, keys.KeyRing())
+    seen = verifier.request(request.at(account.address))
     signed_at = None
     if verifier.timestamp is not None:
         stamp = verifier.timestamp.text(seen)

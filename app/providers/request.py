@@ -87,6 +87,12 @@ class Incoming(NamedTuple):
     address: str = ""
     oversized: bool = False
 
+    def at(self, address: str) -> Incoming:
+        """Return the request with scheme and host put before a `url` that is only a path."""
+        if not address or not self.url.startswith("/"):
+            return self
+        return self._replace(url=address + self.url)
+
 
 _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 

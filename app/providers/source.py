@@ -13,12 +13,12 @@ from app.core.reading import Belonging, Reading, Unreadable
 from app.providers import fields
 from app.providers.documents import DOCUMENTS
 from app.providers.fetched import AnswerReader
-from app.providers.kit import Secrets, Signed, named_scheme
+from app.providers.kit import NamedVerifier, Secrets, Signed, named_scheme
 from app.providers.reader import NO_MEMBERS, EventReader
 from app.providers.request import Incoming, Reason, Refusal, left_out
 from app.providers.schemes import TOKENS, UNSIGNED
 from app.providers.sections import Profile
-from app.providers.verification import SourceVerifier, compile_verifier
+from app.providers.verification import compile_verifier, signs_address
 from reconcile.instants import Instant
 from reconcile.ledger.events import Event
 
@@ -103,16 +103,16 @@ class Ending:
 
     def __init__(
         self,
-        compile_with: Callable[[Secrets], SourceVerifier],
+        compile_with: Callable[[Secrets], NamedVerifier],
         secrets: Sequence[str],
         ends: Mapping[str, Instant],
     ) -> None:
         self._compile = compile_with
         self._secrets = tuple(secrets)
         self._ends = dict(ends)
-        self._verifiers: dict[tuple[str, ...], SourceVerifier] = {}
+        self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
-    def verifier_at(self, now: Instant) -> SourceVerifier | None:
+    def verifier_at(self, now: Instant) -> NamedVerifier | None:
         """Return a verifier with the secrets that are valid at `now`; None where none is."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
@@ -186,8 +186,8 @@ class Source:
         if isinstance(secrets, Mapping):
             secrets = Secrets(named=secrets)
         given = secrets if isinstance(secrets, Secrets) else Secrets(listed=secrets)
-        compile_with = partial(compile_verifier, name, profile, address=address)
-        self._verifier: SourceVerifier = compile_with(given, strict=strict)
+        compile_with = partial(compile_verifier, name, profile)
+        self._verifier = compile_with(given, strict=strict)
         self._ending = (
             Ending(partial(compile_with, strict=True), given.listed, ends) if ends else None
         )
@@ -230,7 +230,10 @@ class Source:
             name.encode("ascii") for name in places.split(",") if token and kind == "header"
         ) | ({b"authorization"} if self._vouchers else frozenset())
         self._tokens = Secrets(listed=texts if token else ())
-        self.signs_address: bool = self._verifier.signs_address
+        self.signs_address = signs_address(profile)
+        # A scheme in code may cover the address although it does not always.
+        seen = self.signs_address or named_scheme(profile.signature.mac) is not None
+        self._address = address if seen else ""
         self.methods: frozenset[str] = frozenset(profile.request.methods)
 
     @property
@@ -246,7 +249,9 @@ class Source:
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
         """Return None where the request is genuine as of `now`. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
-        return ALL_ENDED if verifier is None else verifier.verify(incoming, now=now)
+        return (
+            ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
+        )
 
     @property
     def tokens(self) -> list[bytes]:

@@ -36,16 +36,13 @@ _NO_ITEMS: Final = Refusal(
 _TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {paths.MAX_ITEMS} items.")
 
 
-class Verifier:
-    """Verifies as one profile says, with one source's keys, the newest first.
+class Verifier(kit.NamedVerifier):
+    """Verifies as one profile says, with one source's keys, the newest first."""
 
-    address  scheme and host under which the provider knows us, put before a `url` that is a path
-    """
-
-    def __init__(self, profile: Profile, keys: KeyRing, *, address: str) -> None:
+    def __init__(self, profile: Profile, keys: KeyRing) -> None:
         rule = profile.signature
         self.keys = keys
-        self._address = address
+        self._profile = profile
         self.place = paths.compile_place(rule.where or "")
         self.format = FORMATS[rule.format]
         label, prefix, separator = (
@@ -99,8 +96,6 @@ class Verifier:
     def request(self, incoming: Incoming) -> Request:
         """Return the request as its signature sees it."""
         headers, body, method, url = incoming[:4]
-        if url.startswith("/"):
-            url = self._address + url
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
@@ -255,19 +250,7 @@ def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
 
 
 class Declared(Verifier):
-    """A scheme that the profile file describes in full: verifies and signs.
-
-    signs_address  whether scheme and host of the address are covered
-    """
-
-    def __init__(self, profile: Profile, keys: KeyRing, *, address: str) -> None:
-        super().__init__(profile, keys, address=address)
-        self.signs_address = "url" in self.template.names
-        self._profile = profile
-
-    def payload(self, incoming: Incoming) -> bytes:
-        """Return the body itself."""
-        return incoming.body
+    """A scheme that the profile file describes in full: verifies and signs."""
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
@@ -336,8 +319,6 @@ class Declared(Verifier):
 class Unsigned(kit.NamedVerifier):
     """No scheme: every request passes, and counts only after it was fetched back."""
 
-    signs_address = False
-
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None
 
@@ -347,31 +328,17 @@ class Unsigned(kit.NamedVerifier):
         return kit.Signed(headers=[], body=body, url=url)
 
 
-class ByName:
-    """A scheme that needs code, given the address as the provider knows it."""
-
-    def __init__(self, verifier: kit.NamedVerifier, *, signs_address: bool, address: str) -> None:
-        self.payload = verifier.payload
-        self.sign = verifier.sign
-        self._verify = verifier.verify
-        self.signs_address = signs_address
-        self._address = address
-
-    def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Verify with the named verifier. Never raises."""
-        headers, body, method, url = incoming[:4]
-        if url.startswith("/"):
-            incoming = Incoming(headers, body, method, self._address + url)
-        return self._verify(incoming, now=now)
-
-
-SourceVerifier = Declared | Unsigned | ByName
-"""Verifies, unwraps and signs for one source."""
+def signs_address(profile: Profile) -> bool:
+    """Check whether the signature covers scheme and host of the address."""
+    named = kit.named_scheme(profile.signature.mac)
+    if named is not None:
+        return "address" in named.covers(dict(profile.signature.options))
+    return "url" in compile_template(profile.signature.signed or "").names
 
 
 def compile_verifier(
-    source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool, address: str
-) -> SourceVerifier:
+    source: str, profile: Profile, secrets: kit.Secrets, *, strict: bool
+) -> kit.NamedVerifier:
     """Compile the verifier that the profile's mac names.
 
     Raises ConfigurationError with every problem.
@@ -382,15 +349,11 @@ def compile_verifier(
     named = kit.named_scheme(mac)
     if named is None:
         keys = compile_keys(source, profile, secrets, strict=strict)
-        return Declared(profile, keys, address=address)
+        return Declared(profile, keys)
     texts = [*secrets.listed, *secrets.named.values()]
     if not texts or not all(type(text) is str and text.strip() for text in texts):
         raise ConfigurationError([f"source {source}: has no secret, or an empty or blank one"])
     # A frozen profile holds its lists as tuples.
     pairs = profile.signature.options
     options = {name: [*value] if type(value) is tuple else value for name, value in pairs}
-    return ByName(
-        named.make(source, options, secrets),
-        signs_address="address" in named.covers(options),
-        address=address,
-    )
+    return named.make(source, options, secrets)
