@@ -245,4 +245,4 @@ def named_scheme(mac: str) -> NamedScheme | None:
 
 def particulars(code: str | None) -> Particulars | None:
     """Load what a `code` names; None where there is none."""
-    return cast(Particulars | None, _named(code, "PARTICULARS")) if code else Particulars()
+    return Particulars() if code is None else cast(Particulars | None, _named(code, "PARTICULARS"))

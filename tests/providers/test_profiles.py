@@ -15,7 +15,7 @@ from app.providers.configured import compile_sources, keep_profiles
 from app.providers.profile import SHIPPED, load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source
-from tests.providers.builders import CHECKOUT, MINIMAL, SECRET, profile_file, source
+from tests.providers.builders import CHECKOUT, MINIMAL, SECRET, problem_of, profile_file, source
 
 
 def problems(name_or_path: str) -> list[str]:
@@ -204,6 +204,12 @@ def test_each_mistake_has_its_sentence(
 ) -> None:
     (problem,) = problems(profile_file(tmp_path, **{section: keys}))
     assert message in problem
+
+
+@pytest.mark.parametrize("code", ["paypal", "no_such", "../keys", ""])
+def test_code_names_a_module_that_has_particulars(code: str, tmp_path: Path) -> None:
+    found = problem_of(tmp_path, f'code = "{code}"\n')
+    assert "code: must be one of adyen, mercadopago, mollie_classic, slack, woovi" in found
 
 
 def test_a_section_that_is_no_section_is_reported(tmp_path: Path) -> None:
