@@ -375,8 +375,7 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError where local accounts are switched off, for any act that would lead to a
-    password."""
+    """Raise UsageError for acts that would lead to a password while local accounts are off."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 

@@ -271,7 +271,7 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Attribute requests in the block to the operator whose token was given, unless a name is
+    """Attribute requests in the block to the operator of the given token, unless a name is
     given."""
     before = _BY_TOKEN.set(name)
     try:

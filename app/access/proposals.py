@@ -194,8 +194,8 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Describe a subject whose changes do not matter to the second person: the act takes it as it
-    is then."""
+    """Describe a subject whose changes don't matter to the second person: the act takes it as it
+    is."""
     return ""
 
 

@@ -320,8 +320,8 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give the session of a person who proved their identity a new cookie; return False where it
-    was ended."""
+    """Give the session of a person who proved their identity a new cookie; False if it was
+    ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -415,8 +415,7 @@ async def end_everything(connection: AsyncConnection) -> None:
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End now the sessions and invitations that a clock that was ahead dated: later than an
-    instant."""
+    """End sessions and invitations dated later than an instant by a clock that was ahead."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
@@ -426,7 +425,7 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used; return False where it was used before. Delete ids older than any
+    """Mark a form's id as used; return False if it was before. Delete ids older than any
     session."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(

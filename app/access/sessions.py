@@ -245,8 +245,7 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Give an operator the role that the provider states; without one their sessions and tokens
-    end."""
+    """Give an operator the provider's role; without one their sessions and tokens end."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -445,8 +444,7 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether a signed-in person gave their password again. A demo's guest has none to
-    give."""
+    """Return whether a signed-in person gave their password again. A demo's guest has none."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)

@@ -340,8 +340,7 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
 
 
 def _preview(chosen: ChosenBreaks) -> None:
-    """Print how many breaks there are of each cause and currency, with their money, and which are
-    left out."""
+    """Print the count and money of breaks by cause and currency, and which are left out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json
 

@@ -242,8 +242,7 @@ def _exhibits(made: Letter) -> str:
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print to standard error what is missing before the deadline: the letter itself does not say
-    it."""
+    """Print to standard error what is missing before the deadline: the letter does not say it."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     if case.limits.sources:

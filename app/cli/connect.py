@@ -458,8 +458,7 @@ def _print_setup(
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
-    """Wait for the first delivery. Exit code 1 if it was refused, names no order, or did not
-    come."""
+    """Wait for the first delivery. Exit code 1 if it was refused, names no order, or is missing."""
     import anyio
 
     from app.orders.first_delivery import wait_for_delivery

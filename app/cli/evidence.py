@@ -212,8 +212,7 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, since it may hold personal data; to standard output if
-    asked for."""
+    """Write a file for its owner alone, since it may hold personal data; or to standard output."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -248,8 +248,7 @@ def _typed(words: Sequence[str]) -> int:
 
 
 def _unwritten(error: OSError) -> int:
-    """Return the exit code for a result that could not be written. Who closes a pipe has read
-    enough."""
+    """Return the exit code if output could not be written. A closed pipe counts as success."""
     sys.stdout = open(os.devnull, "w")  # noqa: SIM115  # else it is tried once more at the end
     if isinstance(error, BrokenPipeError):
         return 0

@@ -158,8 +158,7 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Print a note if the restored files belong to another user than the service's, such as
-    root."""
+    """Print a note if the restored files belong to another user than the service's."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent

@@ -178,8 +178,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Print what an interrupted run leaves, and how to continue. number: of the last finished
-    run."""
+    """Print what an interrupted run leaves, and how to continue. number: of the last ended run."""
     if number is not None:
         return (
             f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "

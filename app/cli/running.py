@@ -106,8 +106,7 @@ def given_token() -> str | None:
 
 
 async def _holder(context: AppContext) -> Proven | None:
-    """Return the holder of the given token; None without one. Raises UsageError for an invalid
-    token."""
+    """Return the holder of the given token; None without one. Raises UsageError for others."""
     from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()

@@ -260,8 +260,7 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Check that others cannot write or replace files of settings: whoever can chooses the
-    secrets."""
+    """Check that others cannot write or replace files of settings, which name the secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file

@@ -64,8 +64,7 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map(view: View) -> Form:
-    """Ask for the meaning of each column; then for the meaning of each word in columns with words
-    of ours."""
+    """Ask for the meaning of each column, then of each word in columns with words of ours."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given

@@ -149,8 +149,7 @@ class WorkerProcess:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return a sentence on why nothing is read; None while the child works, or is just
-        starting."""
+        """Return why nothing is read; None while the child works, or is just starting."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -324,8 +323,7 @@ def tell_news(writer: asyncio.StreamWriter | None) -> None:
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for the end of a process, and kill it if it does not end in time. Return its exit
-    code."""
+    """Wait for a process to end; kill it if it does not in time. Return its exit code."""
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()

@@ -68,8 +68,7 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raises ValueError that names the mistake and the right
-    form."""
+    """Parse the entries of a setting. Raises ValueError with the mistake and the right form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]

@@ -176,8 +176,8 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return audit entries of files attached to an order and its breaks, and removed, up to an
-    instant."""
+    """Return audit entries on files of an order and its breaks, attached or removed, up to
+    `until`."""
     rows = await connection.execute(
         text(
             statement(

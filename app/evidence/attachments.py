@@ -196,8 +196,7 @@ def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type by a file's bytes, not by its name; None for a type that is not
-    accepted."""
+    """Return the media type by a file's bytes, not by its name; None if it is not accepted."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media

@@ -323,8 +323,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family, beginning with those of every
-    letter."""
+    """Return the items that answer a dispute of this family, first those of every letter."""
     return [
         Item(
             name="merchant",

@@ -79,8 +79,7 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """Which case to gather. `family` and `respond_by`: what a person knows and the messages do not
-    say."""
+    """The case to gather. `family`, `respond_by`: facts that a person knows and messages lack."""
 
     order: str
     as_of: Instant | None = None

@@ -179,8 +179,7 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return which limit a letter with its exhibits exceeds, with what to drop; None if it exceeds
-    none."""
+    """Return which limit a letter with exhibits exceeds, with what to drop; None for none."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

@@ -80,7 +80,7 @@ def letter_zone(zone: tzinfo | None) -> LetterZone | None:
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone of a bundle that is verified. Raise ValueError and LookupError for an invalid
+    """Return the zone of a bundle to verify. Raise ValueError and LookupError for an invalid
     one."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)

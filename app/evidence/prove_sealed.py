@@ -165,8 +165,7 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return the hashes beside each leaf's way to the head of `size` leaves, without reading a
-    tree."""
+    """Return the hashes beside each leaf's way to the head of `size` leaves; reads no tree."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]

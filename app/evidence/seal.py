@@ -351,8 +351,7 @@ async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log
 
 
 def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
-    """Make a new key in a file of its own, or load the one that another process has just put
-    there."""
+    """Make a new key in its own file, or load the one that another process has just made."""
     try:
         return write_key(path, secret=new_secret(), owner=owner)
     except FileExistsError:
@@ -427,8 +426,7 @@ _ASIDE: Final = ".until-"
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs for its successor: four lines, the last two the keys
-    in hex."""
+    """Return the text that a key signs for its successor: four lines, the last two keys in hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()

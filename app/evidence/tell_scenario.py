@@ -186,8 +186,7 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None if it is no
-    date."""
+    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None for no date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:

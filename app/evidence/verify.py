@@ -158,8 +158,7 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that sessions.json repeats records of the history, each with what was stored beside
-    it."""
+    """Check that sessions.json repeats records of the history, with their stored details."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")

@@ -253,8 +253,7 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with an object: its members, or an amount with wrong decimals for its
-    currency."""
+    """Return what is wrong with an object: its members, or an amount with wrong decimals."""
     if type(value) is not dict:
         return f"{where} is not in form"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}

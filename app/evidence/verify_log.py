@@ -116,8 +116,7 @@ def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> boo
 
 
 class Tree:
-    """Tree that grows with the log's leaves, and is compared with stored hashes and signed
-    heads."""
+    """Tree that grows with the log's leaves, compared with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """Take the log, and a checkpoint that was kept elsewhere."""
@@ -146,7 +145,7 @@ class Tree:
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield stored hashes that differ from those of the new tiles: first leaf beneath, and a
+        """Yield stored hashes that differ from the new tiles: first leaf beneath, and a
         sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:

@@ -389,7 +389,7 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Prove that the log of `size` leaves began with that of `old`; nothing if `old` is
+        """Prove that the log of `size` leaves began with that of `old`; nothing if that is
         empty."""
         if old in (0, size):
             return []

@@ -207,8 +207,7 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return the breaks of one order, closed ones too; None if no run has published any since
-    then."""
+    """Return the breaks of one order, closed ones too; None if none was published since then."""
     last = await run_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -645,8 +644,7 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether the money at risk is unknown: then the break's money is 0, which is no small
-    sum."""
+    """Return whether the money at risk is unknown: then 0 stands for no small sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 

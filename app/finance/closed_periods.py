@@ -72,8 +72,7 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a month's closing by version; None: the one in force. Raises NotFoundError if there is
-    none."""
+    """Return a month's closing by version, or the one in force. Raises NotFoundError for none."""
     if version is None:
         standing = [e for e in await closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
@@ -122,8 +121,7 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed, or as it is counted now. Raises UsageError for an invalid
-    name."""
+    """Return a month as it was closed, or is counted now. Raises UsageError for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:

@@ -103,8 +103,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared line. Returns it. Raises NotFoundError if none with this number is in
-    force."""
+    """Withdraw a declared line, and return it. Raises NotFoundError if none is in force."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

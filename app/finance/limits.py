@@ -68,8 +68,7 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return the limits of a person, and how much of them the merchant's day and month have
-    used."""
+    """Return a person's limits, and how much of them the merchant's day and month have used."""
     rules = await rules_known(connection)
     if not rules.alone_max:
         return Allowance(rules=rules)

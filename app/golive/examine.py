@@ -136,8 +136,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether there is a file, or it cannot be looked at: then it is not reported as
-    gone."""
+    """Return whether a file is there, or cannot be looked at and so is not reported as gone."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):

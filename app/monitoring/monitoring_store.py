@@ -201,8 +201,7 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until then; return False where another process was faster, or sent it in that
-    instant."""
+    """Claim a notice until then; return False where another process was faster or sent it."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "

@@ -94,8 +94,7 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether a condition that began then is too young for an alarm; note when it no
-        longer is."""
+        """Return whether what began then is too young for an alarm; note when it no longer is."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)

@@ -37,8 +37,7 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Do what `in_force_since` does, and note or forget the instant, when a process starts to
-    serve."""
+    """Do as `in_force_since`, and note or forget the instant, when a process starts to serve."""
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)

@@ -424,8 +424,7 @@ def order_row(ledger: Ledger, facts: ShopFacts) -> OrderRowDocument:
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON values: the summary, and the facts that the shop has stated by
-    now."""
+    """Return rows of a list as JSON: the summary, and the facts stated by the shop by now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]

@@ -169,8 +169,7 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
-    """Read a delivery by its source's present settings; without all of its bytes, keep its former
-    reading."""
+    """Read a delivery by its source's settings of now; without all bytes, keep the old reading."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)

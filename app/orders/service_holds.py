@@ -55,8 +55,7 @@ def with_supposed(
 def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
-    """Record holds that are due for these orders, in the caller's transaction. Return their
-    histories."""
+    """Record holds that are due for these orders in the transaction. Return their histories."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []

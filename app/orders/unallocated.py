@@ -404,8 +404,7 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment as unallocated, with its order as a suggestion, if it renews an
-    agreement."""
+    """Return a payment that renews an agreement as unallocated, with its order suggested."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"

@@ -57,8 +57,7 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the names of an order and of its payments, each with its source; None: of any
-    source."""
+    """Return the names of an order and its payments, each with its source; None: any source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:

@@ -199,8 +199,7 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return the content of a person's own row; for an attached file, its place, or why it is left
-    out."""
+    """Return the content of a person's own row; of a file, its place, or why it is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

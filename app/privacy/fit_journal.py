@@ -185,8 +185,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Note as pending the lines that only the file has: their erasure was killed before it
-    could."""
+    """Note as pending the lines that only the file has: their erasure was killed before."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None

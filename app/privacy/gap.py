@@ -60,8 +60,7 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves, also one that lost commits, without hiding the
-    loss."""
+    """Upgrade a database that nobody serves, also one that lost commits: that stays visible."""
     database = Database(settings)
     try:
         await database.upgrade()

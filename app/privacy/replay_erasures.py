@@ -339,8 +339,7 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line in a transaction that also notes that it is done, or why it
-        must wait."""
+        """Empty the rows of each line in a transaction that notes that it is done, or must wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:

@@ -117,8 +117,7 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the bytes that the request's signature covers, where the profile alone describes
-    them."""
+    """Return the bytes under the request's signature, where the profile alone describes them."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()

@@ -34,8 +34,7 @@ def name(value: object) -> str | None:
 
 
 def card(value: object) -> str | None:
-    """Return the last four digits of a card's number, also of a masked one: `4242`, `**** **** ****
-    4242`."""
+    """Return the last four digits of a card's number, also masked: `**** **** **** 4242`."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 

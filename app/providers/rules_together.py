@@ -163,8 +163,7 @@ class Joins:
         return None
 
     def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
-        """Check that the end of the left part, or the beginning of the right one, is always
-        clear."""
+        """Check that the end of the left part, or the start of the right, is always clear."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST

@@ -452,6 +452,5 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether its events claim nothing by themselves: they are fetched back, or never
-        count."""
+        """Return whether its events claim nothing by themselves: fetched back, or never counted."""
         return self.confirm is not None or self.account.undocumented

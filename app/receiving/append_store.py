@@ -455,8 +455,7 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Return whether the provider is to be asked about the event; not about one that means
-    nothing."""
+    """Return whether to ask the provider about the event; not about one that means nothing."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False

@@ -80,8 +80,8 @@ class Claimant:
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the rows that may be claimed: unclaimed ones, its own, and those whose claims
-        expired."""
+        """Return the rows that may be claimed: unclaimed, its own, and those with expired
+        claims."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()

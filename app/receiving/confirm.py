@@ -257,8 +257,7 @@ def _read(
 async def _later(
     context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Put the question off for our own pause, or for as long as the provider `asked`, within our
-    bounds."""
+    """Put the question off for our pause, or as long as the provider `asked`, within bounds."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")

@@ -441,8 +441,7 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers that state a position of the event's payment, the last
-    first."""
+    """Return the two latest answers that state the payment's position, the last first."""
     found = await connection.execute(
         select(*EVENTS.c)
         .where(

@@ -42,8 +42,7 @@ class Guarded(Protocol):
     """A connection as its limits see it."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed, as of the loop's time; None while it may
-        stay."""
+        """Return why the connection must be closed, as of the loop's time; None if it may stay."""
         ...
 
     def abort(self) -> None:
@@ -85,8 +84,7 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Return whether an address is a proxy's, whose number of connections says nothing of any
-        sender."""
+        """Return whether an address is a proxy's, whose connections are of many senders."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:

@@ -203,8 +203,7 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. A reference that is linked to another order makes the two
-        contested."""
+        """Link references to an order. One that is linked to another order makes both contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -260,8 +259,7 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest orders that share an event id. Only now are they known, also for nameless
-        bodies."""
+        """Contest orders that share an event id, nameless bodies included."""
         if not self.torn:
             return
         rows = select_rows(

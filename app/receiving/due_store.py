@@ -147,8 +147,7 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that wait for an instant after `beyond` which is not their ledger's next
-    decision."""
+    """Return orders that wait for an instant after `beyond` other than their next decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

@@ -107,8 +107,7 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether there is such a file. One without a table is being made, and has no
-        rows."""
+        """Return whether there is such a file. One without a table is new, and has no rows."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -190,8 +189,7 @@ class InboxFile:
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
-        """Delete the rows up to a position, also from the log. For the holder of the serving
-        lock."""
+        """Delete the rows up to a position, also from the log. For the serving lock's holder."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 

@@ -404,8 +404,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Put each record of these rows into a row of its own, to be read alone. A damaged row cannot
-    be read."""
+    """Put each record of these rows into its own row, to be read alone. Damaged rows can't be."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -460,8 +459,7 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a suspect that is read in this transaction. Return False where another reader
-    has it."""
+    """Delete a suspect read in this transaction. Return False where another reader has it."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -556,8 +554,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count like `backlog`; return the present last number of each kind, too, whatever `up_to`
-        is."""
+        """Count like `backlog`; return each kind's present last number, whatever `up_to` is."""
         file, asked_before = self._file, -1
         while True:
             # The position first: what is read meanwhile is then counted, and not passed over.
@@ -628,8 +625,7 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """Count the unread rows of the table; return the position in the file, and the table's last
-    number."""
+    """Count the table's unread rows; return the file's position, and the table's last number."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

@@ -138,8 +138,7 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return private headers of any source: a request to a wrong name may bring the token of a
-        right one."""
+        """Return private headers of any source: a wrong name may come with the right token."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 

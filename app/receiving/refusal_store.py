@@ -196,6 +196,5 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return the stored bytes of a body and its headers: characters of Latin-1 take up to two in
-    UTF-8."""
+    """Return the bytes of bodies and headers: Latin-1 takes up to two in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -177,8 +177,7 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return an alarm if so many deliveries of a source were refused that a clock may be
-        off."""
+        """Return an alarm if so many deliveries were refused that a clock may be off."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Those of a time that is still to come were refused before the clock was set back.

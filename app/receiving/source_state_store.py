@@ -118,8 +118,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Reset to now instants of sources that a clock that was ahead noted, and another instant in a
-    counter."""
+    """Reset to now what a clock that was ahead noted of sources, and another counter's instant."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),

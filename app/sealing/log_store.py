@@ -55,8 +55,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Add to the log, unless it has grown since it was read. Return False where another sealer was
-    first."""
+    """Add to the log, unless it has grown since it was read. False if another was first."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -294,8 +293,7 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on. endorsement: the signature of the key before it, in
-    hex."""
+    """Store the key that signs from now on. endorsement: the former key's signature, in hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

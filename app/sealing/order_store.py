@@ -161,8 +161,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret that the salts of parts are derived from; None before the first leaf that
-    has one."""
+    """Return the secret that salts of parts derive from; None before the first such leaf."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )

@@ -158,8 +158,7 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and its path to the root; None if it has no entry
-    there."""
+    """Return an order's entry in a tree, and its path to the root; None for no entry."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:

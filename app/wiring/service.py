@@ -267,8 +267,7 @@ class Service:
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """parts: those of `working_parts` that run in this process; client: for notifications of
-        alarms."""
+        """parts: those of `working_parts` that run here; client: for notifications of alarms."""
         settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
@@ -362,8 +361,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the inbox queue and background tasks; on leaving, all waiting items have been
-        written."""
+        """Run the inbox queue and background tasks; on leaving, all waiting items are written."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())

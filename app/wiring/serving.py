@@ -284,8 +284,7 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them; if one fails, end the others and say
-    so."""
+    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()

@@ -56,8 +56,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids in the order given, each once; then the ids that decided their
-    attempt."""
+    """Return the event ids in the given order, each once; then those that decided their place."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
         return (first.event.event_id,)

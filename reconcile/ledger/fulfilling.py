@@ -70,8 +70,7 @@ def _needs_a_record(case: Case) -> bool:
 
 
 def is_unread(heard: Heard) -> bool:
-    """Return whether a signed or fetched event has an unknown kind whose words speak of money going
-    back."""
+    """Return whether a signed or fetched event of unknown kind speaks of money going back."""
     event = heard.event
     return (
         event.claim == "unrecognized"

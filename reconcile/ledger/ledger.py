@@ -127,8 +127,7 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Events that state the movement; for a lost dispute those of the loss, not of the
-        opening."""
+        """Events that state the movement; for a lost dispute those of the loss alone."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]

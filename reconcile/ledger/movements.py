@@ -335,8 +335,7 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that failed only according to answers, and its reversal on the day of the
-        failure."""
+        """Return a refund that failed only by answers, and its reversal on the day of failure."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -499,8 +498,7 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add the part of a stated sum that exceeds a payment's captures. A falling sum is a
-    reversal."""
+    """Add the part of a stated sum beyond a payment's captures. A falling sum is a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()

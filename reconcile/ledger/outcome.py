@@ -319,8 +319,7 @@ def _weigh(judgement: Judgement) -> None:
 
 
 def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
-    """Subtract accepted discounts from the price, and amounts on top from `counted`. Return the
-    price."""
+    """Subtract discounts from the price, and money on top from `counted`. Return the price."""
     expected, shares = judgement.expected, list[Counted]()
     for payment in judgement.sure():
         kept, on_hold = standing(payment, currency)

@@ -163,8 +163,7 @@ def may_link(event: Event) -> bool:
 
 
 def keys_of(each: Event | Record) -> list[Key]:
-    """Return the references that an event or a record names: its payment first, then its
-    session."""
+    """Return the references that an event or record names: payment first, then session."""
     source = each.source or ""
     keys: list[Key] = []
     if each.payment is not None:

@@ -188,8 +188,7 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on the readings of a cell under other marks; empty if it is no
-        amount."""
+        """Return a sentence on a cell's readings under other marks; empty if it is no amount."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)

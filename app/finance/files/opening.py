@@ -272,16 +272,14 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return the kind of file that begins this way and has no table, and what to do; None for
-    others."""
+    """Return the kind of a file that begins so without a table, and what to do; else None."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return the kind of an old Office file, and what to do, by its directory ([MS-CFB] 2.2,
-    2.6)."""
+    """Return the kind of an old Office file, with what to do, by its directory ([MS-CFB] 2.2)."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)

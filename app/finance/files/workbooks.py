@@ -191,8 +191,7 @@ class SheetDoubts:
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return the parts of a sheet that the library hides. Raises RefusedTable for a damaged
-    workbook."""
+    """Return the parts of a sheet that the library hides. Raises RefusedTable for a damaged one."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
