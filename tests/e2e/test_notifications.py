@@ -1,13 +1,8 @@
 """The shop hears of everything, whenever Tallyhook is killed."""
 
-import json
 import os
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +10,10 @@ import pytest
 
 from app.core.clock import SystemClock
 from tests.api.driving import of_order
+from tests.e2e.endpoint import listening
 from tests.e2e.processes import Process
 from tests.faults.service import a_service
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 
@@ -39,7 +35,11 @@ class Shop:
     def __init__(self) -> None:
         self.heard: list[tuple[str, dict[str, Any]]] = []
         self.delay_s = 0.05
-        self.port = 0
+
+    def take(self, webhook: str, document: dict[str, Any]) -> int:
+        self.heard.append((webhook, document))
+        time.sleep(self.delay_s)
+        return 204
 
     def orders(self) -> set[str]:
         """List the orders whose success was heard."""
@@ -48,37 +48,6 @@ class Shop:
     def heard_of(self, order: str) -> list[str]:
         """List the ids of all that was heard of an order, one after the other."""
         return [name for name, d in list(self.heard) if d["data"]["order"] == order]
-
-
-@contextmanager
-def listening(shop: Shop) -> Iterator[Shop]:
-    """Serve the endpoint on a free port."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            shop.heard.append((self.headers["webhook-id"], json.loads(body)))
-            time.sleep(shop.delay_s)
-            self.send_response(204)
-            self.end_headers()
-
-        def log_message(self, *words: object) -> None:
-            """Log nothing."""
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request: Any, address: Any) -> None:
-            """Pass over a caller that was killed."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    shop.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield shop
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join(PATIENCE_S)
 
 
 def heard_again(shop: Shop, webhook: str) -> bool:
@@ -98,9 +67,10 @@ def test_nothing_is_lost_when_it_is_killed(tmp_path: Path) -> None:
     """Killed with a request under way, then started again: every acknowledged order's outcome is
     heard, each order's in order, each revision under one id, and what was under way once more."""
     orders, interrupted = {f"O{number}" for number in range(16)}, list[str]()
-    with listening(Shop()) as shop:
+    shop = Shop()
+    with listening(shop.take) as port:
         settings: dict[str, Any] = {
-            "SHOP__URL": f"http://127.0.0.1:{shop.port}/",
+            "SHOP__URL": f"http://127.0.0.1:{port}/",
             "SHOP__SECRET": SECRET,
         }
         for part in range(2):

@@ -13,20 +13,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any
 
 import pytest
 
 from tests.contexts import ACCEPTED
+from tests.e2e.endpoint import listening
 from tests.e2e.processes import command, running, serving, token
 from tests.faults.check import assert_kept
 from tests.faults.load import deliver, load
 from tests.faults.network import needs_namespaces, network
 from tests.faults.service import a_service
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -116,8 +116,8 @@ class Shop:
         """Numbers of the revisions that it accepted, by order."""
         self._lock = Lock()
 
-    def take(self, order: str, number: int) -> int:
-        """Return the status for one notification."""
+    def _take(self, _: str, document: dict[str, Any]) -> int:
+        order, number = document["data"]["order"], document["data"]["id"]
         time.sleep(self.delay_s)
         if order in self.failing:
             return 500
@@ -128,33 +128,8 @@ class Shop:
     @contextmanager
     def open(self) -> Iterator[None]:
         """Listen, on the same port each time, until the block ends."""
-        shop = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                told = json.loads(self.rfile.read(int(self.headers["content-length"])))["data"]
-                self.send_response(shop.take(told["order"], told["id"]))
-                self.end_headers()
-
-            def log_message(self, *words: object) -> None:
-                """Log nothing."""
-
-        class Server(ThreadingHTTPServer):
-            daemon_threads, request_queue_size = True, 64
-
-            def handle_error(self, request: Any, address: Any) -> None:
-                """Ignore a caller that hung up."""
-
-        server = Server(("127.0.0.1", self.port), Handler)
-        self.port = server.server_address[1]
-        thread = Thread(target=server.serve_forever)
-        thread.start()
-        try:
+        with listening(self._take, port=self.port) as self.port:
             yield
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join(PATIENCE_S)
 
     def settings(self) -> dict[str, str]:
         """Return the settings with which a service notifies it."""
