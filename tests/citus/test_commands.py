@@ -1,0 +1,37 @@
+"""Commands on a distributed database, from an import to an erasure."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.test_erasures import ERASE, Run, bodies, buy, run
+
+__all__ = ("run",)
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.mark.soak
+def test_an_order_is_reconciled_proved_checked_and_erased(
+    run: Run, empty_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLYHOOK_ERASURE_JOURNAL", str(tmp_path / "safe" / "erasures"))
+    book, bundle = tmp_path / "book.csv", str(tmp_path / "a.zip")
+    book.write_text("reference,amount,currency,placed_at\nA,1500.00,KES,2026-11-20T10:00:00Z\n")
+
+    def did(*words: str) -> str:
+        code, out, err = run(*words)
+        assert code == 0, (words, out, err)
+        return out
+
+    did("db", "distribute")
+    buy("A")
+    did("records", "import", str(book))
+    did("reconcile", "run")
+    did("report", "period", "--from", "2026-11-01", "--to", "2026-11-30")
+    did("evidence", "build", "A", "-o", bundle)
+    did("evidence", "verify", bundle)
+    did("db", "check", "--deep")
+    did(*ERASE)
+    assert bodies(empty_url) == [False]
+    did("db", "check", "--deep")
