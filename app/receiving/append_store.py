@@ -204,6 +204,7 @@ def append_ahead(
 ) -> Links:
     """Append what rows of the inbox say, and leave the rows and all marks to `append_ready`: where
     deliveries lie on several nodes, a commit is seen at the coordinator before it is seen there."""
+    take_lock(connection, LINKING)  # who took over a claim sees what was stored under it
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
 
@@ -358,7 +359,7 @@ def append(
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
     """Judge arrivals, and write them without marks."""
     guessed = None
-    if connection.dialect != "sqlite":
+    if connection.dialect != "sqlite" and not connection.spread:
         guessed = _judge(connection, arrivals, memory, ahead=True)
         _write_deliveries(connection, guessed)
     take_lock(connection, LINKING)

@@ -53,6 +53,7 @@ from tests.postgres.conftest import ask_in_loop, emptying, migrate
 from tests.postgres.schedules import Act, Schedule
 from tests.postgres.test_sharing import several
 from tests.reconcile.build import DUE, document_bytes, seconds
+from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.postgres
 
@@ -223,6 +224,9 @@ def erasing_early(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return
 
+    monkeypatch.setattr(
+        postgresql, "IDLE_MS", int(1_000 * PATIENCE_S)
+    )  # an actor stops in transactions
     monkeypatch.setattr(erasing, "must_have_read", nothing)
     monkeypatch.setattr(postgresql, "vacuum", nothing)
 
