@@ -6,6 +6,7 @@ ceilings are of the parts that only one does at a time, with commits of 10 ms.
 """
 
 import asyncio
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,6 +58,7 @@ AT_ONCE: Final = 500
 AT_ONE_TIME: Final = 4
 """Writers beside one another where the ceilings are measured."""
 
+CORES: Final = len(os.sched_getaffinity(0))
 LOOK_S: Final = 0.02
 DRAINED_S: Final = 900
 
@@ -97,6 +99,7 @@ class Drained:
     """A backlog drained by so many processes.
 
     waited     share of their time for which they waited for a lock of the server's
+    processor_s  seconds of a processor that they used, and that the server used
     right      whether each delivery is stored once, and each order has its outcome
     unbroken   whether the feed's numbers are whole
     """
@@ -104,6 +107,7 @@ class Drained:
     seconds: float
     deliveries: int
     waited: float
+    processor_s: tuple[float, float]
     right: bool
     unbroken: bool
 
@@ -118,14 +122,16 @@ def _drained(folder: Path, database: Server, count: int, sizes: Sizes) -> Draine
         SECRETS: secret_text(new_secret()),
     }
     stretch = Stretch(seed=SEED, first=0, count=sizes.scaling_orders)
+    pids = list[int]()
     with ExitStack() as stack:
         for number in range(count):
             log = folder / f"{name}-{number}.log"
-            stack.enter_context(process(["tests.bench.slowed", "worker"], log=log, env=env))
+            worker = process(["tests.bench.slowed", "worker"], log=log, env=env)
+            pids.append(stack.enter_context(worker).pid)
             if number == 0:  # it makes the key
                 asyncio.run(_connected(database, name, 1))
         asyncio.run(_connected(database, name, count))
-        found = asyncio.run(_watched(database, name, stretch, count))
+        found = asyncio.run(_watched(database, name, stretch, pids))
     print(f"scaling: {count} took {found.seconds:.1f} s", file=sys.stderr)
     return found
 
@@ -151,12 +157,14 @@ async def _connected(database: Server, name: str, count: int) -> None:
     await connection.close()
 
 
-async def _watched(database: Server, name: str, stretch: Stretch, count: int) -> Drained:
+async def _watched(database: Server, name: str, stretch: Stretch, pids: Sequence[int]) -> Drained:
     """Bring the backlog, and look at the server until it is drained."""
     connection = await _connect(database, name)
     await asyncio.sleep(1)  # they have looked at all once
     sql = "INSERT INTO inbox (count, received_at, size, records) VALUES ($1, $2, $3, $4)"
     await connection.executemany(sql, list(_backlog(stretch)))
+    parts = (pids, processes_of(database.pid))
+    before = [{pid: cpu_seconds(pid) for pid in part} for part in parts]
     began = time.perf_counter()
     looks = waiting = 0
     async with asyncio.timeout(DRAINED_S):
@@ -165,6 +173,11 @@ async def _watched(database: Server, name: str, stretch: Stretch, count: int) ->
             looks += 1
             await asyncio.sleep(LOOK_S)
     seconds = time.perf_counter() - began
+    lasting = {*pids, *processes_of(database.pid)}
+    used = [
+        sum(cpu_seconds(pid) - began_with for pid, began_with in part.items() if pid in lasting)
+        for part in before
+    ]
     stored = await connection.fetch("SELECT verdict, count(*) FROM deliveries GROUP BY verdict")
     outcomes = await connection.fetch("SELECT outcome, count(*) FROM ledgers GROUP BY outcome")
     feed = await connection.fetchrow("SELECT count(*), min(seq), max(seq) FROM revisions")
@@ -172,7 +185,8 @@ async def _watched(database: Server, name: str, stretch: Stretch, count: int) ->
     return Drained(
         seconds=seconds,
         deliveries=stretch.events,
-        waited=waiting / max(1, looks * count),
+        waited=waiting / max(1, looks * len(pids)),
+        processor_s=(used[0], used[1]),
         right=dict(stored) == {"stored": stretch.events} and dict(outcomes) == stretch.outcomes(),
         unbroken=tuple(feed) == (feed[0], 1, feed[0]) and feed[0] >= stretch.count,
     )
@@ -225,7 +239,14 @@ def drained_figures(found: Mapping[int, Drained]) -> list[Figure]:
                 value=done.waited,
                 unit="of their time",
                 bar=BARS["scaling waits"],
-                details={"of one": one.waited},
+                details={
+                    "of one": one.waited,
+                    "microseconds of a processor for a delivery": 1e6
+                    * done.processor_s[0]
+                    / done.deliveries,
+                    "the same of the server": 1e6 * done.processor_s[1] / done.deliveries,
+                    "used of all cores": sum(done.processor_s) / done.seconds / CORES,
+                },
             ),
         )
     ]

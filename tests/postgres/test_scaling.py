@@ -6,11 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.bench.scaling import Drained, ceiling_figures, drained_figures, measure_ceilings
+from tests.bench.scaling import (
+    CORES,
+    Drained,
+    ceiling_figures,
+    drained_figures,
+    measure_ceilings,
+)
 
 pytestmark = pytest.mark.postgres
 
-DONE = Drained(seconds=10.0, deliveries=1_000, waited=0.05, right=True, unbroken=True)
+DONE = Drained(
+    seconds=10.0, deliveries=1_000, waited=0.05, processor_s=(2.0, 1.0), right=True, unbroken=True
+)
 FAST = {1: DONE, 4: replace(DONE, seconds=2.5), 8: replace(DONE, seconds=1.25)}
 
 
@@ -24,6 +32,14 @@ def test_speed_with_a_wrong_answer_holds_nothing(wrong: dict[str, Any]) -> None:
 def test_waiting_for_locks_is_a_figure_of_its_own() -> None:
     figures = drained_figures(FAST | {8: replace(FAST[8], waited=0.2)})
     assert [figure.holds for figure in figures] == [True, True, True, False]
+
+
+def test_the_processor_time_of_a_delivery_is_printed() -> None:
+    """It tells whether the cores or the locks bound the figure."""
+    details = drained_figures(FAST)[1].details
+    assert details["microseconds of a processor for a delivery"] == 2_000
+    assert details["the same of the server"] == 1_000
+    assert details["used of all cores"] == 3.0 / 2.5 / CORES
 
 
 async def test_ceilings_are_of_all_that_was_prepared(url: str) -> None:
