@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
@@ -74,7 +74,7 @@ async def _documents(
     assignee: str | None,
     *,
     for_people: bool,
-) -> AsyncIterator[list[dict[str, Any]]]:
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     from app.finance.break_acts import living_breaks
 
     now, zone = context.clock.now(), context.calendar_zone
@@ -92,7 +92,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
         return await one_break(context, name), context.clock.now(), context.calendar_zone
 
     found, now, zone = running.with_context(work)
-    document = found.document(as_of=now) | found.history()
+    document: Mapping[str, Any] = found.whole_document(as_of=now)
     if form is not printing.Format.table:
         printing.document(document, form)
         return
@@ -110,7 +110,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
     printing.emit(document["steps"], columns=steps, form=form)
 
 
-def _reasons(candidate: dict[str, Any]) -> str:
+def _reasons(candidate: Mapping[str, Any]) -> str:
     """List the reasons for a candidate, each with its points."""
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
     return ", ".join(reasons) or "it is merely the nearest"
@@ -416,7 +416,7 @@ def list_late(
 
 async def _late_documents(
     context: AppContext, everything: bool, *, for_people: bool
-) -> AsyncIterator[list[dict[str, Any]]]:
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     from app.finance.worklist import late_document, late_items
 
     async for found in late_items(context, closed=everything):

@@ -720,13 +720,13 @@ def show_bank_line(
 
     at = printing.moment(as_of, "--as-of")
     found = running.with_context(lambda context: booked_line(context, line, as_of=at))
-    document = found.document(whole=True)
+    document = found.whole_document()
     if form is not printing.Format.table:
         printing.document(document, form)
         return
-    document = printing.local_moment(document, printing.merchant_zone(), name="booked_at")
-    paid = document.pop("payouts")
-    rows = [{"what": name.replace("_", " "), "value": value} for name, value in document.items()]
+    shown = printing.local_moment(document, printing.merchant_zone(), name="booked_at")
+    paid = shown.pop("payouts")
+    rows = [{"what": name.replace("_", " "), "value": value} for name, value in shown.items()]
     printing.emit(rows, columns=("what", "value"), form=form)
     if paid:
         columns = ("payout", "reference", "source", "amount", "paid_at", "lines")

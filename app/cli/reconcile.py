@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -15,6 +15,7 @@ from reconcile.instants import Instant, format_instant
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
+    from app.finance.match_rules import RulesPreviewDocument
     from app.finance.reconcile_period import Ran, RunRequest
 
 BREAKS = ("id", "cause", "state", "order", "payment", "money", "age_days", "sentence")
@@ -43,7 +44,7 @@ async def print_run(context: AppContext, found: Ran, form: printing.Format) -> N
 
 async def _documents(
     context: AppContext, number: int, *, as_of: Instant, for_people: bool
-) -> AsyncIterator[list[dict[str, Any]]]:
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     from app.finance.break_acts import breaks_of_run
 
     async for found in breaks_of_run(context, number):
@@ -252,7 +253,7 @@ def preview(
         printing.document(found.document(), form)
 
 
-def _print_preview(found: dict[str, Any]) -> None:
+def _print_preview(found: RulesPreviewDocument) -> None:
     columns = ("what", "before", "after", "note")
     printing.emit(found["rules"], columns=columns, form=printing.Format.table)
     if not found["totals"]:
@@ -262,7 +263,7 @@ def _print_preview(found: dict[str, Any]) -> None:
         found["totals"], columns=("effect", "kind", "count", "money"), form=printing.Format.table
     )
     rows = [
-        {"effect": each["effect"], **(each["after"] or each["before"])}
+        {"effect": each["effect"], **(each["after"] or each["before"] or {})}
         for each in found["changes"][:50]
     ]
     printing.emit(

@@ -466,7 +466,7 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
     from app.core.schedule import schedule_entries
     from app.finance.scheduled import schedule_document
 
-    async def work(context: AppContext) -> list[dict[str, Any]]:
+    async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         return await schedule_document(context, schedule_entries(context.settings.schedule))
 
     rows = running.with_context(work)

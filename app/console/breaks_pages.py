@@ -99,11 +99,11 @@ async def break_document(view: View) -> Document:
             f"there is no break {view.subject!r}: the list of breaks shows those that the newest "
             "run saw"
         ) from None
-    document = found.document(as_of=view.context.clock.now()) | found.history()
     closed = found.life.state == "closed"
     booked = [each for each in found.seen.cites if each.startswith("bnk_")]
     lines = await named_lines(view.context, booked) if view.person.may("bank") else {}
-    return document | {
+    return {
+        **found.whole_document(as_of=view.context.clock.now()),
         "bank": [
             {
                 "line": name,

@@ -467,7 +467,7 @@ async def bank_document(view: View) -> Document:
         "looked_since": format_instant(seen.began),
         "looked_at": format_known(seen.ended),
         "places": {place: found.counts[place] for place in BANK_PLACES if found.counts.get(place)},
-        "lines": [each.document(whole=True) for each in found.lines],
+        "lines": [each.whole_document() for each in found.lines],
         "skip": skip,
         "next": skip + view.rows if found.more else None,
         "imported": bool(found.counts),

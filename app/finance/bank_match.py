@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Annotated, Final, TypedDict, TypeVar
 
 from app.access.operators import last_done
 from app.context.context import AppContext
@@ -14,10 +14,11 @@ from app.finance import bank_store
 from app.finance.break_store import hand_matches
 from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
 from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
 from reconcile.matching.bank import Payout
 from reconcile.matching.books import BankLine, BookLine
-from reconcile.matching.control import BUCKETS, FAMILIES, Bucket
+from reconcile.matching.control import BUCKETS, FAMILIES, Bucket, Family
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
@@ -31,6 +32,44 @@ GOOD_FOR: Final[Duration] = MINUTE
 """How long a matching is kept: lines that wait for a margin may pass it."""
 
 
+class PayoutDocument(TypedDict):
+    payout: str
+    reference: str | None
+    source: str
+    amount: MoneyDocument
+    paid_at: InstantText | None
+    lines: Count
+
+
+class BookedOrderDocument(TypedDict):
+    order: str
+    line: str
+    amount: MoneyDocument
+
+
+class BankLineDocument(TypedDict):
+    line: str
+    account: str
+    booked_at: InstantText
+    amount: MoneyDocument
+    reference: str | None
+    family: Family
+    stands: Annotated[str, Keywords(enum=BUCKETS)]
+    rate: str | None
+    payouts: list[PayoutDocument]
+    orders: list[BookedOrderDocument]
+
+
+class WholeBankLineDocument(BankLineDocument):
+    counterparty: str | None
+    text: str | None
+
+
+class BankPageDocument(TypedDict):
+    lines: list[BankLineDocument]
+    next: NextText
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booked:
     """A bank line, its bucket, and the payouts or orders that it is matched with."""
@@ -41,17 +80,14 @@ class Booked:
     orders: tuple[BookLine, ...] = ()
     rate: str | None = None
 
-    def document(self, *, whole: bool = False) -> dict[str, Any]:
-        """Return the line for JSON. whole: with texts that name people."""
+    def document(self) -> BankLineDocument:
         line = self.line
-        texts = {"counterparty": line.counterparty, "text": line.text} if whole else {}
         return {
             "line": line.line_id,
             "account": line.account,
             "booked_at": format_instant(line.booked_at),
             "amount": to_json(Money(minor=line.minor, currency=line.currency)),
             "reference": line.reference,
-            **texts,
             "family": FAMILIES[self.bucket],
             "stands": self.bucket,
             "rate": self.rate,
@@ -62,6 +98,11 @@ class Booked:
             ],
         }
 
+    def whole_document(self) -> WholeBankLineDocument:
+        """Return it with the texts, which name people."""
+        line = self.line
+        return {**self.document(), "counterparty": line.counterparty, "text": line.text}
+
 
 def check_bucket(name: str | None) -> None:
     """Raise UsageError for an unknown bucket."""
@@ -69,7 +110,7 @@ def check_bucket(name: str | None) -> None:
         raise UsageError(f"--stands is one of: {', '.join(BUCKETS)}")
 
 
-def payout_document(payout: Payout) -> dict[str, Any]:
+def payout_document(payout: Payout) -> PayoutDocument:
     return {
         "payout": payout.payout_id,
         "reference": payout.reference,

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict, get_args
 
 from app.access import operator_store, operators, proposals
 from app.access.proposal import Proposal
@@ -19,6 +19,15 @@ from app.finance import break_store, run_store
 from app.finance.limits import Allowance, allowance_of
 from app.orders.accept_findings import record_acceptance
 from reconcile.canonical import fingerprint
+from reconcile.documents import (
+    Cites,
+    Count,
+    FactsDocument,
+    InstantText,
+    Keywords,
+    MoneyDocument,
+    NextText,
+)
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.ledger.vocabulary import FindingCode
@@ -32,6 +41,61 @@ from reconcile.money import Money, major_text, to_json
 # --- reading breaks -------------------------------------------------------------------------------
 
 
+class ReasonDocument(TypedDict):
+    reason: str
+    points: Count
+    words: str
+
+
+class CandidateDocument(TypedDict):
+    line: str
+    reference: str | None
+    money: MoneyDocument
+    score: Annotated[int, Keywords(minimum=0, maximum=100)]
+    reasons: list[ReasonDocument]
+    apart: str
+
+
+class BreakDocument(TypedDict):
+    id: Annotated[str, Keywords(examples=["brk_1"])]
+    cause: breaks.BreakCause
+    state: breaks.State
+    assignee: str | None
+    order: str | None
+    payment: str | None
+    money: MoneyDocument
+    age_days: Count
+    since: InstantText
+    cites: Cites
+    candidates: Annotated[list[CandidateDocument], "The nearest lines, and what keeps each apart."]
+    next_step: str
+    sentence: str
+
+
+class StepDocument(TypedDict):
+    at: InstantText
+    step: Annotated[str, Keywords(enum=(*get_args(breaks.Turn), *breaks.ACTS))]
+    by: str
+    second: Annotated[str | None, "Who agreed, where two had to."]
+    value: str
+    reason: str
+    money: MoneyDocument
+    cites: Cites
+
+
+class WholeBreakDocument(BreakDocument):
+    because: str | None
+    settling: breaks.LateDecision | None
+    closed_by: list[str]
+    facts: FactsDocument
+    steps: list[StepDocument]
+
+
+class BreakPageDocument(TypedDict):
+    breaks: list[BreakDocument]
+    next: NextText
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
     """A break as it was last seen, or as a run saw it, and its life."""
@@ -41,7 +105,7 @@ class SeenBreak:
     steps: tuple[breaks.Step, ...]
     life: breaks.Life
 
-    def document(self, *, as_of: Instant) -> dict[str, Any]:
+    def document(self, *, as_of: Instant) -> BreakDocument:
         """Return the break for JSON. Its age is in whole days."""
         seen = self.seen
         return {
@@ -73,8 +137,10 @@ class SeenBreak:
             "sentence": breaks.break_sentence(seen),
         }
 
-    def history(self) -> dict[str, Any]:
+    def whole_document(self, *, as_of: Instant) -> WholeBreakDocument:
+        """Return it with its facts and its life."""
         return {
+            **self.document(as_of=as_of),
             "because": self.life.because,
             "settling": self.life.settling,
             "closed_by": list(self.life.closed_by),

@@ -12,17 +12,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, TypedDict, get_args
 
 from sqlalchemy import ColumnElement, column, delete, insert, select, table, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import run, statement
+from reconcile.documents import Count, InstantText, Keywords, NextNumber
 from reconcile.instants import LATEST, TICK, Instant, format_known
 
 ImportKind = Literal["book", "statement", "bank"]
 KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
+
+
+class ImportDocument(TypedDict):
+    number: Count
+    published_at: InstantText | None
+    file: str
+    who: str
+    read: Count
+    new: Count
+    changed: Count
+    unchanged: Count
+    rejected: Count
+    withdraws: Annotated[Count | None, "The import that it took back."]
+    reason: str | None
+    sha256: Annotated[str, Keywords(pattern="^[0-9a-f]*$", examples=["5f" * 32])]
+
+
+class ImportPageDocument(TypedDict):
+    imports: list[ImportDocument]
+    next: NextNumber
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,18 +67,25 @@ class Import:
     withdraws: int | None = None
     reason: str | None = None
 
-    def document(self) -> dict[str, Any]:
-        stated = {name: getattr(self, name) for name in _STATED_OF_ONE}
-        return stated | {"published_at": format_known(self.published_at)}
+    def document(self) -> ImportDocument:
+        return {
+            "number": self.number,
+            "published_at": format_known(self.published_at),
+            "file": self.file,
+            "who": self.who,
+            "read": self.read,
+            "new": self.new,
+            "changed": self.changed,
+            "unchanged": self.unchanged,
+            "rejected": self.rejected,
+            "withdraws": self.withdraws,
+            "reason": self.reason,
+            "sha256": self.sha256,
+        }
 
 
 _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
-
-_STATED_OF_ONE: Final = (
-    "number", "published_at", "file", "who", "read", "new", "changed", "unchanged", "rejected",
-    "withdraws", "reason", "sha256",
-)  # fmt: skip
 
 BEYOND: Final = 2**63 - 1
 """Greater than every import's number."""

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from difflib import SequenceMatcher
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Annotated, Any, Final, NotRequired, TypedDict
 
 from app.access.operator_store import Operator, acting_alone
 from app.access.operators import note_in_trail, permitted
@@ -30,12 +30,20 @@ from app.finance.reconcile_rows import (
 )
 from app.finance.rule_file import PERIODS, Period, Rules, read_rules
 from app.receiving.caught_up import must_have_read
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.breaks import Break, break_sentence
-from reconcile.matching.match import Change, Decision, compare
+from reconcile.matching.match import Change, Decision, Effect, compare
 from reconcile.money import Money, major_text, to_json
 
 # --- rules beside others --------------------------------------------------------------------------
+
+
+class RuleChangeDocument(TypedDict):
+    what: str
+    before: str
+    after: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +58,9 @@ class RuleChange:
     before: str
     after: str
     note: str = ""
+
+    def document(self) -> RuleChangeDocument:
+        return {"what": self.what, "before": self.before, "after": self.after, "note": self.note}
 
     @property
     def values(self) -> str:
@@ -181,7 +192,17 @@ async def current_rules(context: AppContext) -> SavedRules | None:
         return await rules_in_force(connection)
 
 
-def rules_document(saved: SavedRules | None) -> dict[str, Any]:
+class RulesDocument(TypedDict):
+    number: Count | None
+    at: NotRequired[InstantText]
+    by: NotRequired[str]
+    digest: NotRequired[str]
+    toml: Annotated[
+        str, "The rules as they were saved.", Keywords(examples=["settle_margin = '9 days'\n"])
+    ]
+
+
+def rules_document(saved: SavedRules | None) -> RulesDocument:
     """Return saved rules for JSON. None: no rules were ever saved."""
     if saved is None:
         return {"number": None, "toml": ""}
@@ -298,6 +319,40 @@ async def _rules_state(connection: Connection, subject: str, given: Mapping[str,
     return "0" if last is None else str(last.number)
 
 
+class EffectTotalDocument(TypedDict):
+    effect: Effect
+    kind: str
+    count: Count
+    money: MoneyDocument
+
+
+class DecisionDocument(TypedDict):
+    id: str
+    kind: Annotated[str, "A break's cause, a match's kind."]
+    order: str | None
+    payment: str | None
+    money: MoneyDocument
+    sentence: NotRequired[Annotated[str, "Of a break."]]
+    lines: NotRequired[Annotated[list[str], "Of a match: the lines that belong together."]]
+
+
+class ChangeDocument(TypedDict):
+    effect: Effect
+    before: DecisionDocument | None
+    after: DecisionDocument | None
+
+
+class RulesPreviewDocument(TypedDict):
+    as_of: InstantText
+    rules: Annotated[
+        list[RuleChangeDocument],
+        "Settings that differ from those in force, limits first; empty: not given.",
+    ]
+    totals: list[EffectTotalDocument]
+    changes: list[ChangeDocument]
+    not_told: Annotated[Count, "Changes beyond the first thousand; the totals count them."]
+
+
 @dataclass(slots=True, kw_only=True)
 class RulesPreview:
     """Effect of other rules.
@@ -309,8 +364,8 @@ class RulesPreview:
 
     as_of: Instant
     rules: Sequence[RuleChange] = ()
-    counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    sums: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    counts: Counter[tuple[Effect, str, str]] = field(default_factory=Counter)
+    sums: Counter[tuple[Effect, str, str]] = field(default_factory=Counter)
     listed: list[Change] = field(default_factory=list)
 
     def add(self, change: Change) -> None:
@@ -322,10 +377,10 @@ class RulesPreview:
         if len(self.listed) < MOST_REPORTED:
             self.listed.append(change)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> RulesPreviewDocument:
         return {
             "as_of": format_instant(self.as_of),
-            "rules": [asdict(each) for each in self.rules],
+            "rules": [each.document() for each in self.rules],
             "totals": self.totals(),
             "changes": [
                 {
@@ -338,7 +393,7 @@ class RulesPreview:
             "not_told": self.counts.total() - len(self.listed),
         }
 
-    def totals(self) -> list[dict[str, Any]]:
+    def totals(self) -> list[EffectTotalDocument]:
         return [
             {
                 "effect": effect,
@@ -354,8 +409,8 @@ def kind_of(decision: Decision) -> str:
     return decision.cause if isinstance(decision, Break) else decision.kind
 
 
-def decision_json(decision: Decision) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def decision_json(decision: Decision) -> DecisionDocument:
+    shown: DecisionDocument = {
         "id": decision.identity,
         "kind": kind_of(decision),
         "order": decision.order,
@@ -363,11 +418,11 @@ def decision_json(decision: Decision) -> dict[str, Any]:
         "money": to_json(decision.money),
     }
     if isinstance(decision, Break):
-        return shown | {"sentence": break_sentence(decision)}
-    return shown | {"lines": list(decision.lines)}
+        return {**shown, "sentence": break_sentence(decision)}
+    return {**shown, "lines": list(decision.lines)}
 
 
-async def previewed_rules(context: AppContext, text: str) -> dict[str, Any]:
+async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocument:
     """Return the document of `preview_rules`."""
     return (await preview_rules(context, text)).document()
 

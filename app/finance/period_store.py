@@ -10,13 +10,14 @@ import zlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
-from typing import Final, cast
+from typing import Annotated, Final, TypedDict, cast
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import stream
 from reconcile.canonical import canonical_json
+from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.ledger.fold import FINAL
 from reconcile.ledger.ledger import Outcome
@@ -114,6 +115,23 @@ async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> No
     )
 
 
+class PeriodDocument(TypedDict):
+    period: Annotated[str, Keywords(pattern="^[0-9]{4}-[0-9]{2}$", examples=["2026-10"])]
+    version: Annotated[Count, "1, or one more each time the month was reopened."]
+    as_of: InstantText
+    closed_at: InstantText
+    closed_by: str
+    approved_by: Annotated[str | None, "Who approved it, where it took two people."]
+    digest: str
+    reopened_at: Annotated[InstantText | None, "When it was reopened; null: it stands."]
+    reopened_by: str | None
+
+
+class PeriodListDocument(TypedDict):
+    periods: list[PeriodDocument]
+    next: NextText
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
     """One closing for lists, and when it was reopened, and the digest of that, if it was; the
@@ -136,7 +154,7 @@ class Closed:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
 
-    def document(self) -> dict[str, str | int | None]:
+    def document(self) -> PeriodDocument:
         return {
             "period": self.period,
             "version": self.version,

@@ -4,13 +4,14 @@ import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypedDict, TypeVar
 
 from app.context.context import AppContext
 from app.database.engine import Connection
 from app.database.statements import Rows
 from app.finance.book_line_store import book_line_of, book_lines_of, book_rows
 from app.finance.statement_store import statement_line_of, statement_lines_of, statement_rows
+from reconcile.documents import InstantText, Keywords, MoneyDocument, NextText
 from reconcile.instants import Instant, format_known
 from reconcile.matching.books import BookLine, StatementLine, match_key
 from reconcile.matching.rows import NO_KEY
@@ -141,7 +142,45 @@ def _place(row: tuple[Any, ...]) -> tuple[str, str]:
 # --- for JSON -------------------------------------------------------------------------------------
 
 
-def book_document(line: BookLine) -> dict[str, Any]:
+class BookLineDocument(TypedDict):
+    line: str
+    reference: str
+    kind: Annotated[str, Keywords(examples=["order"])]
+    amount: MoneyDocument
+    placed_at: InstantText | None
+    status: Annotated[str | None, Keywords(examples=["paid"])]
+    refunded_amount: MoneyDocument | None
+    refunded_at: InstantText | None
+    method: str | None
+    group: str | None
+
+
+class BookLinePageDocument(TypedDict):
+    lines: list[BookLineDocument]
+    next: NextText
+
+
+class StatementLineDocument(TypedDict):
+    line: str
+    payment: str | None
+    order: str | None
+    type: Annotated[str, Keywords(examples=["payment"])]
+    gross: MoneyDocument
+    fee: MoneyDocument
+    net: MoneyDocument
+    settled_at: InstantText | None
+    payout: str | None
+    wallet: str | None
+    refund: str | None
+    details: dict[str, str] | None
+
+
+class StatementLinePageDocument(TypedDict):
+    lines: list[StatementLineDocument]
+    next: NextText
+
+
+def book_document(line: BookLine) -> BookLineDocument:
     back = None if line.refunded is None else replace(line.money, minor=line.refunded)
     return {
         "line": line.line_id,
@@ -157,7 +196,7 @@ def book_document(line: BookLine) -> dict[str, Any]:
     }
 
 
-def statement_document(line: StatementLine) -> dict[str, Any]:
+def statement_document(line: StatementLine) -> StatementLineDocument:
     return {
         "line": line.line_id,
         "payment": line.payment,

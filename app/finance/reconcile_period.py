@@ -7,19 +7,17 @@ look: it is stored with what it saw, and changes no break's life.
 A run of many orders is matched by ranges of keys (`key_ranges`).
 """
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from typing import Any, Final
+from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 from app.access.operators import note_in_trail, permitted, who_may
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
-from app.finance import break_store, matching_store, run_store
+from app.finance import break_acts, break_store, matching_store, run_store
 from app.finance.key_ranges import Ranges, ranges_of
 from app.finance.match_rules import rules_of
 from app.finance.reconcile_rows import (
@@ -33,11 +31,20 @@ from app.finance.reconcile_rows import (
 from app.finance.report_period import adjusted_money
 from app.finance.rule_file import read_rules
 from app.receiving.caught_up import must_have_read
-from reconcile.documents import MoneyDocument
+from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextNumber, NextText
 from reconcile.instants import Instant, format_instant, format_known
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.breaks import Break, life
-from reconcile.matching.control import FAMILIES, Control, ControlLine, control_in, control_text
+from reconcile.matching.control import (
+    BUCKETS,
+    FAMILIES,
+    Control,
+    ControlLine,
+    Family,
+    Side,
+    control_in,
+    control_text,
+)
 from reconcile.matching.match import Decision
 from reconcile.matching.period import Period
 from reconcile.matching.wallets import Wallets
@@ -296,8 +303,68 @@ async def ran(context: AppContext, done: run_store.Run) -> Ran:
     return Ran(**asdict(done), control=control, open=done.breaks - accepted)
 
 
-def _head(found: run_store.Run) -> dict[str, Any]:
-    """Return the beginning of every document of a run."""
+_Span = TypedDict("_Span", {"from": InstantText | None, "to": InstantText | None})
+
+
+class _RunHeadDocument(_Span):
+    run: Count
+    at: InstantText
+    as_of: InstantText
+    rules: Annotated[Count | None, "The number of the rules; null for the usual ones."]
+
+
+class RunDocument(_RunHeadDocument):
+    kind: Annotated[Literal["lived", "look"], "lived: it gave breaks life. look: it did not."]
+    breaks: Count
+    ties: bool
+
+
+class RunPageDocument(TypedDict):
+    runs: list[RunDocument]
+    next: NextNumber
+
+
+class BrokenTieDocument(TypedDict):
+    name: str
+    side: str
+    currency: str
+    left: int
+    right: int
+
+
+class ControlLineDocument(TypedDict):
+    side: Side
+    currency: str
+    family: Family
+    bucket: Annotated[str, Keywords(enum=BUCKETS)]
+    count: Count
+    sum: MoneyDocument | None
+    fee: NotRequired[MoneyDocument | None]
+    net: NotRequired[MoneyDocument | None]
+
+
+class MatchedDocument(TypedDict):
+    count: Count
+    sums: list[MoneyDocument]
+
+
+class RunTotalsDocument(_RunHeadDocument):
+    lived: bool
+    ties: bool
+    ties_checked: Count
+    broken_ties: list[BrokenTieDocument]
+    control: list[ControlLineDocument]
+    matched: MatchedDocument
+    unsearched: Count
+    open: Count
+
+
+class WholeRunDocument(RunTotalsDocument):
+    breaks: list[break_acts.BreakDocument]
+    next: NextText
+
+
+def _head(found: run_store.Run) -> _RunHeadDocument:
     return {
         "run": found.number,
         "at": format_instant(found.at),
@@ -308,19 +375,19 @@ def _head(found: run_store.Run) -> dict[str, Any]:
     }
 
 
-def listed_run(found: run_store.Run) -> dict[str, Any]:
-    return _head(found) | {
+def listed_run(found: run_store.Run) -> RunDocument:
+    return {
+        **_head(found),
         "kind": "lived" if found.lived else "look",
         "breaks": found.breaks,
         "ties": found.ties,
     }
 
 
-def run_document(found: Ran) -> dict[str, Any]:
+def run_document(found: Ran) -> RunTotalsDocument:
     """Return a run for JSON. `matched`: orders that agree with the book, and captured sums."""
     control = found.control
     ties = control.ties()
-    names = ("name", "side", "currency", "left", "right")
     matched = [
         line
         for line in control.lines
@@ -330,12 +397,21 @@ def run_document(found: Ran) -> dict[str, Any]:
     for line in matched:
         if line.currency:
             sums[line.currency] = sums.get(line.currency, 0) + line.sum
-    return _head(found) | {
+    return {
+        **_head(found),
         "lived": found.lived,
         "ties": control.holds,
         "ties_checked": len(ties),
         "broken_ties": [
-            {name: getattr(tie, name) for name in names} for tie in ties if not tie.holds
+            {
+                "name": tie.name,
+                "side": tie.side,
+                "currency": tie.currency,
+                "left": tie.left,
+                "right": tie.right,
+            }
+            for tie in ties
+            if not tie.holds
         ],
         "control": [_line(line) for line in control.lines],
         "matched": {
@@ -347,8 +423,8 @@ def run_document(found: Ran) -> dict[str, Any]:
     }
 
 
-def _line(line: ControlLine) -> dict[str, Any]:
-    shown: dict[str, Any] = {
+def _line(line: ControlLine) -> ControlLineDocument:
+    shown: ControlLineDocument = {
         "side": line.side,
         "currency": line.currency,
         "family": FAMILIES[line.bucket],

@@ -13,18 +13,28 @@ the same names and ids. An entry that is new, or has another time, is watched fr
 times are not made up.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import tzinfo
-from typing import Any, Final
+from typing import Annotated, Final, TypedDict
 
 import structlog
 
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import TallyhookError
-from app.core.schedule import ScheduleEntry, due_time, is_late, next_time
+from app.core.schedule import (
+    WAYS,
+    Form,
+    ScheduleEntry,
+    Span,
+    Way,
+    due_time,
+    is_late,
+    next_time,
+)
 from app.finance import scheduled_store
+from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
 
 log = structlog.get_logger()
@@ -228,9 +238,47 @@ async def note(
 # --- for people -----------------------------------------------------------------------------------
 
 
+class DeliveredDocument(TypedDict):
+    way: Annotated[str, Keywords(enum=WAYS)]
+    file: str
+
+
+class LastTimeDocument(TypedDict):
+    due_at: InstantText
+    state: str
+    asked: Annotated[bool, "Whether a person asked for it, out of turn."]
+    late: bool
+    tries: Count
+    run: Count | None
+    ended_at: InstantText | None
+    waits_since: Annotated[
+        InstantText | None, "Since when it waits for accepted deliveries to be read."
+    ]
+    again_at: InstantText | None
+    problem: str | None
+    delivered: list[DeliveredDocument]
+
+
+class ScheduledDocument(TypedDict):
+    name: str
+    cron: Annotated[str, Keywords(examples=["30 2 * * *"])]
+    reconcile: bool
+    span: Span | None
+    forms: list[Form]
+    ways: list[Way]
+    checkpoint: bool
+    next: InstantText | None
+    last: LastTimeDocument | None
+
+
+class ScheduleDocument(TypedDict):
+    entries: list[ScheduledDocument]
+    next: NextText
+
+
 async def schedule_document(
     context: AppContext, entries: Sequence[ScheduleEntry]
-) -> list[dict[str, Any]]:
+) -> list[ScheduledDocument]:
     """Return each entry with its last and next time, and the last result."""
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -251,7 +299,7 @@ async def schedule_document(
     ]
 
 
-def time_document(run: scheduled_store.ScheduledRun | None) -> Mapping[str, Any] | None:
+def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
     """Return the result of one due time of an entry; None if there was none."""
     if run is None:
         return None

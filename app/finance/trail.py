@@ -98,7 +98,7 @@ async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
         "book": [book_document(each) for each in found.book[:MOST]],
         "statement": [statement_document(each) for each in found.statement[:MOST]],
         "payouts": [payout_document(each) for each in found.payouts[:MOST]],
-        "bank": [each.document(whole=True) for each in found.bank[:MOST]],
+        "bank": [each.whole_document() for each in found.bank[:MOST]],
         "breaks": [each.document(as_of=now) for each in breaks if each.life.state != "closed"],
         "more": max(len(found.statement), len(found.orders)) > MOST,
     }

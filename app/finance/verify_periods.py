@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Annotated, Final, Literal, TypedDict
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
@@ -27,6 +27,7 @@ from app.finance.close_period import chain_of, printed, scope_of
 from app.finance.closed_periods import rules_form
 from app.orders import history_store
 from app.sealing import log_store
+from reconcile.documents import Count, Keywords
 from reconcile.ledger.policy import Policy
 from reconcile.reporting import closing as closings
 from reconcile.reporting.journal import Transaction
@@ -36,6 +37,19 @@ Step = Literal["chain", "prints", "history", "figures", "journal"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
 """Errors of reading an invalid document."""
+
+
+class VerifiedStepDocument(TypedDict):
+    period: Annotated[str, Keywords(examples=["2026-10"])]
+    version: Count
+    step: Annotated[str, Keywords(examples=["chain"])]
+    passed: bool
+    sentence: str
+
+
+class VerificationDocument(TypedDict):
+    passed: Annotated[bool, "Whether every step did."]
+    steps: list[VerifiedStepDocument]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +62,7 @@ class VerifiedPeriods:
     passed: bool
     sentence: str
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> VerifiedStepDocument:
         return {
             "period": self.period,
             "version": self.version,

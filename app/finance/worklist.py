@@ -10,7 +10,7 @@ Late money came or went after all was over; it has a proposed settling and its s
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from app.access.proposal import Proposal
 from app.context.context import AppContext
@@ -19,6 +19,7 @@ from app.database.engine import Connection
 from app.finance import break_acts
 from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
 from app.finance.run_store import Run, last_lived
+from reconcile.documents import Cites, MoneyDocument, NextText
 from reconcile.instants import DAY, Instant
 from reconcile.matching import breaks
 from reconcile.money import Money
@@ -274,10 +275,32 @@ async def settle_late(
     return await break_acts.one_break(context, name) if proposal is None else proposal
 
 
-def late_document(found: break_acts.SeenBreak) -> dict[str, Any]:
+class LateItemDocument(TypedDict):
+    id: str
+    cause: breaks.BreakCause
+    order: str | None
+    payment: str | None
+    money: MoneyDocument
+    proposed: breaks.LateDecision
+    state: breaks.LateStanding
+    decided: breaks.LateDecision | None
+    because: str | None
+    cites: Cites
+
+
+class LatePageDocument(TypedDict):
+    late: list[LateItemDocument]
+    next: NextText
+
+
+def late_document(found: break_acts.SeenBreak) -> LateItemDocument:
     shown = found.document(as_of=found.steps[-1].at)
     return {
-        **{name: shown[name] for name in ("id", "cause", "order", "payment", "money")},
+        "id": shown["id"],
+        "cause": shown["cause"],
+        "order": shown["order"],
+        "payment": shown["payment"],
+        "money": shown["money"],
         "proposed": proposed_settling(found),
         "state": settling_state(found),
         "decided": found.life.settling,

@@ -9,7 +9,7 @@ import io
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from json import dumps
-from typing import Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, get_args
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
@@ -28,6 +28,7 @@ from app.finance.report_period import (
     report_journal,
 )
 from app.finance.reports.accounts import Accounts, merchant_accounts
+from reconcile.documents import Cites, Count, DayText, InstantText, Keywords, MoneyDocument
 from reconcile.instants import format_instant
 from reconcile.money import Money, major_text, to_json
 from reconcile.periods import IN_UTC, Calendar
@@ -219,6 +220,90 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
     return file.getvalue()
 
 
+# --- a journal as JSON ----------------------------------------------------------------------------
+
+
+class PostedDocument(TypedDict):
+    account: Annotated[str, Keywords(examples=["Assets:Clearing:Provider"])]
+    role: Annotated[
+        str, "What the account is for, whatever its name is.", Keywords(examples=["clearing"])
+    ]
+    minor: Annotated[int, "Minor units: debit is positive, credit negative."]
+    money: Annotated[MoneyDocument, "The same in major units."]
+
+
+class TransactionDocument(TypedDict):
+    transaction: Annotated[Count, "Its number in this journal, from 1."]
+    date: DayText
+    at: InstantText
+    what: Annotated[str, Keywords(examples=["captured"])]
+    order: str | None
+    payment: str | None
+    source: str | None
+    cites: Cites
+    original_date: Annotated[DayText | None, "Of an adjusting entry: its day in closed_period."]
+    tax_date: DayText | None
+    closed_period: Annotated[
+        str | None, "The closed month of which it became known later; null: none."
+    ]
+    postings: Annotated[
+        list[PostedDocument], "Of one currency; they add up to nothing.", Keywords(minItems=1)
+    ]
+
+
+class OwnTotalDocument(TypedDict):
+    account: str
+    of: str
+    money: MoneyDocument
+
+
+class RateDocument(TypedDict):
+    currency: str
+    day: DayText | None
+    rate: str
+    origin: Literal["file", "statement"]
+
+
+class OwnBalancesDocument(TypedDict):
+    currency: Annotated[str, Keywords(examples=["EUR"])]
+    totals: list[OwnTotalDocument]
+    residual: Annotated[MoneyDocument, "Left of all totals by rounding."]
+    missing: Annotated[list[str], "Currencies of money without a rate."]
+    rates: list[RateDocument]
+
+
+_Span = TypedDict("_Span", {"from": InstantText, "to": InstantText})
+
+
+class JournalDocument(_Span):
+    kind: Annotated[str, Keywords(examples=["payments journal"])]
+    as_of: InstantText
+    basis: Annotated[str, Keywords(examples=["captured"])]
+    environment: Annotated[str, Keywords(examples=["live"])]
+    zone: NotRequired[
+        Annotated[
+            str,
+            "In which days are counted; without it UTC.",
+            Keywords(examples=["Africa/Nairobi"]),
+        ]
+    ]
+    merchant: NotRequired[str]
+    closed_by: NotRequired[Annotated[str, "Of a closed month: who closed it."]]
+    closed_at: NotRequired[InstantText]
+    version: NotRequired[Annotated[Count, "Of the closing."]]
+    approved_by: NotRequired[Annotated[str, "Who approved the closing, where it took two people."]]
+    proposed_at: NotRequired[InstantText]
+    transactions: list[TransactionDocument]
+    count: Count
+    totals: Annotated[list[PostedDocument], "What was posted in all, by account and currency."]
+    own: NotRequired[
+        Annotated[
+            OwnBalancesDocument,
+            "The totals in TALLYHOOK_REPORTS__CURRENCY, at the rates of their days.",
+        ]
+    ]
+
+
 async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
@@ -288,7 +373,9 @@ async def journal_page(
     }
 
 
-def own_document(balances: Mapping[tuple[str, str], int], converter: Converter) -> dict[str, Any]:
+def own_document(
+    balances: Mapping[tuple[str, str], int], converter: Converter
+) -> OwnBalancesDocument:
     """Return balances in the merchant's own currency by account and currency, the rest that
     rounding leaves, and the rates."""
     own = converter.rates.own
@@ -532,8 +619,9 @@ class JournalText:
 
 
 def _json(transaction: Transaction, posted: Posted, *, number: int, day: str) -> str:
+    adjusted = _adjusted(transaction)
     # A lone surrogate becomes an escape when the line is encoded, which JSON reads back.
-    document = {
+    document: TransactionDocument = {
         "transaction": number,
         "date": day,
         "at": format_instant(transaction.at),
@@ -542,8 +630,9 @@ def _json(transaction: Transaction, posted: Posted, *, number: int, day: str) ->
         "payment": transaction.payment,
         "source": transaction.source,
         "cites": list(transaction.cites),
-        **dict.fromkeys(("original_date", "tax_date", "closed_period")),
-        **_adjusted(transaction),
+        "original_date": adjusted.get("original_date"),
+        "tax_date": adjusted.get("tax_date"),
+        "closed_period": adjusted.get("closed_period"),
         "postings": [
             _posted(name, each.role, Money(minor=each.minor, currency=transaction.currency))
             for each, name in posted
@@ -552,7 +641,7 @@ def _json(transaction: Transaction, posted: Posted, *, number: int, day: str) ->
     return ("" if number == 1 else ",") + "\n    " + dumps(document, ensure_ascii=False)
 
 
-def _posted(name: str, role: Role, money: Money) -> dict[str, Any]:
+def _posted(name: str, role: Role, money: Money) -> PostedDocument:
     return {"account": name, "role": role, "minor": money.minor, "money": to_json(money)}
 
 
