@@ -16,9 +16,7 @@ from app.api.report_routes import (
     MAX_JOURNAL_BYTES,
     TOO_MUCH,
     Form,
-    Journal,
-    Report,
-    by_hand,
+    ReportDocument,
 )
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -35,27 +33,23 @@ from app.finance import (
     scheduled,
     worklist,
 )
+from app.finance.bank_match import BankPageDocument, WholeBankLineDocument
+from app.finance.break_acts import BreakPageDocument, WholeBreakDocument
+from app.finance.import_store import ImportPageDocument
+from app.finance.match_rules import RulesDocument
+from app.finance.period_store import PeriodListDocument
+from app.finance.read_lines import BookLinePageDocument, StatementLinePageDocument
+from app.finance.reconcile_period import RunPageDocument, WholeRunDocument
 from app.finance.reports.journal import (
     JOURNAL_TYPES,
+    JournalDocument,
     closed_journal,
 )
+from app.finance.scheduled import ScheduleDocument
+from app.finance.worklist import LatePageDocument
 from reconcile.documents import Keywords
 from reconcile.matching.breaks import STATES, BreakCause, State
 from reconcile.matching.control import BUCKETS
-
-BookLinePage = Annotated[dict[str, Any], by_hand("BookLinePage")]
-StatementLinePage = Annotated[dict[str, Any], by_hand("StatementLinePage")]
-BankPage = Annotated[dict[str, Any], by_hand("BankPage")]
-WholeBankLine = Annotated[dict[str, Any], by_hand("WholeBankLine")]
-ImportPage = Annotated[dict[str, Any], by_hand("ImportPage")]
-RunPage = Annotated[dict[str, Any], by_hand("RunPage")]
-WholeRun = Annotated[dict[str, Any], by_hand("WholeRun")]
-Rules = Annotated[dict[str, Any], by_hand("Rules")]
-BreakPage = Annotated[dict[str, Any], by_hand("BreakPage")]
-WholeBreak = Annotated[dict[str, Any], by_hand("WholeBreak")]
-LatePage = Annotated[dict[str, Any], by_hand("LatePage")]
-PeriodList = Annotated[dict[str, Any], by_hand("PeriodList")]
-Schedule = Annotated[dict[str, Any], by_hand("Schedule")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +112,7 @@ class FinanceRoutes:
 
     # --- what was imported
 
-    async def list_book_lines(self, asked: LinesAsked) -> BookLinePage:
+    async def list_book_lines(self, asked: LinesAsked) -> BookLinePageDocument:
         page = await read_lines.book_page(
             self._context,
             reference=asked.reference,
@@ -129,7 +123,7 @@ class FinanceRoutes:
         lines = [read_lines.book_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
-    async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePage:
+    async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePageDocument:
         page = await read_lines.statement_page(
             self._context,
             reference=asked.reference,
@@ -140,7 +134,7 @@ class FinanceRoutes:
         lines = [read_lines.statement_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
-    async def list_bank_lines(self, asked: BankLinesAsked) -> BankPage:
+    async def list_bank_lines(self, asked: BankLinesAsked) -> BankPageDocument:
         try:
             page = await bank_match.booked_page(
                 self._context,
@@ -157,22 +151,22 @@ class FinanceRoutes:
         following = page.lines[-1].line.line_id if page.more else None
         return {"lines": [each.document() for each in page.lines], "next": following}
 
-    async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLine:
+    async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLineDocument:
         found = await bank_match.booked_line(
             self._context, line, as_of=asked.as_of, kept=self._bank
         )
-        return found.document(whole=True)
+        return found.whole_document()
 
-    async def list_book_imports(self, asked: NewestAsked) -> ImportPage:
+    async def list_book_imports(self, asked: NewestAsked) -> ImportPageDocument:
         return await self._imports(asked, "book")
 
-    async def list_statement_imports(self, asked: NewestAsked) -> ImportPage:
+    async def list_statement_imports(self, asked: NewestAsked) -> ImportPageDocument:
         return await self._imports(asked, "statement")
 
-    async def list_bank_imports(self, asked: NewestAsked) -> ImportPage:
+    async def list_bank_imports(self, asked: NewestAsked) -> ImportPageDocument:
         return await self._imports(asked, "bank")
 
-    async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPage:
+    async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPageDocument:
         found = await imports.past_imports(
             self._context, kind=kind, limit=asked.limit, before=asked.before
         )
@@ -181,14 +175,14 @@ class FinanceRoutes:
 
     # --- what was matched, and what is found
 
-    async def list_runs(self, asked: NewestAsked) -> RunPage:
+    async def list_runs(self, asked: NewestAsked) -> RunPageDocument:
         found = await break_acts.finished_runs(
             self._context, limit=asked.limit, before=asked.before
         )
         following = found[-1].number if len(found) == asked.limit else None
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
-    async def get_run(self, run: str, asked: PageAsked) -> WholeRun:
+    async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
             self._context, await break_acts.finished_run(self._context, number)
@@ -198,10 +192,10 @@ class FinanceRoutes:
         listed = [each.document(as_of=found.as_of) for each in breaks]
         return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
-    async def get_rules(self) -> Rules:
+    async def get_rules(self) -> RulesDocument:
         return match_rules.rules_document(await match_rules.current_rules(self._context))
 
-    async def list_breaks(self, asked: BreaksAsked) -> BreakPage:
+    async def list_breaks(self, asked: BreaksAsked) -> BreakPageDocument:
         now = self._context.clock.now()
         found, following = await _first(
             break_acts.living_breaks(
@@ -215,18 +209,18 @@ class FinanceRoutes:
         )
         return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
-    async def get_break(self, break_: str) -> WholeBreak:
+    async def get_break(self, break_: str) -> WholeBreakDocument:
         found = await break_acts.one_break(self._context, break_)
-        return {**found.document(as_of=self._context.clock.now()), **found.history()}
+        return found.whole_document(as_of=self._context.clock.now())
 
-    async def list_late_money(self, asked: LateAsked) -> LatePage:
+    async def list_late_money(self, asked: LateAsked) -> LatePageDocument:
         found, following = await _first(
             worklist.late_items(self._context, closed=asked.all, after=asked.after),
             limit=asked.limit,
         )
         return {"late": [worklist.late_document(each) for each in found], "next": following}
 
-    async def list_schedule(self, asked: PageAsked) -> Schedule:
+    async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
         after, limit = asked.after, asked.limit
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
@@ -240,7 +234,7 @@ class FinanceRoutes:
 
     # --- what is closed
 
-    async def list_periods(self, asked: PageAsked) -> PeriodList:
+    async def list_periods(self, asked: PageAsked) -> PeriodListDocument:
         after, limit = asked.after, asked.limit
         made = await closed_periods.list_closed(self._context)
         names = [f"{each.period}.{each.version}" for each in made]
@@ -253,7 +247,7 @@ class FinanceRoutes:
         following = names[begin + limit - 1] if len(made) > begin + limit else None
         return {"periods": found, "next": following}
 
-    async def get_period(self, period: str, asked: ClosedAsked) -> Report | Response:
+    async def get_period(self, period: str, asked: ClosedAsked) -> ReportDocument | Response:
         content = await closed_periods.closed_report(
             self._context, period, "json", version=asked.version
         )
@@ -261,7 +255,7 @@ class FinanceRoutes:
 
     async def get_period_journal(
         self, period: str, asked: ClosedJournalAsked
-    ) -> Journal | Response:
+    ) -> JournalDocument | Response:
         form, parts = asked.format, list[bytes]()
         written = closed_journal(self._context, period, form, version=asked.version)
         async with aclosing(written):

@@ -20,7 +20,6 @@ from app.api import (
     routes,
     unallocated_routes,
 )
-from app.api.document_schemas import FINANCE_SCHEMAS
 from app.api.operations import LONGPOLL_MAX_S, PAGE_MAX, STATUSES, Operation, QueryParameter
 from app.api.request_body import GREATEST
 from app.api.typed_schemas import Schema, Schemas, example_of
@@ -117,7 +116,7 @@ class _Describing:
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
-        self.schemas = Schemas(FINANCE_SCHEMAS)
+        self.schemas = Schemas()
 
     def operation(self, described: Operation) -> dict[str, Any]:
         """Return the Operation Object."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from anyio import CancelScope, to_thread
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -27,13 +27,13 @@ from app.core.errors import ConfigurationError, UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
 from app.finance.closed_periods import list_closed, on_the_books
-from app.finance.match_rules import current_rules, preview_rules
+from app.finance.match_rules import RulesPreviewDocument, current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
-from app.finance.reports.journal import JOURNAL_TYPES, JournalFormat, write_journal
+from app.finance.reports.journal import JOURNAL_TYPES, JournalDocument, JournalFormat, write_journal
 from app.finance.rule_file import MAX_BYTES
-from app.finance.verify_periods import verify_periods
+from app.finance.verify_periods import VerificationDocument, VerifiedStepDocument, verify_periods
 from app.receiving.caught_up import must_have_read
-from reconcile.documents import Keywords
+from reconcile.documents import InstantText, Keywords
 from reconcile.instants import Instant, format_instant
 from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
@@ -123,16 +123,18 @@ class JournalAsked(PeriodAsked):
     format: Form = "json"
 
 
-def by_hand(component: str) -> Keywords:
-    """Return a reference to a component that is described by hand."""
-    return Keywords(**{"$ref": f"#/components/schemas/{component}"})
+class ReportDocument(TypedDict):
+    """The report as `report period --format json` writes it; of a closed month byte for byte as it
+    was closed: what stood in a report then, by the release that closed it."""
 
 
-Report = Annotated[dict[str, Any], by_hand("Report")]
-Journal = Annotated[dict[str, Any], by_hand("Journal")]
-Verification = Annotated[dict[str, Any], by_hand("Verification")]
-RulesPreview = Annotated[dict[str, Any], by_hand("RulesPreview")]
-UnderWay = Accepted[Annotated[dict[str, Any], by_hand("ReportUnderWay")]]
+class ReportUnderWayDocument(TypedDict):
+    state: Literal["under_way"]
+    began: InstantText
+    detail: str
+
+
+UnderWay = Accepted[ReportUnderWayDocument]
 
 
 class RulesTriedDocument(TypedDict):
@@ -151,7 +153,9 @@ class ReportRoutes:
         self._folding_work = elsewhere(purpose="writing", **_LIMITS)
         self._jobs = Jobs(context.clock, kept=KEPT)
 
-    async def get_report(self, who: str, asked: ReportAsked) -> Report | UnderWay | Response:
+    async def get_report(
+        self, who: str, asked: ReportAsked
+    ) -> ReportDocument | UnderWay | Response:
         scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
             "report", subject, lambda: self._work(report_in, scope, "json"), by=who
@@ -160,7 +164,9 @@ class ReportRoutes:
             return _under_way(job, "report")
         return Response(job.result, media_type=JSONResponse.media_type)
 
-    async def get_journal(self, who: str, asked: JournalAsked) -> Journal | UnderWay | Response:
+    async def get_journal(
+        self, who: str, asked: JournalAsked
+    ) -> JournalDocument | UnderWay | Response:
         form = asked.format
         scope, subject = await self._period(asked, basis="captured")
 
@@ -179,13 +185,13 @@ class ReportRoutes:
             return _under_way(job, "journal")
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form][0])
 
-    async def verify_periods(self, who: str) -> Verification | UnderWay:
+    async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
         return await self._verified(None, by=who)
 
-    async def verify_period(self, who: str, period: str) -> Verification | UnderWay:
+    async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:
         return await self._verified(period, by=who)
 
-    async def _verified(self, period: str | None, *, by: str) -> Verification | UnderWay:
+    async def _verified(self, period: str | None, *, by: str) -> VerificationDocument | UnderWay:
         made = await list_closed(self._context)
         closed = [each for each in made if period in (None, each.period)]
         if period is not None and not closed:
@@ -202,7 +208,9 @@ class ReportRoutes:
         passed = all(each["passed"] for each in job.result)
         return {"passed": passed, "steps": job.result}
 
-    async def preview_rules(self, who: str, body: RulesTriedDocument) -> RulesPreview | UnderWay:
+    async def preview_rules(
+        self, who: str, body: RulesTriedDocument
+    ) -> RulesPreviewDocument | UnderWay:
         toml = body["toml"]
         await must_have_read(self._context)
         saved = await current_rules(self._context)
@@ -214,7 +222,7 @@ class ReportRoutes:
             return _under_way(job, "preview")
         if isinstance(job.result, tuple):
             raise ApiProblem(422, "rules_invalid", f"{'; '.join(job.result)}.")
-        preview: dict[str, Any] = job.result
+        preview: RulesPreviewDocument = job.result
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
@@ -261,7 +269,7 @@ class ReportRoutes:
         return job
 
 
-async def _preview(context: AppContext, rules: str) -> dict[str, Any] | tuple[str, ...]:
+async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
     """Return how these rules would change matches, or every mistake in them. Reading them takes
     seconds where someone means it to."""
     try:
@@ -282,7 +290,7 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
         await write_journal(context, scope, form, write=write)
 
 
-async def _verification(context: AppContext, period: str | None) -> list[dict[str, Any]]:
+async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
     """Return every step of the proof of closed months, or of one, as the command reports them."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
@@ -323,7 +331,7 @@ def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
 
 
 def _under_way(job: Job, what: str) -> UnderWay:
-    state = {
+    state: ReportUnderWayDocument = {
         "state": "under_way",
         "began": format_instant(job.began),
         "detail": f"The {what} is being made: ask for the same again.",

@@ -31,9 +31,8 @@ class Schemas:
     A component is named as its type without `Document`: BreakDocument is Break.
     """
 
-    def __init__(self, by_hand: Mapping[str, Schema] | None = None) -> None:
-        """by_hand: components that are described without types."""
-        self.components: dict[str, Schema] = dict(by_hand or {})
+    def __init__(self) -> None:
+        self.components: dict[str, Schema] = {}
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
@@ -82,8 +81,8 @@ class Schemas:
             schema["properties"] = {
                 member: self.of(each, closed=closed) for member, each in hints.items()
             }
-            if closed:
-                schema["additionalProperties"] = False
+            if closed or not hints:  # without members it is one that no type describes
+                schema["additionalProperties"] = not closed
         return {"$ref": f"#/components/schemas/{name}"}
 
 

@@ -41,7 +41,7 @@ from reconcile.money import Money, major_text, to_json
 # --- reading breaks -------------------------------------------------------------------------------
 
 
-class ReasonDocument(TypedDict):
+class CandidateReasonDocument(TypedDict):
     reason: str
     points: Count
     words: str
@@ -52,7 +52,7 @@ class CandidateDocument(TypedDict):
     reference: str | None
     money: MoneyDocument
     score: Annotated[int, Keywords(minimum=0, maximum=100)]
-    reasons: list[ReasonDocument]
+    reasons: list[CandidateReasonDocument]
     apart: str
 
 

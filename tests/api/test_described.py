@@ -22,7 +22,7 @@ from app.evidence.bundle import BundleRequest
 from app.finance import closed_periods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed, add_closing
-from app.finance.verify_periods import VerifiedPeriods
+from app.finance.verify_periods import VerifiedPeriods, VerifiedStepDocument
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
@@ -377,7 +377,7 @@ async def _misspelled(asking: _Asking) -> None:
             assert twice["code"] == "parameter_invalid"
 
 
-async def _one_step(period: str | None) -> list[dict[str, Any]]:
+async def _one_step(period: str | None) -> list[VerifiedStepDocument]:
     """Stand in for the proof of a month that nobody closed."""
     found = VerifiedPeriods(
         period="2026-10", version=1, step="chain", passed=True, sentence="It is."

@@ -567,7 +567,7 @@ async def test_bank_lines_are_listed_page_by_page_and_shown_one_by_one(shop: Sho
     assert not any("Jane" in str(each.document()) for each in every)
     (unknown,) = await booked_lines(shop.context, stands="bank_line_unknown", limit=9)
     whole = await booked_line(shop.context, unknown.line.line_id)
-    assert whole.document(whole=True)["counterparty"] == "Jane Doe"
+    assert whole.whole_document()["counterparty"] == "Jane Doe"
     assert await booked_lines(shop.context, as_of=T, limit=9) == []
     with pytest.raises(NotFoundError):
         await booked_line(shop.context, "bnk_none")

@@ -370,6 +370,7 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(shop: Sho
     assert await due_now(shop.at(DUE), [MONTH]) == [(MONTH, DUE)]
     (entry,) = await schedule_document(now, [MONTH])
     assert entry["next"] == format_instant(DUE)
+    assert entry["last"] is not None
     assert entry["last"]["state"] == "done"
     assert [each["file"] for each in entry["last"]["delivered"]] == FILES
     with pytest.raises(NotFoundError, match="no entry 'weekly'"):
