@@ -14,21 +14,11 @@ from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
 from app.orders.published_store import A_SECOND, AHEAD, MAX_NUMBER, first_after_restore
 from reconcile.instants import EARLIEST, SECOND
-from tests.cli.test_backup import fill, flip, names
+from tests.cli.test_backup import backed_up, fill, flip, names
 from tests.cli.test_commands import Ended, Run, run
 from tests.contexts import ACCEPTED
 
-__all__ = ["run"]
-
-
-@pytest.fixture
-def backed_up(run: Run, tmp_path: Path) -> Path:
-    """Back up order A; add B to the database afterwards."""
-    fill(tmp_path, "A")
-    file = tmp_path / "b.db"
-    assert run("backup", str(file)).code == 0
-    fill(tmp_path, "B")
-    return file
+__all__ = ["backed_up", "run"]
 
 
 def change(path: Path, *statements: str) -> None:

@@ -80,7 +80,6 @@ class HistoryContract:
     arrival_orders = 12
     """Of one case, at most; of each in batches of three kinds."""
 
-    @pytest.mark.alike
     @pytest.mark.parametrize(
         "name",
         [pytest.param(name, marks=() if name in ASKED else pytest.mark.alike) for name in TABLES],

@@ -128,7 +128,7 @@ class PlacingContract:
     """Properties of payments of no order."""
 
     @pytest.mark.alike
-    @pytest.mark.parametrize("later_first", [False, pytest.param(True, marks=pytest.mark.alike)])
+    @pytest.mark.parametrize("later_first", [False, True])
     async def test_a_renewal_is_on_no_order_until_the_shop_or_a_person_says_which(
         self, inbox: Inbox, later_first: bool
     ) -> None:
@@ -182,7 +182,7 @@ class PlacingContract:
 
     @pytest.mark.alike
     @pytest.mark.parametrize("makes", ["the shop", "an event"])
-    @pytest.mark.parametrize("names_payment", [True, pytest.param(False, marks=pytest.mark.alike)])
+    @pytest.mark.parametrize("names_payment", [True, False])
     async def test_a_refund_of_no_payment_is_the_orders_once_something_else_makes_it(
         self, inbox: Inbox, makes: str, names_payment: bool
     ) -> None:

@@ -45,7 +45,7 @@ class ReferenceContract:
 
     @pytest.mark.alike
     @pytest.mark.parametrize("reference", [PAYMENT, SESSION])
-    @pytest.mark.parametrize("event_first", [True, pytest.param(False, marks=pytest.mark.alike)])
+    @pytest.mark.parametrize("event_first", [True, False])
     async def test_a_reference_leads_an_event_to_its_order(
         self, inbox: Inbox, reference: Reference, event_first: bool
     ) -> None:
