@@ -27,7 +27,9 @@ from app.database.holders import Holder
 from app.database.statements import (
     Ask,
     CallingConnection,
+    PlainConnection,
     WholeCursor,
+    call,
     run,
     statement,
 )
@@ -228,7 +230,7 @@ def _prepare(
     pragmas: tuple[str, ...],
     *,
     begin: str,
-    check: Callable[[Any], None] | None = None,
+    check: Callable[[PlainConnection], None] | None = None,
 ) -> None:
     """Have each new connection run the pragmas, and each transaction start with `begin`."""
 
@@ -238,24 +240,23 @@ def _prepare(
         # A proxy, or the driver would be in a cycle and could not report that it was not closed.
         unowned: Any = weakref.proxy(driver)
         driver.cursor = partial(WholeCursor, unowned)
-        cursor = connection.cursor()
+        connection.run_async(lambda opened: call(opened, set_up))
+
+    def set_up(plain: PlainConnection) -> None:
         for pragma in pragmas:
-            cursor.execute(pragma)
+            plain.ask(pragma)
         if check is not None:
-            check(cursor)
-        cursor.close()
+            check(plain)
 
     @event.listens_for(engine.sync_engine, "begin")
     def start(connection: Any) -> None:
         connection.exec_driver_sql(begin)
 
 
-def _check_durable(cursor: Any) -> None:
+def _check_durable(plain: PlainConnection) -> None:
     """Read the settings back: a file system that refuses WAL would break the promise silently."""
-    cursor.execute("PRAGMA journal_mode")
-    journal = cursor.fetchone()[0]
-    cursor.execute("PRAGMA synchronous")
-    synchronous = cursor.fetchone()[0]
+    ((journal,),) = plain.ask("PRAGMA journal_mode")
+    ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
         raise ConfigurationError(
             [

@@ -263,6 +263,11 @@ async def run(
     return await connection.run_sync(lambda c: function(_PostgreSQL(c), *args, **words))
 
 
+async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection], None]) -> None:
+    """Run a plain function in the driver's thread, on a connection that is being opened."""
+    await driver.execute("function", _Calling(function, begin=None))
+
+
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:

@@ -7,7 +7,7 @@ Each text here is Python that runs before `main`.
 NORMAL = """
 import app.database.engine as engine
 
-engine._check_durable = lambda cursor: cursor.execute("PRAGMA synchronous=NORMAL")
+engine._check_durable = lambda plain: plain.ask("PRAGMA synchronous=NORMAL")
 """
 """Sync the log at checkpoints only: a power cut loses the last commits."""
 
