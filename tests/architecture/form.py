@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from app.core.logs import FIELDS
-from tests.architecture.tree import Module
+from tests.architecture.tree import Module, written
 
 PRIVATE_WORDS = frozenset({"told", "retold", "untold", "desk", "diary", "deeds"})
 """Words with a private meaning. Write notified, reported, stated or recorded; context; delivery
@@ -112,7 +112,7 @@ def engine_has_no_floats(module: Module) -> Iterator[str]:
     for node in module.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, float | complex):
             yield module.at(node, f"holds the float {node.value}")
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "float":
+        elif isinstance(node, ast.Call) and written(node.func) == "float":
             yield module.at(node, "makes a float")
         elif isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Div):
             yield module.at(node, "divides with /, which makes a float: use divmod")
@@ -127,7 +127,7 @@ def nothing_is_unfinished(module: Module) -> Iterator[str]:
 def only_the_cli_prints(module: Module) -> Iterator[str]:
     if module.within("app", "reconcile") and not module.within("app/cli"):
         for node in module.nodes:
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            if isinstance(node, ast.Call) and written(node.func) == "print":
                 yield module.at(node, "prints: return it to the command line, or log it")
 
 
@@ -140,14 +140,14 @@ def errors_are_not_swallowed(module: Module) -> Iterator[str]:
             elif _is_any(node.type) and all(_is_nothing(line) for line in node.body):
                 yield module.at(node, "swallows every exception")
         elif isinstance(node, ast.Call):
-            suppresses = ast.unparse(node.func) in ("suppress", "contextlib.suppress")
+            suppresses = written(node.func) in ("suppress", "contextlib.suppress")
             if suppresses and any(_is_any(argument) for argument in node.args):
                 yield module.at(node, "swallows every exception")
 
 
 def _is_any(node: ast.expr) -> bool:
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return any(ast.unparse(part) in ("Exception", "BaseException") for part in parts)
+    return any(written(part) in ("Exception", "BaseException") for part in parts)
 
 
 def _is_nothing(node: ast.stmt) -> bool:
@@ -174,13 +174,14 @@ def log_calls(module: Module) -> Iterator[ast.Call]:
     for node in module.nodes:
         if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        if re.match(r"(structlog\.)?get_logger\(", ast.unparse(node.value)):
+        made = written(node.value.func) if isinstance(node.value, ast.Call) else ""
+        if made in ("get_logger", "structlog.get_logger"):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            loggers |= {ast.unparse(target) for target in targets}
+            loggers |= {written(target) for target in targets}
     for node in module.nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue
-        if ast.unparse(node.func.value) in loggers and node.func.attr in _LOG_METHODS:
+        if written(node.func.value) in loggers and node.func.attr in _LOG_METHODS:
             yield node
 
 
@@ -258,7 +259,7 @@ def sql_is_put_together_in_one_place(module: Module) -> Iterator[str]:
                 yield module.at(node, f"glues SQL: {ast.unparse(node)}")
         if not isinstance(node, ast.Call):
             continue
-        if ast.unparse(node.func).rpartition(".")[2] not in _TAKES_SQL:
+        if written(node.func).rpartition(".")[2] not in _TAKES_SQL:
             continue
         sql = [*node.args[:2], *(word.value for word in node.keywords if word.arg == "sql")]
         for argument in sql:

@@ -24,9 +24,16 @@ class Module:
         return self.path.removesuffix(".py").replace("/", ".")
 
     @cached_property
-    def nodes(self) -> tuple[ast.AST, ...]:
-        """All of its syntax, which every rule walks."""
-        return tuple(ast.walk(self.tree))
+    def nodes(self) -> list[ast.AST]:
+        """All of its syntax as `ast.walk` yields it, which takes twice as long, but no contexts."""
+        found: list[ast.AST] = [self.tree]
+        for node in found:  # which grows
+            for value in vars(node).values():
+                if type(value) is list:
+                    found += [each for each in value if isinstance(each, ast.AST)]
+                elif isinstance(value, ast.AST) and not isinstance(value, ast.expr_context):
+                    found.append(value)
+        return found
 
     @cached_property
     def imports(self) -> tuple[tuple[ast.AST, str], ...]:
@@ -98,10 +105,18 @@ def names(module: Module) -> Iterator[tuple[ast.AST, str]]:
                 known[alias.asname or alias.name] = f"{_base(module, node)}.{alias.name}"
     for node in module.nodes:
         if isinstance(node, ast.Name | ast.Attribute) and _first_name(node) in known:
-            written = ast.unparse(node)
-            first, dot, rest = written.partition(".")
+            first, dot, rest = written(node).partition(".")
             if first in known:
                 yield node, known[first] + dot + rest
+
+
+def written(node: ast.AST) -> str:
+    """Return an expression as it is written; names and attributes without the slow unparser."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{written(node.value)}.{node.attr}"
+    return ast.unparse(node)
 
 
 def _first_name(node: ast.AST) -> str:
