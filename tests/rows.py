@@ -1,7 +1,10 @@
 """Check many rows of a table in one test, as a test itself costs more than most rows."""
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
+from typing import Any
 
 
 @contextmanager
@@ -12,3 +15,29 @@ def row(name: str) -> Iterator[None]:
     except BaseException as error:
         error.add_note(f"in the row: {name}")
         raise
+
+
+def for_each(
+    names: str | Sequence[str], table: Iterable[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Run a test that needs no fixture for each row, as `pytest.mark.parametrize` does with these
+    arguments, but as one test, which ends at the first row that fails."""
+    single, listed = isinstance(names, str), [names] if isinstance(names, str) else list(names)
+    rows = [dict(zip(listed, (each,) if single else each, strict=True)) for each in table]
+
+    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+        @wraps(test)
+        def of_all(**others: Any) -> None:
+            for given in rows:
+                try:
+                    test(**others, **given)
+                except BaseException as error:
+                    error.add_note(f"in the row: {given!r:.300}")
+                    raise
+
+        taken = inspect.signature(test)
+        left = [each for name, each in taken.parameters.items() if name not in listed]
+        vars(of_all)["__signature__"] = taken.replace(parameters=left)
+        return of_all
+
+    return decorated

@@ -479,38 +479,28 @@ WRONG: Sequence[tuple[Any, list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("document", "fields"), WRONG)
-async def test_all_mistakes_are_named_at_once(
-    tmp_path: Path, document: Any, fields: list[str]
-) -> None:
-    async with shop(tmp_path, opened()) as (driver, pay):
-        refused = await driver.api("POST", PATH, json=document)
-    assert code(refused) == (422, "request_invalid")
-    assert sorted(each["field"] for each in refused.json()["problems"]) == fields
-    assert pay.seen == []
+NO_REQUESTS: list[tuple[bytes, tuple[int, str]]] = [
+    (b"", (400, "json_invalid")),
+    (b"[]", (400, "json_invalid")),
+    (b'{"order": 1, "order": 2}', (400, "json_invalid")),
+    (b" " * 70_000, (413, "body_too_large")),
+    (json.dumps(ASKED | {"new_payments": True}).encode(), (422, "request_invalid")),
+    (json.dumps(ASKED | {"return_urls": {"ok": "x"}}).encode(), (422, "request_invalid")),
+    (json.dumps(ASKED | {"new_payment": "yes"}).encode(), (422, "request_invalid")),
+    (b'{"\\ud800": 1}', (422, "request_invalid")),
+    (b'{"order": {"reference": "A", "amount": 1e999999999, "currency": "KES"}}',
+     (422, "request_invalid")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        (b"", (400, "json_invalid")),
-        (b"[]", (400, "json_invalid")),
-        (b'{"order": 1, "order": 2}', (400, "json_invalid")),
-        (b" " * 70_000, (413, "body_too_large")),
-        (json.dumps(ASKED | {"new_payments": True}).encode(), (422, "request_invalid")),
-        (json.dumps(ASKED | {"return_urls": {"ok": "x"}}).encode(), (422, "request_invalid")),
-        (json.dumps(ASKED | {"new_payment": "yes"}).encode(), (422, "request_invalid")),
-        (b'{"\\ud800": 1}', (422, "request_invalid")),
-        (b'{"order": {"reference": "A", "amount": 1e999999999, "currency": "KES"}}',
-         (422, "request_invalid")),
-    ],
-)  # fmt: skip
-async def test_what_is_no_request_is_refused_and_never_an_error(
-    tmp_path: Path, body: bytes, expected: tuple[int, str]
-) -> None:
+async def test_what_is_no_request_is_refused_with_all_its_mistakes_named(tmp_path: Path) -> None:
     async with shop(tmp_path, opened()) as (driver, pay):
-        refused = await driver.api("POST", PATH, content=body)
-    assert code(refused) == expected
+        for document, fields in WRONG:
+            refused = await driver.api("POST", PATH, json=document)
+            assert code(refused) == (422, "request_invalid")
+            assert sorted(each["field"] for each in refused.json()["problems"]) == fields
+        for body, expected in NO_REQUESTS:
+            assert code(await driver.api("POST", PATH, content=body)) == expected, body
     assert pay.seen == []
 
 

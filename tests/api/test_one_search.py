@@ -19,6 +19,7 @@ from app.receiving.refusals import kind_of
 from reconcile.instants import SECOND
 from tests.api.driving import Driver, driving, event, secret, signed
 from tests.receiving.asking import stream
+from tests.rows import for_each
 
 SHOP_SECRET = secret(b"the shop's own, of at least 24 bytes")
 
@@ -73,7 +74,7 @@ async def test_what_is_refused_says_from_what_kind_of_address(
     assert "127.0.0.1" not in log.getvalue()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("address", "kind"),
     [
         ("127.0.0.1", "loopback"),

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from app.evidence.keys import read_public_key
 from app.evidence.prove_sealed import newest_checkpoint
 from app.evidence.seal import note_holds, open_signer, read_checkpoint, rename_log, seal_all
@@ -115,18 +113,17 @@ async def test_before_anything_is_sealed_there_is_nothing(tmp_path: Path) -> Non
             assert answer.status_code == 404, place
 
 
-@pytest.mark.parametrize(
-    "sizes", ["0/1", "2/1", "1/x", "-1/2", "1/99", "1/" + "9" * 40, "\u0661/2", "1/2/3", "1"]
-)
-async def test_sizes_that_were_none_are_refused(tmp_path: Path, sizes: str) -> None:
+async def test_sizes_that_were_none_are_refused(tmp_path: Path) -> None:
+    wrong = ["0/1", "2/1", "1/x", "-1/2", "1/99", "1/" + "9" * 40, "\u0661/2", "1/2/3", "1"]
     async with driving(
         tmp_path, with_worker=False, EVIDENCE__PUBLISH="true", looking=True
     ) as driver:
         await driver.send(event("e1"))
         await sealed(driver, tmp_path)
-        answer = await driver.client.get(f"{PLACE}/consistency/{sizes}")
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/problem+json"
+        for sizes in wrong:
+            answer = await driver.client.get(f"{PLACE}/consistency/{sizes}")
+            assert answer.status_code == 404, sizes
+            assert answer.headers["content-type"] == "application/problem+json"
 
 
 async def test_it_is_off_unless_it_is_asked_for(tmp_path: Path) -> None:

@@ -216,16 +216,16 @@ async def test_a_slash_at_the_end_is_the_same_address(driver: Driver) -> None:
              "/webhooks//shop", "/webhooks/shop/more"]
 )  # fmt: skip
 async def test_an_address_that_is_nearly_one_says_how_it_is_written(
-    driver: Driver, path: str
+    one_driver: Driver, path: str
 ) -> None:
-    answer = await driver.client.post(f"http://service{path}", json={})
+    answer = await one_driver.client.post(f"http://service{path}", json={})
     assert answer.status_code == 404
     assert "they are sent to /webhooks/NAME, written so" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])
-async def test_only_post_delivers(driver: Driver, method: str) -> None:
-    answer = await driver.client.request(method, "/webhooks/shop")
+async def test_only_post_delivers(one_driver: Driver, method: str) -> None:
+    answer = await one_driver.client.request(method, "/webhooks/shop")
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
     assert answer.headers["allow"] == "POST"
 

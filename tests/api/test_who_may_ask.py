@@ -208,9 +208,12 @@ async def test_refusals_are_counted_and_logged_once_a_minute(driver: Driver, log
 @pytest.mark.parametrize(
     "path", ["/api/v1/orders", "/api/v1/orders/ORD-1", "/api/v1/openapi.json", "/readyz", "/none"]
 )
-async def test_no_answer_is_kept_or_guessed_at(driver: Driver, path: str) -> None:
+async def test_no_answer_is_kept_or_guessed_at(one_driver: Driver, path: str) -> None:
     """Browsers and proxies neither cache an answer nor guess its type."""
-    answers = [await driver.client.get(path), await driver.api("GET", path.removeprefix("/api/v1"))]
+    answers = [
+        await one_driver.client.get(path),
+        await one_driver.api("GET", path.removeprefix("/api/v1")),
+    ]
     for answer in answers:
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert answer.headers["cache-control"] == "no-store"

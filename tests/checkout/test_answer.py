@@ -22,6 +22,7 @@ from app.checkout.session_api import SessionAnswer, SessionApi
 from app.core.masking import Mask
 from reconcile.instants import parse_instant
 from tests.checkout.service import EXPIRES, PHONE, TOKEN
+from tests.rows import for_each
 
 MASK = Mask(phone=PHONE, token=TOKEN)
 API = SessionApi()
@@ -44,7 +45,7 @@ def test_an_open_session_is_read_and_kept_verbatim() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "body", "code"),
     [
         (201, b"", "not_json"),
@@ -82,17 +83,17 @@ def test_a_body_that_was_not_read_to_its_end_opens_nothing() -> None:
     assert judged(200, GOOD, problem="encoded") == AnswerUnclear(code="encoded")
 
 
-@pytest.mark.parametrize("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
+@for_each("status", [408, 409, 425, 429, 500, 502, 503, 504, 599])
 def test_trouble_asks_to_come_again(status: int) -> None:
     assert judged(status, GOOD) == ComeAgain(code=f"status_{status}")
 
 
-@pytest.mark.parametrize("status", [401, 403, 404, 405, 407])
+@for_each("status", [401, 403, 404, 405, 407])
 def test_wrong_credentials_and_addresses_tell_nothing_about_the_order(status: int) -> None:
     assert judged(status, {"detail": "no"}) == Denied(status=status)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("retry_after", "date", "seconds"),
     [
         ("3", None, 3),
@@ -114,7 +115,7 @@ def test_the_wait_that_the_service_asks_for(retry_after: str, date: Any, seconds
     assert result == ComeAgain(code="status_503", wait_s=seconds)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "reason"),
     [
         ({"title": "Bad", "detail": "The amount is too small."}, "The amount is too small."),
@@ -161,9 +162,7 @@ def test_a_checkout_url_with_the_phone_number_is_given_once_and_not_kept() -> No
     assert kept_checkout_url(result.details, API) is None
 
 
-@pytest.mark.parametrize(
-    "url", ["javascript:alert(1)", "//evil.test", "https://a@b.test/", 7, None]
-)
+@for_each("url", ["javascript:alert(1)", "//evil.test", "https://a@b.test/", 7, None])
 def test_a_checkout_url_must_be_a_web_address(url: Any) -> None:
     result = judged(201, GOOD | {"checkout_url": url})
     assert isinstance(result, Opened)
@@ -211,7 +210,7 @@ def test_no_answer_raises_or_brings_a_secret_into_what_is_kept(status: int, body
     assert isinstance(result, Opened) <= (status in API.accepted)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("token", "environment", "foreign"),
     [
         ("live_4f1d", "sandbox", True),

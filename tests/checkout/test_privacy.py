@@ -10,6 +10,7 @@ from app.core.errors import TallyhookError
 from app.core.masking import Mask
 from tests.checkout.conftest import Shop
 from tests.checkout.service import PHONE, TOKEN, Write, answer, asked, drop, opened, service
+from tests.rows import for_each
 
 TALKATIVE: dict[str, Any] = {
     "phone": PHONE,
@@ -68,7 +69,7 @@ async def test_the_recorded_intent_has_the_return_urls_without_their_queries(
     assert kept["digest"].startswith("sha256:")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [PHONE, "+" + PHONE, "0712345678", "712 345 678", "(0712) 345-678", "254.712.345.678"],
 )

@@ -17,6 +17,7 @@ from app.checkout.request import (
 )
 from reconcile.money import Money
 from tests.checkout.service import PHONE, asked
+from tests.rows import for_each
 
 WRONG: list[tuple[str, Any]] = [
     ("order", ""),
@@ -67,7 +68,7 @@ WRONG: list[tuple[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "value"), WRONG)
+@for_each(("field", "value"), WRONG)
 def test_one_wrong_field_is_one_problem_of_that_field(field: str, value: Any) -> None:
     with pytest.raises(CheckoutRequestError) as caught:
         check_request(asked(**{field: value}), live=False)
@@ -112,7 +113,7 @@ def test_live_return_urls_must_be_encrypted() -> None:
         check_request(request, live=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "currency", "minor", "written"),
     [
         ("1500.00", "KES", 150_000, b"1500.00"),

@@ -112,9 +112,12 @@ async def _with_breaks(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def console_over(folder: Path, **more: str) -> AsyncIterator[RunningConsole]:
-    """Run a console over a service on this database; more: settings."""
-    async with driving(folder) as driver:
+async def console_over(
+    folder: Path, *, folding: bool = False, **more: str
+) -> AsyncIterator[RunningConsole]:
+    """Run a console over a service on this database, which reads, and folds if asked to; more:
+    settings."""
+    async with driving(folder, with_worker=folding) as driver:
         mappings = folder / "mappings"
         mappings.mkdir()
         settings = load_settings(environ(folder, CONSOLE__MAPPINGS=str(mappings), **more))
@@ -128,18 +131,26 @@ async def console_over(folder: Path, **more: str) -> AsyncIterator[RunningConsol
 
 
 @pytest.fixture
-async def console(tmp_path: Path) -> AsyncIterator[RunningConsole]:
+def folding() -> None:
+    """Have the service of `console` or `console_with_breaks` fold, which takes as long as most of
+    what is tested with them."""
+
+
+@pytest.fixture
+async def console(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[RunningConsole]:
     """Run a console with orders, and an operator of each role."""
     copy_of(with_orders, tmp_path)
-    async with console_over(tmp_path) as running:
+    async with console_over(tmp_path, folding="folding" in request.fixturenames) as running:
         yield running
 
 
 @pytest.fixture
-async def console_with_breaks(tmp_path: Path) -> AsyncIterator[RunningConsole]:
+async def console_with_breaks(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[RunningConsole]:
     """Run a console that also has breaks and a run."""
     copy_of(_with_breaks, tmp_path)
-    async with console_over(tmp_path) as running:
+    async with console_over(tmp_path, folding="folding" in request.fixturenames) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from html import unescape
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
@@ -82,7 +83,8 @@ class CompanyConsole:
 @asynccontextmanager
 async def of_company(folder: Path, **more: str) -> AsyncIterator[CompanyConsole]:
     copy_of(with_orders, folder)
-    async with console_over(folder, **settings_of_company(**more)) as running:
+    settings: dict[str, Any] = settings_of_company(**more)
+    async with console_over(folder, **settings) as running:
         clock = running.driver.clock
         provider = OpenIdProvider(clock)
         company = CompanyProvider(

@@ -570,6 +570,7 @@ async def test_a_journal_has_a_page_and_a_download_in_each_form(console: Running
     assert [each.status_code for each in (wrong, *refused)] == [400, 403, 403]
 
 
+@pytest.mark.usefixtures("folding")
 async def test_now_shows_what_finance_has_to_do_and_each_number_leads_to_its_list(
     console_with_breaks: RunningConsole,
 ) -> None:

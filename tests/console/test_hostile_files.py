@@ -11,8 +11,8 @@ from tests.console.test_finance_pages import send
 from tests.console.test_imports import upload
 from tests.security.hostile_files import KINDS, hostile_file
 
-OF_A_KIND = 50 if os.environ.get("TALLYHOOK_LONG") else 8
-WORKBOOKS = 50 if os.environ.get("TALLYHOOK_LONG") else 3
+OF_A_KIND = 50 if os.environ.get("TALLYHOOK_LONG") else 4
+WORKBOOKS = 50 if os.environ.get("TALLYHOOK_LONG") else 2
 """Each is read several times, in a process of its own."""
 
 ATTACH = "/do/attach?order=ORD-1"

@@ -34,6 +34,7 @@ from tests.console.conftest import RunningConsole, rows_of
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 from tests.contexts import Here, instead
+from tests.rows import for_each
 
 STATEMENT = b"""payment_reference,order_reference,gross,fee,net,currency,settled_at,payout
 pay_1,ORD-1,1500.00,52.50,1447.50,KES,2026-11-21,po_1
@@ -748,7 +749,7 @@ async def test_ones_own_files_give_way_before_anothers(
     assert [each["upload"] for each in of_finance] == [newest]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sent", "kept"),
     [
         ("../../etc/passwd", "passwd"),

@@ -7,9 +7,10 @@ from app.console.words import money_cell, prose_in
 from app.core.zones import zone_named
 from tests.console.conftest import RunningConsole
 from tests.console.test_pages import shown
+from tests.rows import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("accepted", "name"),
     [
         ("", "en"),

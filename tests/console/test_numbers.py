@@ -32,7 +32,7 @@ OTHER_PHONE = "254787654321"
 
 
 @pytest.fixture
-async def numbers(console: RunningConsole) -> RunningConsole:
+async def numbers(folding: None, console: RunningConsole) -> RunningConsole:
     """Run a console with two customers with numbers, and a second person in each role that may see
     them."""
     payment, order = {"reference": "pay_5", "amount": 20}, {"reference": "ORD-5", "amount": 20}

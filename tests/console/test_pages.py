@@ -45,6 +45,7 @@ from tests.console.conftest import (
 )
 from tests.contexts import Here, with_settings
 from tests.database.contract_gaps import accept_gap
+from tests.rows import for_each
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
@@ -135,6 +136,7 @@ async def test_between_summer_and_winter_time_the_timeline_counts_real_hours(
     assert told == [("2026-10-14", "14:00:00", ""), ("2026-11-26", "20:49:16", "43 d 7 h")]
 
 
+@pytest.mark.usefixtures("folding")
 async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: RunningConsole) -> None:
     """Its answer, reasons, findings, attempts, breaks and list row do; JSON is in UTC."""
     driver, nairobi = console.driver, in_nairobi(console)
@@ -273,7 +275,7 @@ async def test_the_page_of_an_order_says_what_its_json_says(console: RunningCons
     assert "Refused, and may be of this order" in text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("gone", "held", "back", "disputed"),
     [
         ({}, "10.00", "0.00", None),
@@ -393,7 +395,7 @@ async def test_an_order_whose_reference_ends_as_a_form_does_has_its_page(
     assert found["order"] == AWKWARD
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("subject", "split"),
     [
         ("a", ("a", "html")),
@@ -602,6 +604,7 @@ def test_a_moment_at_the_end_of_the_calendar_is_shown_in_utc() -> None:
     assert shown.endswith('<span class="day">9999-12-31</span> 23:59:59</time>')
 
 
+@pytest.mark.usefixtures("folding")
 async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
     console: RunningConsole,
 ) -> None:
@@ -654,6 +657,7 @@ async def test_a_held_order_is_released_from_its_page(console: RunningConsole) -
     assert driver.rows(action.format("orders_released")) == [("looked up",)]
 
 
+@pytest.mark.usefixtures("folding")
 async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
     console_with_breaks: RunningConsole,
 ) -> None:

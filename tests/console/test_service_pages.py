@@ -339,6 +339,7 @@ async def nothing_to_seal(self: Sealer) -> int:
     return 0
 
 
+@pytest.mark.usefixtures("folding")
 async def test_letter_and_proofs_of_an_order_are_downloads(
     console: RunningConsole, monkeypatch: pytest.MonkeyPatch
 ) -> None:

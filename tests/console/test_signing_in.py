@@ -45,6 +45,7 @@ from app.console.signing_in import BY_ITSELF, UnsentForms, local
 from app.core.errors import UsageError
 from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.console.conftest import ORIGIN, PORT, SAME_SITE, RunningConsole, session_for
+from tests.rows import for_each
 from tests.waiting import PATIENCE_S
 
 PASSWORD = "correct horse battery"
@@ -57,9 +58,7 @@ def test_the_codes_are_those_of_rfc_6238() -> None:
     assert {at: totp_code(secret, step_of(EARLIEST + at * SECOND)) for at in known} == known
 
 
-@pytest.mark.parametrize(
-    ("after_s", "valid"), [(-1, False), (0, True), (29, True), (59, True), (60, False)]
-)
+@for_each(("after_s", "valid"), [(-1, False), (0, True), (29, True), (59, True), (60, False)])
 def test_a_code_is_valid_in_its_own_step_and_thirty_seconds_after(
     after_s: int, valid: bool
 ) -> None:
@@ -77,7 +76,7 @@ def test_a_code_counts_once() -> None:
     assert fitting_step(secret, "28708²", now=now, after=None) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("password", "refused"),
     [
         ("tallyhook1234", "names alone"),
@@ -773,7 +772,7 @@ async def test_the_demos_link_works_once_and_only_without_other_operators(
         assert (await client.post("/enter", data={"token": "guessed"})).status_code == 403
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "given"),
     [
         ("/orders?outcome=failed", "/orders?outcome=failed"),

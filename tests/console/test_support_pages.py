@@ -37,6 +37,7 @@ from tests.console.conftest import (
 )
 from tests.console.test_pages import shown
 from tests.database.contract_gaps import accept_gap
+from tests.rows import for_each
 
 REASON = "the customer has called"
 SET_ASIDE = (
@@ -322,7 +323,7 @@ async def test_a_killed_job_that_may_have_begun_is_not_said_to_have_changed_noth
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "said",
     [
         "http://127.0.0.1:8080/#@elsewhere.example",
@@ -374,6 +375,7 @@ async def test_setting_up_shows_settings_that_are_not_in_force(
         assert "TALLYHOOK_GRACE_S" in shown((await client.get("/setup")).text)
 
 
+@pytest.mark.usefixtures("folding")
 async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
         document = (await client.get("/setup.json")).json()

@@ -31,7 +31,7 @@ from tests.corpus.cells import same_moment
 from tests.corpus.statements import Statement, make_statement, read_statement
 from tests.corpus.tables import NAMES, Expected, Kind, Table, make_table, read_by_others
 
-FILES = 2_000 if os.environ.get("TALLYHOOK_LONG") else 300
+FILES = 2_000 if os.environ.get("TALLYHOOK_LONG") else 100
 SEED: Final = int(os.environ.get("CORPUS_SEED", "1"))
 
 FORMS: Final[dict[Kind, Callable[[Any], Any]]] = {

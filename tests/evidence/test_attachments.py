@@ -33,6 +33,7 @@ from reconcile.instants import HOUR
 from tests.api.driving import Driver, driving, of_order
 from tests.evidence.conftest import Bundles, Forge, build, changed
 from tests.evidence.world import LATER
+from tests.rows import for_each
 
 PDF = b"%PDF-1.7 the parcel was signed for by W. Kamau\nstartxref\n0\n%%EOF\n"
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1 and so on IEND" + b"\0" * 4
@@ -53,7 +54,7 @@ async def one(context: AppContext, content: bytes = PDF, **words: Any) -> Attach
     return await attach(context, asked(content, **words))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "media"),
     [
         (PDF, "application/pdf"),

@@ -21,6 +21,7 @@ from app.evidence.seal import (
 from app.evidence.verify import Wrong
 from app.evidence.verify_entries import checkpoint_of
 from app.evidence.verify_evidence import read_kept
+from tests.rows import for_each
 
 PETER = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 NOTE = (
@@ -87,7 +88,7 @@ def test_what_may_not_stand_in_a_checkpoint(line: str) -> None:
         read_checkpoint(note)
 
 
-@pytest.mark.parametrize("number", ["+5", " 5", "0_5", "05", "\u0665", "5.0", ""])
+@for_each("number", ["+5", " 5", "0_5", "05", "\u0665", "5.0", ""])
 def test_any_python_reads_a_size_in_one_form_alone(number: str) -> None:
     """What verify.py takes for a checkpoint, other tools take for the same one."""
     head = base64.b64encode(bytes(32)).decode()
@@ -111,7 +112,7 @@ def test_another_key_another_log_and_another_body_do_not_hold() -> None:
     assert not note_holds(swapped, name=ORIGIN, public=KEY.public)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "a\n", "a\n1\n", "a b\n1\nAAAA\n", "a\n01\nAAAA\n", "a\n-1\nAAAA\n", "a\n1\nAAAA\n",
      "a\n1\n!\n", "a+b\n1\n" + "A" * 43 + "=\n", "a\n" + "9" * 20 + "\n" + "A" * 43 + "=\n",

@@ -35,6 +35,7 @@ from reconcile.ledger.events import CLAIM_KINDS, Standing
 from tests.api.driving import KEY, Driver, driving, event, secret, signed
 from tests.contexts import with_settings
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 PHONE = "254711223344"
 TILL = b"another key for tests, no secret"
@@ -42,7 +43,7 @@ MERCHANT = {"merchant": "Duka Bora Ltd", "merchant_address": "Moi Avenue 12, Nai
 OPENED, DUE = Instant(T + 20 * DAY), Instant(T + 34 * DAY)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "family"),
     [
         ("10.4", "fraud"), ("4837", "fraud"), ("F29", "fraud"), ("UA02", "fraud"),
@@ -90,7 +91,7 @@ def _attached(*kinds: str) -> tuple[Attachment, ...]:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_a_checklist_says_what_is_missing_and_then_nothing(family: Family) -> None:
     """Each item is missing of a bare case, with what brings it, and there in a whole one."""
     for each in dispute_checklist(BARE, family):
@@ -119,7 +120,7 @@ def test_families_ask_for_different_things() -> None:
     assert "terms" in asked["subscription_canceled"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@for_each("family", FAMILIES)
 def test_a_decided_dispute_needs_no_date(family: Family) -> None:
     items = dispute_checklist(replace(BARE, decided=True), family)
     assert [each.there for each in items if each.name == "deadline"] == [True]

@@ -17,6 +17,7 @@ from app.evidence.first_party import (
 )
 from reconcile.instants import DAY, Instant
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 SAME = {
     "credential": ("fp_1",), "ip": ("192.0.2.7",), "device": ("D-1",), "account": ("amina",),
@@ -61,7 +62,7 @@ def _without(*members: str) -> dict[str, Any]:
     return {name: values for name, values in SAME.items() if name not in members}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "stated", "earlier", "because"),
     [
         (VISA, {"reason_code": ("10.3",)}, TWO, "code 10.4, and the reason code is 10.3"),

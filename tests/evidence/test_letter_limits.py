@@ -3,8 +3,6 @@
 import re
 from typing import Any
 
-import pytest
-
 from app.evidence.letter_limits import (
     MB,
     OF_CHANNELS,
@@ -14,6 +12,7 @@ from app.evidence.letter_limits import (
     fault_of_sending,
     limits_of,
 )
+from tests.rows import for_each
 
 
 def test_each_row_names_its_source() -> None:
@@ -23,7 +22,7 @@ def test_each_row_names_its_source() -> None:
             assert re.match(r"https://\S+.*\b20\d\d-\d\d-\d\d", each), each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("channel", "network", "least"),
     [
         ("stripe", "visa", {"size": 2 * MB, "each": 5 * MB, "pages": 100, "formats": ("pdf",)}),
@@ -60,7 +59,7 @@ TEXT = SentFile(name="exhibit 5, terms.txt", ending="txt", size=20_000, behind=T
 ALONE = SentFile(name="exhibit 3, big", ending="png", size=3_000_000)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("letter", "exhibits", "limits", "fault"),
     [
         (made(), BEHIND, {}, None),

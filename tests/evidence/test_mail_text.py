@@ -6,6 +6,7 @@ import pytest
 
 from app.evidence.attachments import media_of
 from app.evidence.mail_text import is_mail, mail_text
+from tests.rows import for_each
 
 
 def mail(html_only: bool = False) -> bytes:
@@ -47,7 +48,7 @@ def test_of_a_page_alone_its_words_are_shown() -> None:
     assert "<" not in text.partition("\n\n")[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "found"),
     [
         (mail(), True),

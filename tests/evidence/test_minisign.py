@@ -19,6 +19,7 @@ from app.evidence.keys import (
     read_public_key,
     trusted_comment,
 )
+from tests.rows import for_each
 from tests.waiting import PATIENCE_S
 
 KEY = EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"only for these tests, 32 bytes!!"))
@@ -109,7 +110,7 @@ def _with_algorithm(name: bytes) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("public", "text", "reason"),
     [
         (OTHER.public, SIGNED, "another key"),
@@ -126,7 +127,7 @@ def test_what_is_no_signature_is_refused_with_its_reason(
         trusted_comment(public, DATA, text)
 
 
-@pytest.mark.parametrize("text", ["", "x", "RWQ=", public_key_line(KEY.public)[:-4], SIGNED])
+@for_each("text", ["", "x", "RWQ=", public_key_line(KEY.public)[:-4], SIGNED])
 def test_what_is_no_key_is_refused(text: str) -> None:
     with pytest.raises(NotSigned):
         read_public_key(text)

@@ -20,6 +20,7 @@ from app.providers.profile import MAX_FILE_BYTES
 from reconcile.instants import SECOND, Instant
 from tests.evidence.conftest import Bundles, Forge, Members, failed, steps
 from tests.evidence.world import LATER
+from tests.rows import for_each
 
 
 @pytest.mark.slow
@@ -149,7 +150,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 }
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@for_each("what", HOSTILE)
 def test_a_hostile_zip_is_refused_with_a_reason(what: str) -> None:
     """In memory that its own size bounds: nothing is decompressed."""
     archive, reason = HOSTILE[what]

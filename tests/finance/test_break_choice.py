@@ -13,6 +13,7 @@ from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
 from reconcile.money import Money
 from tests.reconcile.books_truth import AS_OF
+from tests.rows import for_each
 
 
 def seen(
@@ -54,7 +55,7 @@ ALL = [
 ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "meant"),
     [
         ("cause=not_settled", "small exact large yen anns"),
@@ -82,7 +83,7 @@ def test_those_of_which_all_is_so_are_meant(where: str, meant: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "why"),
     [
         ("", "says which breaks"),
@@ -114,7 +115,7 @@ def test_money_is_added_up_by_cause_and_currency() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("where", "meant", "open_"),
     [
         ("currency=KES amount<10", False, True),

@@ -10,6 +10,7 @@ from app.config.settings import SourceSettings
 from app.core.errors import UsageError
 from app.finance.file_identity import FileIdentity, identify_file
 from app.finance.files.presets import ReadingRequest
+from tests.rows import for_each
 
 SAMPLES = Path(__file__).parent / "presets"
 
@@ -27,7 +28,7 @@ def identified(name: str, sources: dict[str, SourceSettings], **said: Any) -> Fi
     return identify_file(ReadingRequest(path=SAMPLES / f"{name}.csv"), sources=sources, **said)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "sources", "expected"),
     [
         ("stripe_payouts", {"stripe": STRIPE, "mpesa": TILL}, ["stripe"]),

@@ -12,6 +12,7 @@ from app.finance.match_rules import compare_rules
 from app.finance.rule_file import Rules, read_rules
 from reconcile.money import Money
 from tests.database.contract_breaks import missing
+from tests.rows import for_each
 
 RULES = Rules(alone_max={"KES": 1_000, "JPY": 500}, alone={"day": {"JPY": 800}})
 
@@ -20,7 +21,7 @@ def kes(minor: int) -> Money:
     return Money(minor=minor, currency="KES")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("used", "asked", "because"),
     [
         ({}, [kes(1_000)], None),

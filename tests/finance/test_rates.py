@@ -6,6 +6,7 @@ import pytest
 
 from app.core.errors import ConfigurationError
 from app.finance.files.rates import rates_of
+from tests.rows import for_each
 
 PLAIN = "date,currency,rate\n2026-10-02,KES,0.0067\n\n2026-10-01,KES,0.0066\n2026-10-01,USD,0.9\n"
 BANK = "Date,USD,JPY,BGN,KES,\n2026-10-02,1.08,162,1.9558,N/A,\n2026-10-01,1.25,160,1.9558,150,\n"
@@ -48,7 +49,7 @@ def test_a_file_says_what_one_unit_is_in_the_own_currency(
     assert {key: days for key, days in rates_of(text, own).items() if key != "BGN"} == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("", ":1: the heading is date,currency,rate"),

@@ -13,6 +13,7 @@ from app.finance.rule_text import SETTINGS, limits_of, with_names, with_setting
 from reconcile.instants import DAY, HOUR
 from reconcile.matching.books import Methods
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tolerance
+from tests.rows import for_each
 
 WRONG = """
 date_windw = "2 days"
@@ -96,7 +97,7 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
     assert [each.tolerance for each in rules.match.fees] == [1, 1]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "mistake"),
     [
         (FEE + FEE, "fee.2: it never counts: fee.1 before it fits"),
@@ -122,7 +123,7 @@ def test_a_text_is_added_to_rules_as_they_are_written() -> None:
 OURS = '# ours\n[tolerance] # small\nKES = "1"\nEUR = "0.05" # of us\n[methods]\nbank = ["x"]\n'
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "name", "value", "after"),
     [
         ("", "tolerance.KES", "1", '[tolerance]\nKES = "1"\n'),
@@ -172,7 +173,7 @@ def test_every_mistake_is_reported_at_once() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", ["tolerance = 3", "fee = 3", "fee = [3]", "not toml", "a\x00 = 1"])
+@for_each("text", ["tolerance = 3", "fee = 3", "fee = [3]", "not toml", "a\x00 = 1"])
 def test_what_is_of_another_shape_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError):
         read_rules(text)

@@ -60,6 +60,7 @@ from reconcile.instants import (
 from tests.contexts import with_settings
 from tests.database.builders import arrival, opened, rows, submit
 from tests.database.builders import context as context_of
+from tests.rows import for_each
 from tests.waiting import soon
 
 MONTH, NIGHTLY = schedule_entries(
@@ -506,7 +507,7 @@ async def test_settings_become_ways_and_their_secrets_are_not_shown(shop: Shop) 
     assert SECRET not in repr(schedule) + repr(settings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "said"),
     [
         ({"TALLYHOOK_REPORTS__FOLDER": None}, "TALLYHOOK_SCHEDULE: month: folder is named"),

@@ -20,7 +20,7 @@ from app.orders.delivery_log import (
 from reconcile.instants import MINUTE, Instant
 from tests.api.driving import KEY, Driver, driving, event, secret, signed
 from tests.reconcile.build import T
-from tests.rows import row
+from tests.rows import for_each, row
 
 OTHER = b"another key for tests, not a secret"
 
@@ -142,7 +142,7 @@ async def test_an_entry_says_what_came(driver: Driver) -> None:
     assert refused.problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "value", "shown"),
     [
         ("x-payer", "+254 711 223 344", "+254 ••• ••• •44"),

@@ -21,6 +21,7 @@ from app.providers.source import Source
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import with_settings, with_sources
+from tests.rows import for_each
 from tests.waiting import soon
 
 PHONE = "254711223344"
@@ -264,7 +265,7 @@ def test_an_amount_may_have_its_decimals_after_a_comma(text: str, minor: int) ->
     assert (understood(text).amounts or {})[2] == minor
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "minor", "currencies"),
     [
         ("KES1500", 150000, ("KES",)),
@@ -303,7 +304,7 @@ def test_a_sign_of_several_currencies_is_each_of_them() -> None:
     assert understood("¥1500").amounts == {0: 1500, 2: 150000}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["ORD1500", "ORD-1500", "PO 1500", "USD 1500 KES", "1,5,0", "1.500.00", "254 711 223 344",
      "711 223 344", "12.50.3", "pay 1500 now"],
@@ -312,7 +313,7 @@ def test_what_is_no_amount_is_not_taken_for_one(text: str) -> None:
     assert understood(text).amounts is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "days"),
     [
         ("28/11/2026", ["2026-11-28"]),

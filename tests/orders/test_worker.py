@@ -10,6 +10,7 @@ from app.orders.worker import FoldWorker, backlog_pause_s
 from reconcile.instants import SECOND, Duration
 from tests.api.driving import Driver, driving, event
 from tests.contexts import with_settings
+from tests.rows import for_each
 from tests.waiting import soon
 
 
@@ -79,9 +80,7 @@ async def test_orders_are_left_to_another_process_for_as_long_as_it_folds(tmp_pa
         await running
 
 
-@pytest.mark.parametrize(
-    ("behind", "pause"), [(0.0, 0.25), (1.0, 0.25), (4.0, 1.0), (20.0, 5.0), (3_600.0, 5.0)]
-)
+@for_each(("behind", "pause"), [(0.0, 0.25), (1.0, 0.25), (4.0, 1.0), (20.0, 5.0), (3_600.0, 5.0)])
 def test_the_pause_grows_with_the_backlog(behind: float, pause: float) -> None:
     """A quarter of the time by which the reader is behind, within bounds."""
     assert backlog_pause_s(Duration(int(behind * SECOND))) == pause

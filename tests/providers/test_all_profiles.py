@@ -13,6 +13,7 @@ from app.providers.source import Refusal, Source
 from tests.providers.builders import NOW, raw
 from tests.providers.kinds import kinds
 from tests.providers.samples import body_of, is_declared, source_of, url_of
+from tests.rows import for_each
 from tests.searching import examples
 
 PROFILES = {**{name: load_profile(name) for name in shipped_profiles()}, **kinds()}
@@ -37,12 +38,12 @@ def verdict(source: Source, request: Signed) -> Refusal | None:
     return source.verify(incoming, now=NOW)
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@for_each("name", DECLARED)
 def test_a_request_signed_by_a_profile_verifies(name: str) -> None:
     assert verdict(*signed(name)) is None
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@for_each("name", DECLARED)
 def test_unsigned_and_stripped_requests_are_refused(name: str) -> None:
     source, request = signed(name)
     assert verdict(source, Signed([], body_of(PROFILES[name]), url_of(PROFILES[name]))) is not None
@@ -72,7 +73,7 @@ def test_a_changed_bit_of_the_signed_content_is_refused(name: str, bit: int) -> 
             assert verdict(source, request._replace(headers=headers)) is not None
 
 
-@pytest.mark.parametrize("name", DECLARED)
+@for_each("name", DECLARED)
 def test_a_changed_signed_member_is_refused(name: str) -> None:
     source, request = signed(name)
     for value in re.findall(rb'(?<=["=])v[0-9]+', request.body):

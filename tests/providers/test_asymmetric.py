@@ -18,6 +18,7 @@ from tests.providers.named.builders import (
     public_pem,
     rsa_key,
 )
+from tests.rows import for_each
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
@@ -47,7 +48,7 @@ def key_for(scheme: str) -> str:
     return pem(ec.generate_private_key(ec.SECP384R1())) if "p384" in scheme else pem(ec_key())
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@for_each("scheme", SCHEMES)
 def test_a_key_verifies_its_own_signature_and_no_other(scheme: str) -> None:
     private = ASYMMETRIC_SCHEMES[scheme](key_for(scheme).encode())
     signature = private.sign(b"message")
@@ -87,7 +88,7 @@ def test_a_key_is_read_once_in_each_form() -> None:
         assert load_key(material) is load_key(material), "each is read, and checked, once"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "material",
     [
         b"",
@@ -111,7 +112,7 @@ def test_an_invalid_key_is_refused_without_being_shown(material: bytes) -> None:
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("encoded", SMALL_ORDER)
+@for_each("encoded", SMALL_ORDER)
 def test_an_ed25519_key_of_small_order_is_refused(encoded: str) -> None:
     y = int.from_bytes(bytes.fromhex(encoded), "little") % 2**255 % P
     with pytest.raises(ValueError, match="small order"):
@@ -140,7 +141,7 @@ def test_an_rsa_key_below_1024_bits_is_refused() -> None:
         load_key(der)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("scheme", "key"),
     [
         ("rsa-pkcs1-sha256", "ed25519"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from app.providers.check_signatures import MAX_LINE_BYTES, check_lines, request_lines
 from reconcile.instants import EARLIEST, SECOND, Instant
 from tests.providers.builders import MINIMAL, profile_file
+from tests.rows import for_each
 from tests.searching import examples
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -66,7 +67,7 @@ def test_an_invalid_line_has_a_reason_and_a_sentence() -> None:
 PAIRS = [[name, value] for name, value in GOOD["headers"].items()]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         {"headers": PAIRS},
@@ -87,7 +88,7 @@ def test_a_request_may_be_written_in_each_documented_way(change: dict[str, Any])
     assert reason(**change) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "expected"),
     [
         ({"headers": {}}, "signature_missing"),
@@ -146,7 +147,7 @@ def test_a_lines_tolerance_replaces_the_age_of_a_named_scheme(
     assert reason(**change) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     [
         b"",

@@ -11,6 +11,7 @@ from app.providers.connecting import APART, UNDOCUMENTED, setup_facts
 from app.providers.profile import SHIPPED, load_profile, read_profile, shipped_profiles
 from app.providers.questions import credentials_of
 from tests.providers.test_payloads import LINES
+from tests.rows import for_each
 
 README = Path(connecting.__file__).parent / "README.md"
 BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-signature"\n' + (
@@ -18,7 +19,7 @@ BARE = '[signature]\nmac = "hmac-sha256"\nkey = "merchant"\nwhere = "header:x-si
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "said"),
     [
         ('events = ["charge success"]', "setup.events: must be an exact name"),
@@ -56,7 +57,7 @@ def test_a_file_without_the_section_says_that_nothing_is_documented() -> None:
     assert facts == dict.fromkeys(("where", "secret", "events", "silence"), UNDOCUMENTED)
 
 
-@pytest.mark.parametrize("name", shipped_profiles())
+@for_each("name", shipped_profiles())
 def test_each_shipped_profile_documents_what_connecting_it_needs(name: str) -> None:
     profile = load_profile(name)
     assert "\n[setup]\n" in (SHIPPED / f"{name}.toml").read_text(encoding="utf-8")
@@ -67,7 +68,7 @@ def test_each_shipped_profile_documents_what_connecting_it_needs(name: str) -> N
     assert facts.get("fields") != UNDOCUMENTED
 
 
-@pytest.mark.parametrize("name", shipped_profiles())
+@for_each("name", shipped_profiles())
 def test_each_shipped_profile_says_once_what_tells_several_shops_apart(name: str) -> None:
     profile = load_profile(name)
     traps = [str(each) for each in setup_facts(profile).get("traps", ())]
@@ -80,7 +81,7 @@ def test_each_shipped_profile_says_once_what_tells_several_shops_apart(name: str
         assert ("ACCOUNT" in said[0]) == bool(names)
 
 
-@pytest.mark.parametrize("name", [n for n in shipped_profiles() if load_profile(n).setup.events])
+@for_each("name", [n for n in shipped_profiles() if load_profile(n).setup.events])
 def test_each_event_to_subscribe_to_is_known_to_the_profile(name: str) -> None:
     """Its claims have the word, or a documented example does."""
     profile = load_profile(name)

@@ -13,12 +13,13 @@ from app.providers.dates import DATES
 from reconcile.instants import format_instant
 from reconcile.money import Money
 from tests.providers.builders import made, only
+from tests.rows import for_each
 from tests.searching import examples
 
 ZONE = "+03:00"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "value", "written"),
     [
         ("rfc3339", "2021-11-17T15:48:10.5+01:00", "2021-11-17T14:48:10.500Z"),
@@ -49,7 +50,7 @@ def test_each_way_of_writing_a_date_is_read(form: str, value: object, written: s
     assert format_instant(DATES[form](value, "when", ZONE)) == written
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("form", "value"),
     [
         ("iso", "17/11/2021"),

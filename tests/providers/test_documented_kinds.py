@@ -7,12 +7,11 @@ profile composes them; a kind that a provider adds later is found by its words a
 
 from typing import Any, Final
 
-import pytest
-
 from app.providers.profile import load_profile, shipped_profiles
 from app.providers.reader import ClaimWords
 from reconcile.ledger.events import speaks_of_money_going_back
 from tests.providers.test_payloads import LINES
+from tests.rows import for_each
 
 DOCUMENTED: Final[dict[str, str]] = {
     "adyen": """
@@ -170,13 +169,13 @@ ANSWERS: Final[dict[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("profile", DOCUMENTED)
+@for_each("profile", DOCUMENTED)
 def test_documented_kinds_about_money_going_back_are_named(profile: str) -> None:
     meaning = ClaimWords(load_profile(profile).claims).meaning
     assert [k for k in DOCUMENTED[profile].split() if meaning(k) == "unrecognized"] == []
 
 
-@pytest.mark.parametrize("profile", ANSWERS)
+@for_each("profile", ANSWERS)
 def test_documented_answers_about_money_going_back_are_named(profile: str) -> None:
     loaded = load_profile(profile)
     assert loaded.fetch_back is not None
@@ -205,7 +204,7 @@ def unread(events: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("profile", LINES)
+@for_each("profile", LINES)
 def test_no_documented_payload_is_an_unread_money_event(profile: str) -> None:
     stated = [event for line in LINES[profile] for event in line.get("events", ())]
     answered = [line["answered"] for line in LINES[profile] if "answered" in line]

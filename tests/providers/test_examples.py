@@ -17,6 +17,7 @@ from reconcile.money import from_major
 from tests.api.driving import SECRET
 from tests.providers.builders import raw
 from tests.providers.test_payloads import VECTORS
+from tests.rows import for_each
 
 NOW = parse_instant("2026-11-20T10:00:00.25Z")
 ADDRESS = "https://hooks.shop.example"
@@ -54,7 +55,7 @@ def test_every_profile_has_examples_but_those_of_anybodys_bodies() -> None:
     assert {name for name in shipped_profiles() if not examples_of(name)} == WITHOUT
 
 
-@pytest.mark.parametrize("name", sorted(set(shipped_profiles()) - ONLY_THE_PROVIDER - WITHOUT))
+@for_each("name", sorted(set(shipped_profiles()) - ONLY_THE_PROVIDER - WITHOUT))
 def test_each_example_is_sent_as_it_is_and_with_another_order_and_amount(name: str) -> None:
     source, profile = source_of(name), load_profile(name)
     for example in examples_of(name):
@@ -73,7 +74,7 @@ def test_each_example_is_sent_as_it_is_and_with_another_order_and_amount(name: s
             assert (priced.events[0].kind, priced.events[0].money) == (event.kind, money)
 
 
-@pytest.mark.parametrize("name", sorted(ONLY_THE_PROVIDER))
+@for_each("name", sorted(ONLY_THE_PROVIDER))
 def test_what_only_the_provider_can_sign_is_reported(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"private|public key|only"):
         shape_event(

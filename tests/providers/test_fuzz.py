@@ -11,6 +11,7 @@ import pytest
 from app.providers.profile import shipped_profiles
 from app.providers.request import Incoming
 from tests.providers.fuzzing import REASONS, Target, fuzz, targets
+from tests.rows import for_each
 
 SEED = 20261120
 SHORT = 60
@@ -70,7 +71,7 @@ PLANTED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@for_each("name", PLANTED)
 def test_fuzzing_finds_a_planted_mistake(name: str) -> None:
     (target,) = (each for each in all_targets() if each.name == "stripe")
     broken = replace(

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Callable
 
-import pytest
-
 from app.core.phone_key import PhoneKey
 from app.providers import identifiers
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
+from tests.rows import for_each
 
 KEY = PhoneKey(b"k" * 32)
 
@@ -37,7 +36,7 @@ WRITTEN: list[tuple[Callable[[object], str | None], object, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("identify", "value", "written"), WRITTEN)
+@for_each(("identify", "value", "written"), WRITTEN)
 def test_an_identifier_is_written_one_way(
     identify: Callable[[object], str | None], value: object, written: str | None
 ) -> None:

@@ -30,6 +30,7 @@ from tests.providers.named.builders import (
     rsa_key,
 )
 from tests.providers.samples import body_of, source_of, url_of
+from tests.rows import for_each
 
 RAW = ed25519_key().public_key().public_bytes_raw()
 SEED = ed25519_key().private_bytes_raw()
@@ -73,7 +74,7 @@ def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -
     return problem
 
 
-@pytest.mark.parametrize("name", SHARED)
+@for_each("name", SHARED)
 def test_no_profile_accepts_a_key_as_its_shared_secret(name: str) -> None:
     """Only a second scheme of keys accepts keys, by their mark."""
     for kind, secret in KEYS.items():
@@ -105,7 +106,7 @@ def test_every_scheme_is_listed_here() -> None:
     assert {n for n in MACS if load_profile(n).signature.also is not None} == {*BOTH}
 
 
-@pytest.mark.parametrize("name", ASYMMETRIC)
+@for_each("name", ASYMMETRIC)
 def test_an_asymmetric_profile_signs_and_verifies_with_its_key(name: str) -> None:
     profile = load_profile(name)
     source = source_of(profile)

@@ -15,11 +15,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import pytest
-
 from app.providers.profile import load_profile
 from app.providers.reader import ClaimWords
 from reconcile.ledger.events import CLAIM_KINDS
+from tests.rows import for_each
 
 TABLES: Final = Path(__file__).parent / "kinds"
 
@@ -64,7 +63,7 @@ def table_of(profile: str) -> Table:
     return Table(head, rows[:kinds], rows[kinds:])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("profile", LEAST)
+@for_each("profile", LEAST)
 def test_a_profile_reads_each_documented_kind_as_its_table_says(profile: str) -> None:
     table = table_of(profile)
     meaning = ClaimWords(load_profile(profile).claims).meaning
@@ -75,7 +74,7 @@ def test_a_profile_reads_each_documented_kind_as_its_table_says(profile: str) ->
     } == {}
 
 
-@pytest.mark.parametrize("profile", LEAST)
+@for_each("profile", LEAST)
 def test_a_table_has_every_word_of_its_profile(profile: str) -> None:
     table = table_of(profile)
     named = [kind for kind, _ in table.kinds + table.words]
@@ -86,7 +85,7 @@ def test_a_table_has_every_word_of_its_profile(profile: str) -> None:
     ] == []
 
 
-@pytest.mark.parametrize("profile", LEAST)
+@for_each("profile", LEAST)
 def test_a_table_is_sorted_whole_and_names_its_source(profile: str) -> None:
     head, kinds, words = table_of(profile)
     names = [kind for kind, _ in kinds]

@@ -48,7 +48,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 from reconcile.money import Money, from_major, major_text
 from tests.providers.builders import raw
-from tests.rows import row
+from tests.rows import for_each, row
 
 PAYLOADS = Path(__file__).parent / "payloads"
 EXAMPLES = Path(profile_room.__file__).parent / "examples"
@@ -290,7 +290,7 @@ def test_every_profile_that_moves_money_has_payloads() -> None:
     assert moving - {"checkout"} <= set(LINES) <= set(shipped_profiles())
 
 
-@pytest.mark.parametrize("profile", LINES)
+@for_each("profile", LINES)
 def test_names_of_examples_are_unique_in_their_file(profile: str) -> None:
     names = [line["name"] for line in LINES[profile]]
     assert len(set(names)) == len(names)

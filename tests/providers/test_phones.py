@@ -17,11 +17,12 @@ from app.providers.source import Source
 from tests.api.driving import driving, event
 from tests.cli.test_commands import Run, run
 from tests.providers.builders import made, profile_file
+from tests.rows import for_each
 
 __all__ = ["run"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("written", "country", "digits"),
     [
         (254712345678, None, "254712345678"),

@@ -17,6 +17,7 @@ from app.providers.provider_client import Probe, date_of, probe
 from reconcile.instants import DAY, EARLIEST, SECOND
 from tests.certificates import self_signed
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 
 class _Answer(BaseHTTPRequestHandler):
@@ -111,7 +112,7 @@ async def test_a_certificate_trusted_by_the_environment_alone_is_reported(
     assert "self" in (sight.tls_problem or "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "header",
     [
         "",

@@ -8,12 +8,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from app.providers.check_signatures import check_lines
 from app.providers.profile import load_profile, shipped_profiles
 from reconcile.instants import EARLIEST
-from tests.rows import row
+from tests.rows import for_each, row
 
 FOLDER = Path(__file__).parents[1] / "vectors"
 VECTORS: dict[str, list[dict[str, Any]]] = {
@@ -25,7 +23,7 @@ ANSWER = ("valid", "reason", "source")
 LEAST = 5
 
 
-@pytest.mark.parametrize("profile", SHIPPED)
+@for_each("profile", SHIPPED)
 def test_each_published_request_has_its_published_verdict(profile: str) -> None:
     for vector in VECTORS.get(profile, []):
         request = {key: value for key, value in vector.items() if key not in ANSWER}
@@ -36,7 +34,7 @@ def test_each_published_request_has_its_published_verdict(profile: str) -> None:
             assert found == (vector["valid"], vector.get("reason")), verdict.get("sentence")
 
 
-@pytest.mark.parametrize("profile", SHIPPED)
+@for_each("profile", SHIPPED)
 def test_each_shipped_profile_has_five_known_answers_of_both_kinds(profile: str) -> None:
     """An unsigned profile refuses nothing: its events count only once the provider was asked."""
     vectors = VECTORS.get(profile, [])

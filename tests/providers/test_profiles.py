@@ -16,6 +16,7 @@ from app.providers.profile import SHIPPED, load_profile, shipped_profiles
 from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import CHECKOUT, MINIMAL, SECRET, problem_of, profile_file, source
+from tests.rows import for_each
 
 
 def problems(name_or_path: str) -> list[str]:
@@ -39,7 +40,7 @@ def test_every_promised_profile_is_shipped() -> None:
     assert {*PROMISED.split()} <= {*shipped_profiles()}
 
 
-@pytest.mark.parametrize("name", shipped_profiles())
+@for_each("name", shipped_profiles())
 def test_every_shipped_profile_loads_and_states_its_sources(name: str) -> None:
     """The form of `checkout` is this project's own choice."""
     profile = load_profile(name)
@@ -254,13 +255,13 @@ def test_a_file_name_without_a_path_is_reported_with_its_path(
     assert problem == "there is no shipped profile 'mine.txt'; write ./mine.txt for the file"
 
 
-@pytest.mark.parametrize("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
+@for_each("name", ["nobody", "", "..", "checkout.TOML", "profiles\\checkout"])
 def test_an_unknown_name_lists_the_shipped_profiles(name: str) -> None:
     (problem,) = problems(name)
     assert "checkout" in problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "said"),
     [("paystak", "; the nearest one is paystack: "), ("Stripe", "; the nearest one is stripe: "),
      ("zzz", "'zzz': "), ("nope", "'nope': "), ("mpesa", "; the nearest one is mpesa_stk: ")],

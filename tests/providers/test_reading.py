@@ -17,6 +17,7 @@ from reconcile.instants import parse_instant
 from reconcile.ledger.events import CLAIM_KINDS, UNCLEAR_AMOUNT, Event
 from reconcile.money import Money
 from tests.providers.builders import EVENT, body_of, changed, made, only, source
+from tests.rows import for_each
 from tests.searching import examples
 
 DIGEST = "d" * 64
@@ -81,7 +82,7 @@ def test_an_error_names_the_location_that_the_body_has(member: str, value: objec
     assert str(caught.value).startswith(f"data.{member} ")
 
 
-@pytest.mark.parametrize("claim", sorted({*CLAIM_KINDS} - {"unrecognized", "ignored"}))
+@for_each("claim", sorted({*CLAIM_KINDS} - {"unrecognized", "ignored"}))
 def test_every_published_type_has_its_claim(claim: str) -> None:
     assert event(type=f"payment.{claim}").claim == claim
 
@@ -120,13 +121,13 @@ def test_an_event_without_a_date_has_none() -> None:
 REFUND = {"reference": "re_01", "amount": 500, "currency": "KES"}
 
 
-@pytest.mark.parametrize("claim", BACK)
+@for_each("claim", BACK)
 def test_money_going_back_has_the_refunds_amount_and_reference(claim: str) -> None:
     seen = event(type=f"payment.{claim}", data__refund=REFUND)
     assert (seen.money, seen.movement) == (kes(50000), "re_01")
 
 
-@pytest.mark.parametrize("claim", BACK)
+@for_each("claim", BACK)
 def test_money_going_back_without_an_amount_has_the_payments(claim: str) -> None:
     seen = event(type=f"payment.{claim}", data__payment__amount=1200)
     assert (seen.money, seen.movement) == (kes(120000), None)
@@ -158,7 +159,7 @@ def test_a_success_without_an_amount_has_the_orders_amount(claim: str) -> None:
     assert (seen.money, seen.movement) == (kes(150050), None)
 
 
-@pytest.mark.parametrize("claim", ["pending", "declined", "canceled", "expired", "timed_out"])
+@for_each("claim", ["pending", "declined", "canceled", "expired", "timed_out"])
 def test_claims_that_move_no_money_take_no_amount_from_the_order(claim: str) -> None:
     assert event(type=f"payment.{claim}").money == kes(150050)
     seen = event(type=f"payment.{claim}", data__payment__amount=...)
@@ -172,7 +173,7 @@ def test_an_amount_without_a_currency_takes_the_orders_currency() -> None:
     assert (seen.money, seen.order_money) == (Money(minor=5, currency="JPY"), None)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "minor"),
     [
         ("1500.00", 150000),
@@ -194,7 +195,7 @@ def test_amounts_are_exact(amount: str, minor: int) -> None:
     assert seen.money == kes(minor)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "amount",
     [
         "-1",
@@ -241,8 +242,8 @@ def test_the_amount_of_a_refund_that_is_not_exact_is_not_that_of_its_payment() -
     assert (seen.money, seen.unclear) == (None, UNCLEAR_AMOUNT)
 
 
-@pytest.mark.parametrize("amount", ["10900.0", '"10900.00"', "10900"])
-@pytest.mark.parametrize(("currency", "factor"), [("JPY", 1), ("KES", 100), ("KWD", 1_000)])
+@for_each("amount", ["10900.0", '"10900.00"', "10900"])
+@for_each(("currency", "factor"), [("JPY", 1), ("KES", 100), ("KWD", 1_000)])
 def test_a_number_whose_decimals_are_zero_is_whole_in_any_currency(
     amount: str, currency: str, factor: int
 ) -> None:
@@ -254,7 +255,7 @@ def test_a_number_whose_decimals_are_zero_is_whole_in_any_currency(
 UNDESCRIBED: list[object] = [None, "", " ", 1, 1.5, True, [], {}, ["x"]]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "kept"),
     [
         ("declined\nby the bank", "declined\\nby the bank"),
@@ -270,7 +271,7 @@ def test_words_that_nothing_depends_on_never_make_an_event_unreadable(
     assert event(data__payment__reason=reason).reason == kept
 
 
-@pytest.mark.parametrize(
+@for_each(
     "currency",
     ['"XXQ"', '"kes"', '"KE"', '"KESH"', '""', "404", "[]", "true", '"K\\u0000S"', '"XAU"'],
 )
@@ -293,23 +294,19 @@ UNSTORABLE = ["", " ", "\u00a0\u3000", "a\x00", "a\nb", "\x7f", "\x85", "\u2028"
 UNSTORABLE += ["\ud800", "\udc00x", "x" * 201]
 
 
-@pytest.mark.parametrize("path", TEXT_FIELDS)
-@pytest.mark.parametrize("value", [*UNSTORABLE, 1, 1.5, True, [], {}, ["x"]], ids=repr)
+@for_each("path", TEXT_FIELDS)
+@for_each("value", [*UNSTORABLE, 1, 1.5, True, [], {}, ["x"]])
 def test_a_text_that_cannot_be_stored_is_unreadable(path: str, value: object) -> None:
     with pytest.raises(Unreadable, match=path.replace("__", r"\.")):
         event(**{path: value})
 
 
-@pytest.mark.parametrize(
-    "value", ["x", "ORD 1042", "\u0926\u200d\u093e", "x" * 200, "\U0001f600", "\u00a0a"]
-)
+@for_each("value", ["x", "ORD 1042", "\u0926\u200d\u093e", "x" * 200, "\U0001f600", "\u00a0a"])
 def test_any_other_text_is_kept_as_it_is(value: str) -> None:
     assert event(data__order__reference=value).order == value
 
 
-@pytest.mark.parametrize(
-    "value", ["", " ", "evt 1", "evt_\u00e9", "evt\n", "x" * 256, "\x7f", 7, True, [], {}], ids=repr
-)
+@for_each("value", ["", " ", "evt 1", "evt_\u00e9", "evt\n", "x" * 256, "\x7f", 7, True, [], {}])
 def test_an_id_that_is_not_printable_ascii_is_unreadable(value: object) -> None:
     with pytest.raises(Unreadable, match=r"^id is not"):
         reading(body_of(id=value), headers=[(b"webhook-id", b"evt_02")])
@@ -326,7 +323,7 @@ def test_the_id_comes_from_the_body_else_from_the_header() -> None:
     assert event(id="x" * 255).event_id == "x" * 255
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("values", "fault"),
     [
         ({"id": ...}, "id is missing"),
@@ -360,7 +357,7 @@ def test_an_invalid_field_is_unreadable_and_named(values: dict[str, Any], fault:
         event(**values)
 
 
-@pytest.mark.parametrize("body", [b"[]", b'"x"', b"1", b"null", b"true", b"[{}]"])
+@for_each("body", [b"[]", b'"x"', b"1", b"null", b"true", b"[{}]"])
 def test_a_body_that_is_no_object_is_unreadable(body: bytes) -> None:
     with pytest.raises(Unreadable, match="not a JSON object"):
         reading(body)

@@ -17,6 +17,7 @@ from app.providers.source import Source
 from tests.providers.builders import NOW, raw, refused
 from tests.providers.kinds import kinds
 from tests.providers.samples import private_key
+from tests.rows import for_each
 
 TWO, BY_ID = kinds()["two_schemes"], kinds()["key_by_id"]
 SHARED = "whsec_" + base64.b64encode(b"k" * 32).decode()
@@ -30,7 +31,7 @@ def of(*secrets: str) -> Source:
     return Source(name="acme", profile=TWO, secrets=secrets)
 
 
-@pytest.mark.parametrize("algorithm", ["md5", "sha1", "sha256", "sha384", "sha512"])
+@for_each("algorithm", ["md5", "sha1", "sha256", "sha384", "sha512"])
 def test_a_keyed_hash_depends_on_its_message_alone_in_any_thread(algorithm: str) -> None:
     """Long messages are hashed in several threads at the same time."""
     key, phones = HmacKey(b"k" * 200, algorithm=algorithm), PhoneKey(b"k")
@@ -108,7 +109,7 @@ def test_only_the_key_that_the_request_names_may_match() -> None:
     assert by_id(new=private_key("ecdsa")).verify(Incoming(signed, body), now=NOW) is not None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("encoding", "secret", "value"),
     [
         ("text", "whsec_AAAA", b"whsec_AAAA"),
@@ -130,7 +131,7 @@ def test_each_encoding_decodes_its_secrets(encoding: str, secret: str, value: by
     assert decoded.strip() == value
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("encoding", "secret"),
     [("hex", "0"), ("hex", "zz"), ("base64", "A"), ("base64", "A-_="), ("whsec", "whsec_A"),
      ("whsec_or_text", "whsec_!"), ("public_key", "whpk_!"), ("base64", "\u00e9")],

@@ -10,6 +10,7 @@ from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source
 from tests.providers.builders import CHECKOUT, NOW, SECRET, made, profile_file, raw, source
+from tests.rows import for_each
 
 
 def problems(*secrets: str, encoding: str = "whsec", folder: Path | None = None) -> tuple[str, ...]:
@@ -27,7 +28,7 @@ def test_a_source_without_a_secret_does_not_start() -> None:
     assert problems() == ("source acme: has no secret; give at least one",)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("secret", "message"),
     [
         ("", "empty or blank"),
@@ -51,7 +52,7 @@ def test_a_bad_secret_is_reported_and_not_shown(secret: str, message: str) -> No
     assert message in problem
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("profile", "secret", "meant"),
     [
         ("stripe", "sk_live_", "the endpoint's signing secret (whsec_…"),
@@ -121,7 +122,7 @@ def test_no_representation_shows_a_secret() -> None:
     assert not any(SECRET[6:] in text or "1\\xf2\\x90" in text for text in inside)
 
 
-@pytest.mark.parametrize("event_id", ["", "a b", "a\r\nb", "\u00e9", "x" * 256])
+@for_each("event_id", ["", "a b", "a\r\nb", "\u00e9", "x" * 256])
 def test_an_id_with_characters_that_no_provider_sends_is_not_signed(event_id: str) -> None:
     with pytest.raises(ValueError, match="event_id"):
         source().sign(b"{}", event_id=event_id, now=NOW)

@@ -13,6 +13,7 @@ from app.providers.request import Incoming
 from reconcile.instants import SECOND, Instant, format_known, parse_instant
 from reconcile.ledger.events import Event
 from tests.providers.builders import load, problem_of
+from tests.rows import for_each
 
 FRIDAY = parse_instant("2026-11-20T10:00:00Z")
 CREATED = FRIDAY // SECOND
@@ -54,7 +55,7 @@ INTENT = {"object": "payment_intent", "amount": 9000, "currency": "eur"}
 PROCESSING = "payment_intent.processing"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("types", "said"),
     [
         (["sepa_debit"], ("sepa_debit", "2026-12-10T10:00:00Z", 56)),

@@ -9,6 +9,7 @@ import pytest
 from app.providers.kit import form_fields
 from app.providers.request import Refusal, Request
 from app.providers.template import REFERENCES, compile_template
+from tests.rows import for_each
 
 BODY = (
     '{ "b" : {"y": 2.00, "x": "caf\\u00e9 \\/ \u00e9"},  "a":[1, {"n":"Amount","v":1e2}],\n'
@@ -34,7 +35,7 @@ def filled(template: str, made: Request | None = None) -> bytes | str:
     return content.reason if isinstance(content, Refusal) else content
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("template", "content"),
     [
         ("{body}", BODY),
@@ -74,7 +75,7 @@ def test_each_reference_is_filled_as_received(template: str, content: bytes | No
         assert filled(template) == content
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("template", "reason"),
     [
         ("{header:gone}", "signature_missing"),
@@ -93,7 +94,7 @@ def test_an_absent_or_repeated_reference_refuses(template: str, reason: str) -> 
     assert filled(template) == reason
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"[" * 99, b'{"a":NaN}'])
+@for_each("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"[" * 99, b'{"a":NaN}'])
 def test_a_body_that_is_no_json_has_no_members(body: bytes) -> None:
     for name in ("json:a", "compact", "canonical", "compact:a"):
         assert filled(f"{{{name}}}", request(body)) == "signature_missing"
@@ -102,7 +103,7 @@ def test_a_body_that_is_no_json_has_no_members(body: bytes) -> None:
 FORM = b"b=x+y%2Bz~&a=%C3%A9&sig=0&a2=&b=2"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("template", "content"),
     [
         ("{form:a}", "é".encode()),
@@ -120,7 +121,7 @@ def test_a_get_signs_its_query() -> None:
     assert filled("{body_or_query}", request(b"{}", "GET")) == "signature_mismatch"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "template",
     ["{nothing}", "{body:x}", "{json}", "{json:a..b}", "{json:a[}", "{json:a[*]}", "{body|rot13}",
      "{body", "body}", "[{body}", "{body}]", "[[{body}]]", "{form_joined:sig}", "{header:A}"],
@@ -135,11 +136,10 @@ def test_every_reference_is_tested_here() -> None:
     assert all(f"{{{name}" in text for name in REFERENCES)
 
 
-@pytest.mark.parametrize("template", ["{json:a}", "{canonical}"])
-@pytest.mark.parametrize(
+@for_each("template", ["{json:a}", "{canonical}"])
+@for_each(
     "body",
     [b'{"a":[' + b"0," * 500_000 + b"0]}", b"[]" * 500_000],
-    ids=["values", "brackets"],
 )
 def test_a_body_of_half_a_million_values_is_not_parsed(template: str, body: bytes) -> None:
     began = time.process_time()

@@ -11,9 +11,10 @@ from app.providers.request import Incoming, Refusal
 from app.providers.source import Source
 from reconcile.instants import EARLIEST, MILLISECOND, SECOND, TICK, Instant
 from tests.providers.builders import NOW, Request, made, raw, refused
+from tests.rows import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("seconds", "reason"),
     [
         (-301, "timestamp_too_old"),
@@ -63,14 +64,14 @@ NO_TIMESTAMP = [
 ]
 
 
-@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+@for_each(("text", "fault"), NO_TIMESTAMP)
 def test_a_signed_text_that_is_not_digits_is_a_missing_timestamp(text: bytes, fault: str) -> None:
     refusal = refused(Request.stamped(text).refusal())
     assert refusal.reason == "timestamp_missing"
     assert fault in refusal.sentence
 
 
-@pytest.mark.parametrize(("text", "fault"), NO_TIMESTAMP)
+@for_each(("text", "fault"), NO_TIMESTAMP)
 def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -> None:
     assert Request.signed().having(webhook_timestamp=text).reason() == "signature_mismatch"
 

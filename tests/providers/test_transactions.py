@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-import pytest
-
 from app.providers.profile import load_profile
 from app.providers.reader import MAX_STATED, EventReader
 from app.providers.request import Incoming
+from tests.rows import for_each
 
 CARD = {"network": "visa", "fingerprint": "fp_1", "last4": "4242", "checks": {"cvc_check": "pass"}}
 CHARGE = {
@@ -31,7 +30,7 @@ CHECKED = {"avs_status": "AVS_ACCEPTED", "cvv_status": "CVV_ACCEPTED"}
 SQUARE = {"payment": {"card_details": CHECKED | {"card": {"card_brand": "VISA", "last_4": "1111"}}}}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("profile", "body", "stated"),
     [
         ("stripe", {"data": {"object": CHARGE}}, {

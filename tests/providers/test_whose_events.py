@@ -36,6 +36,7 @@ from tests.providers.builders import (
     toml,
 )
 from tests.providers.samples import private_key
+from tests.rows import for_each
 
 PRICED = {"unit": "major", "payment": "json:sum", "payment_currency": "text:KES"}
 FETCH = {"fetch_back": {"url": "https://api.example/v1/{order}", "kind": "json:status"}}
@@ -64,7 +65,7 @@ def test_each_shipped_profile_states_whose_its_key_is() -> None:
             assert (shown["key"] == "provider") == (name in PROVIDERS), name
 
 
-@pytest.mark.parametrize("name", sorted(PROVIDERS))
+@for_each("name", sorted(PROVIDERS))
 def test_an_event_under_a_shared_key_names_its_account_or_is_unconfirmed(name: str) -> None:
     profile = load_profile(name)
     assert profile.account.where or profile.unconfirmed
@@ -286,7 +287,7 @@ def test_an_event_without_its_environment_is_marked_unstated() -> None:
     assert not other.read(Incoming([], b'{"event": "payment.failed"}'), digest="d" * 64).unstated
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("secrets", "kind", "environment", "unstated"),
     [
         (["sk_live_" + "k" * 24], "charge.success", "live", False),
@@ -385,7 +386,7 @@ def test_a_sources_own_orders_are_named_after_it() -> None:
         only(own, body_of(data__order__reference="o" * 195))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("links", "own", "order", "suggested"),
     [
         (True, (), "ORD-1042", None),

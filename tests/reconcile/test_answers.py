@@ -25,6 +25,7 @@ from tests.reconcile.build import DUE, POLICY, delivery, event, history, record,
 from tests.reconcile.pinned import same_text
 from tests.reconcile.scenario_table import all_scenarios, moment
 from tests.reconcile.test_pinned import histories_of, ledgers_of
+from tests.rows import for_each
 
 NONE: Final = "nothing else"
 
@@ -123,7 +124,7 @@ def test_a_refund_of_an_unknown_amount_may_be_all_that_is_owed() -> None:
     assert not [each for each in plain.staff_answer(ledger) if each.startswith("Give back")]
 
 
-@pytest.mark.parametrize("code", [
+@for_each("code", [
     "stolen_card", "fraudulent", "pickup_card", "merchant_blacklist", "lost_card",
     "restricted_card", "security_violation", "FRAUD", "Acquirer Fraud", "Blocked Card",
     "FRAUD-CANCELLED", "Issuer Suspected Fraud", "a code of tomorrow",

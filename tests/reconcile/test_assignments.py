@@ -12,6 +12,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import WITHDRAWN, Record
 from tests.reconcile import laws
 from tests.reconcile.build import DUE, ORDER, POLICY, delivery, event, history, record, seconds
+from tests.rows import for_each
 from tests.searching import every
 
 OTHER = "ORD-2"
@@ -65,7 +66,7 @@ def codes(ledger: Ledger) -> set[str]:
     return {finding.code for finding in ledger.findings}
 
 
-@pytest.mark.parametrize(("at", "outcomes"), INSTANTS.items())
+@for_each(("at", "outcomes"), INSTANTS.items())
 def test_the_latest_assignment_counts_alone(at: int, outcomes: tuple[str, ...]) -> None:
     ledgers = [folded(*MEMBERS, order=order, at=at) for order in ORDERS]
     assert tuple(each.outcome for each in ledgers) == outcomes
@@ -73,8 +74,8 @@ def test_the_latest_assignment_counts_alone(at: int, outcomes: tuple[str, ...]) 
     assert all(each.outcome != "unresolved" for each in ledgers)
 
 
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("at", INSTANTS)
+@for_each("order", ORDERS)
+@for_each("at", INSTANTS)
 def test_laws_1_4_5_and_7_hold_over_assign_withdraw_and_assign_elsewhere(
     order: str, at: int
 ) -> None:

@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-import pytest
-
 from reconcile.ledger.attention import ACCEPTABLE, left_to_settle, needs_person
 from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
@@ -14,6 +12,7 @@ from reconcile.ledger.records import Record
 from reconcile.ledger.revise import position_of, revise
 from reconcile.money import Money
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
+from tests.rows import for_each
 
 LITTLE: Final = Money(minor=100, currency="KES")
 PLACED: Final = record("rec_1", "order_placed", 0, money=DUE)
@@ -46,7 +45,7 @@ def test_every_finding_that_can_be_accepted_is_here() -> None:
     assert set(EACH) == set(ACCEPTABLE)
 
 
-@pytest.mark.parametrize("code", ACCEPTABLE)
+@for_each("code", ACCEPTABLE)
 def test_an_order_needs_a_person_until_somebody_has_accepted(code: str) -> None:
     members, at = EACH[code]
     ledger = ledger_of(*members, at=at)

@@ -1,8 +1,7 @@
 """Statements of a bank account follow each other, and each begins where the one before it ended."""
 
-import pytest
-
 from reconcile.matching.balances import StatementBalances, difference_state, followed
+from tests.rows import for_each
 
 
 def stated(days: str, opening: int, closing: int, **more: object) -> StatementBalances:
@@ -18,7 +17,7 @@ def stated(days: str, opening: int, closing: int, **more: object) -> StatementBa
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("after", "expected"),
     [
         ([], "open"),
@@ -31,11 +30,6 @@ def stated(days: str, opening: int, closing: int, **more: object) -> StatementBa
         ([stated("5-5", 8, 8), stated("4-4", 9, 8)], "confirmed"),
         ([stated("4-4", 8, 5, account="other"), stated("4-4", 8, 5, currency="EUR")], "open"),
     ],
-    ids=(
-        "none follows", "dated on the day before", "dated on its own day", "another balance",
-        "pages of one day", "the same statement in another file", "the month beside its days",
-        "whatever the order", "other accounts and currencies",
-    ),
 )  # fmt: skip
 def test_the_next_statement_confirms_a_closing_balance_or_does_not(
     after: list[StatementBalances], expected: str

@@ -42,6 +42,7 @@ from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
+from tests.rows import for_each
 from tests.searching import examples
 
 T = Instant(20_000 * DAY)
@@ -181,7 +182,7 @@ TABLE: dict[str, tuple[tuple[Payout | BankLine, ...], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TABLE)
+@for_each("name", TABLE)
 def test_where_each_stands(name: str) -> None:
     both, expected = TABLE[name]
     found = leg(*both)
@@ -270,9 +271,7 @@ def test_a_short_reference_or_a_year_names_nothing() -> None:
         assert set(stands(found).values()) == {"payout_not_in_bank", "bank_line_unknown"}
 
 
-@pytest.mark.parametrize(
-    "name", ["2026-10-31", "2026/10/31", "20261031", "31.10.2026", "10/31/2026", "31102026"]
-)
+@for_each("name", ["2026-10-31", "2026/10/31", "20261031", "31.10.2026", "10/31/2026", "31102026"])
 def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: str) -> None:
     found = leg(
         paid(name, 1_000, 10),
@@ -288,7 +287,7 @@ def test_a_payout_that_is_called_by_its_day_is_found_by_amount_and_date(name: st
     assert set(stands(other).values()) == {"payout_amount_differs"}
 
 
-@pytest.mark.parametrize(("name", "text"), [
+@for_each(("name", "text"), [
     ("PO-100200", "PAYOUT PO-100200."), ("PO-100200", "REF=PO-100200 OF MAY"),
     ("PO-100200", "PROVIDER*PO-100200"), ("PO-100200", "<PO-100200>"),
     ("201234", "PAYOUT 201234"), ("2026111", "PAYOUT 2026111"),
@@ -381,7 +380,7 @@ def test_an_account_without_payouts_says_nothing_of_what_the_bank_covers() -> No
     assert stands(found)["pyt_PO-100201"] == "awaiting_bank"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("bank", "bucket"),
     [
         (((0, 60),), "payout_not_in_bank"),
@@ -400,7 +399,7 @@ def test_a_payout_is_missing_only_where_the_bank_covers_its_whole_margin(
     assert stands(found)["pyt_PO-100200"] == bucket
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("statements", "bucket"),
     [
         (((0, 60),), "bank_line_unknown"),
@@ -461,7 +460,7 @@ def test_the_rate_is_what_the_two_sums_imply() -> None:
     assert exchanged(Money(minor=10_001, currency="USD"), yen) == 15_002
 
 
-@pytest.mark.parametrize(("minor", "micros", "due"), [
+@for_each(("minor", "micros", "due"), [
     (100, 1_004_999, 100), (100, 1_005_000, 101), (-100, 1_004_999, -100), (-100, 1_005_000, -101),
     (1, 499_999, 0), (1, 500_000, 1), (0, 500_000, 0), (-1, 500_000, -1), (-1, 499_999, 0),
 ])  # fmt: skip
@@ -581,7 +580,7 @@ def test_two_periods_that_meet_are_together_the_whole(world: Any, day: int) -> N
 DAILY = tuple(paid(f"D-{day}", 1_000, day) for day in (0, 1, 2, 4, 5, 6, 7))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("payouts", "waits", "told"),
     [
         # The longest time between two was 2 days: 2 and one of grace after day 7 it is late.

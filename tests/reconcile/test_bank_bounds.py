@@ -12,6 +12,7 @@ from reconcile.matching.period import Period
 from reconcile.matching.rules import HandMatch, MatchRules, Tolerance
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.test_bank import COVERAGE, PO, T, booked, breaks, covered, leg, paid, stands
+from tests.rows import for_each
 
 DAYS_90 = 90 * DAY
 TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
@@ -49,7 +50,7 @@ TICKS: dict[str, tuple[tuple[Payout | BankLine, ...], str, str]] = {
 """A bound and the moment beyond it: who is looked at, and where that stands."""
 
 
-@pytest.mark.parametrize("name", TICKS)
+@for_each("name", TICKS)
 def test_each_bound_is_met_to_the_moment(name: str) -> None:
     both, who, expected = TICKS[name]
     assert stands(leg(*both))[who] == expected
@@ -62,7 +63,7 @@ def test_a_payout_is_missing_from_the_moment_at_which_it_is_due(later: int, buck
     assert stands(leg(payout, coverage=beyond))["pyt_PO-1"] == bucket
 
 
-@pytest.mark.parametrize(("minor", "bucket"), [
+@for_each(("minor", "bucket"), [
     (49_899, "payout_amount_differs"), (49_900, "by_tolerance"), (50_000, "by_reference"),
     (50_100, "by_tolerance"), (50_101, "payout_amount_differs"),
 ])  # fmt: skip
@@ -85,7 +86,7 @@ def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apar
         assert set(stands(found).values()) == {"payout_amount_differs"}
 
 
-@pytest.mark.parametrize(("reference", "text", "named"), [
+@for_each(("reference", "text", "named"), [
     ("PAY1", "RENT PAY1", True),
     ("PY1", "RENT PY1", False),
     ("123456", "RENT 123456", True),
@@ -105,7 +106,7 @@ def test_what_names_a_payout(reference: str, text: str, named: bool) -> None:
         assert stands(found)["pyt_named"] == ("by_reference" if named else "payout_not_in_bank")
 
 
-@pytest.mark.parametrize(("payout", "line", "expected"), [
+@for_each(("payout", "line", "expected"), [
     (10_000, 1_290_000, {"by_exchange"}),
     (1, 1, {"by_exchange"}),
     (1, 0, {"payout_not_in_bank", "other_business"}),
@@ -126,7 +127,7 @@ def test_only_money_that_came_is_exchanged_by_its_name(
     assert {found["pyt_PO-100300"], found["bnk_a.1"]} == expected
 
 
-@pytest.mark.parametrize(("both", "expected"), [
+@for_each(("both", "expected"), [
     # What was exchanged for what would be unknown.
     ((PO, paid("PO-100201", 9, 11, "USD"), booked("a", 50_000, 12, text="PO-100200 PO-100201")),
      {"pyt_PO-100200": "by_reference", "pyt_PO-100201": "not_covered", "bnk_a.1": "by_reference"}),
@@ -161,7 +162,7 @@ def test_which_payout_takes_which_line(
     assert stands(leg(*both)) == expected
 
 
-@pytest.mark.parametrize(("texts", "ours"), [
+@for_each(("texts", "ours"), [
     ({"counterparty": "STRIPE Ltd"}, True),
     ({"reference": "to stripe"}, True),
     ({"text": "by Stripe"}, True),
@@ -169,7 +170,7 @@ def test_which_payout_takes_which_line(
     ({"counterparty": "STR", "reference": "IPE"}, False),
     ({}, False),
 ])  # fmt: skip
-@pytest.mark.parametrize("minor", [700, -700])
+@for_each("minor", [700, -700])
 def test_who_pays_out_is_found_in_each_text_of_a_line(
     texts: dict[str, str], ours: bool, minor: int
 ) -> None:
@@ -183,7 +184,7 @@ def test_who_pays_out_is_found_in_each_text_of_a_line(
 BEFORE, AFTER = Period(until=T + 11 * DAY), Period(since=T + 11 * DAY)
 
 
-@pytest.mark.parametrize(("both", "first"), [
+@for_each(("both", "first"), [
     ((PO, booked("a", 50_000, 12, text="PO-100200")), True),
     ((paid("PO-100200", 50_000, 11), booked("a", 50_000, 10, text="PO-100200")), False),
     ((paid("PO-100200", 9, 10), paid("PO-100201", 9, 12), booked("a", 18, 10, text="PO-100200 "
@@ -202,7 +203,7 @@ def test_what_is_joined_belongs_to_one_period(
     assert counts == ([len(both), 0] if first else [0, len(both)])
 
 
-@pytest.mark.parametrize(("minors", "fits"), [
+@for_each(("minors", "fits"), [
     ((MAX_MINOR,), True), ((MAX_MINOR - 1, 1), True), ((MAX_MINOR, 1), False),
     ((-MAX_MINOR, 1), False), ((MAX_MINOR - 1, -1), True),
 ])  # fmt: skip

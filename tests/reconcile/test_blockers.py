@@ -11,6 +11,7 @@ from reconcile.periods import Month
 from reconcile.reporting import closing
 from reconcile.reporting import report as r
 from reconcile.reporting.tally import PeriodTally
+from tests.rows import for_each
 
 OCTOBER = Month(year=2026, number=10)
 EMPTY: r.PeriodReport = PeriodTally(
@@ -89,7 +90,7 @@ def test_an_empty_month_has_nothing_against_it() -> None:
     assert list(closing.rejected(0)) == []
 
 
-@pytest.mark.parametrize("cause", BREAK_CAUSES)
+@for_each("cause", BREAK_CAUSES)
 def test_only_breaks_that_say_nothing_certain_block_and_only_until_accepted(
     cause: BreakCause,
 ) -> None:
@@ -142,7 +143,7 @@ def covered(kind: Any, name: str, days: int | None, **more: Any) -> r.CoverageRo
 BANK = covered("bank", "main", 31)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "lines"),
     [
         ((BANK, covered("statement", "shop", 31, payments=2)), []),

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import pytest
-
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching import breaks
 from reconcile.money import Money
+from tests.rows import for_each
 
 
 def step(kind: Any, minor: int = 100, **fields: Any) -> breaks.Step:
@@ -29,7 +28,7 @@ def stood(*steps: breaks.Step) -> tuple[str, str | None, str | None]:
     return (found.state, found.assignee, found.settling)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("steps", "stands"),
     [
         ([OPENED], ("open", None, None)),
@@ -102,7 +101,7 @@ def money(minor: int) -> Money:
     return Money(minor=minor, currency="KES")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cause", "facts", "left", "lost"),
     [
         # cause, facts, what it leaves to be settled, what of 500 may be lost
@@ -190,7 +189,7 @@ def kes(*minors: int) -> tuple[Money, ...]:
     return tuple(money(minor) for minor in minors)
 
 
-@pytest.mark.parametrize(("before", "after", "state"), [
+@for_each(("before", "after", "state"), [
     (kes(5), kes(5), "accepted"),
     (kes(5), kes(6), "open"),
     (kes(5), (), "open"),
@@ -207,7 +206,7 @@ def test_who_accepted_a_break_is_asked_again_where_it_leaves_another_sum(
     assert breaks.life(again).state == "accepted"
 
 
-@pytest.mark.parametrize(("steps", "because"), [
+@for_each(("steps", "because"), [
     ([], "No run has seen it yet."),
     ([OPENED], "Run 1 saw it first."),
     ([OPENED, step("changed", 101)], "Run 1 saw it first."),
@@ -240,7 +239,7 @@ def accepted(minor: int = 100, left: tuple[Money, ...] = ()) -> breaks.Accepted:
 LEFT = step("opened", left=kes(5))
 
 
-@pytest.mark.parametrize(("steps", "changed"), [
+@for_each(("steps", "changed"), [
     ([OPENED], []),
     ([OPENED, ACCEPTED], [(1, None, accepted())]),
     ([LEFT, ACCEPTED], [(1, None, accepted(left=kes(5)))]),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.canonical import canonical_json, fingerprint
+from tests.rows import for_each
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(st.characters()),
@@ -43,9 +44,7 @@ def test_half_a_surrogate_pair_is_written_as_its_escape() -> None:
     assert canonical_json("\\ud800") == b'"\\\\ud800"'
 
 
-@pytest.mark.parametrize(
-    "value", [1.0, [1.5], {"a": {"b": 0.1}}, b"x", {1: "a"}, {None: 1}, {1, 2}]
-)
+@for_each("value", [1.0, [1.5], {"a": {"b": 0.1}}, b"x", {1: "a"}, {None: 1}, {1, 2}])
 def test_what_has_no_single_form_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="no canonical written form"):
         canonical_json(value)

@@ -9,6 +9,7 @@ from app.evidence.seal import note_holds, read_checkpoint
 from app.evidence.witnesses import WrongCosignature, cosigned_at
 from reconcile.instants import format_instant
 from reconcile.transparency import cosignatures
+from tests.rows import for_each
 
 ARCHE = """\
 arche2025h1.staging.ct.transparency.dev
@@ -115,7 +116,7 @@ def test_a_request_is_the_published_one() -> None:
     assert first == b"old 0\n\n" + BEHIND_THE_SOFA.encode()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "size"),
     [(b"0\n", 0), (b"20852014\n", 20_852_014), (b"1", None), (b"01\n", None), (b"-1\n", None),
      (b"1\n\n", None), (b"", None), (b"9" * 20 + b"\n", None), ("\u0661\n".encode(), None)],
@@ -127,7 +128,7 @@ def test_a_size_is_a_number_and_a_newline(said: bytes, size: int | None) -> None
 GOOD = WITNESSES[2]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "why"),
     [
         ("", "no verifier key"),

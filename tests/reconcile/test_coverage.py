@@ -22,6 +22,7 @@ from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, SOURCE, START, covered
 from tests.reconcile.test_match_laws import EXAMPLES, search
+from tests.rows import for_each
 
 TICKS = st.integers(0, 12)
 
@@ -130,7 +131,7 @@ LOST = Coverage(lost=(Span(since=START, until=Instant(START + DAY)),))
 """The first day, in which webhooks may be lost."""
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("placed", "missing"),
     [(-DAY, False), (0, False), (DAY - 1, False), (DAY, True), (-DAY - 1, True), (None, False)],
 )

@@ -13,6 +13,7 @@ from reconcile.money import Money
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.build import POLICY, delivery, event, history, record, seconds
 from tests.reconcile.test_match_rest import WINDOW
+from tests.rows import for_each
 
 
 def kes(minor: int) -> Money:
@@ -111,7 +112,7 @@ def test_a_total_of_payments_of_which_one_states_no_amount_is_another_payment() 
     assert named == ["pay_1", "pay_2"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "kind",
     [
         "refund", "payment.refunds", "refunded", "REFUNDING", "charge.refundable", "reverse",
@@ -123,7 +124,7 @@ def test_words_of_money_going_back_are_known_in_their_forms(kind: str) -> None:
     assert speaks_of_money_going_back(kind)
 
 
-@pytest.mark.parametrize("kind", ["refunnel", "payment.captured", "reverso", "avoid", "refundd"])
+@for_each("kind", ["refunnel", "payment.captured", "reverso", "avoid", "refundd"])
 def test_words_that_only_look_like_them_are_not(kind: str) -> None:
     assert not speaks_of_money_going_back(kind)
 

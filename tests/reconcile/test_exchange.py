@@ -22,6 +22,7 @@ from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_truth import AS_OF, RULES, Case, in_key_order, statement_row
+from tests.rows import for_each
 
 AT_28 = replace(
     RULES,
@@ -183,7 +184,7 @@ def test_what_is_taken_beyond_the_rate_is_reported_and_left() -> None:
     assert (str(less.money), at_risk(less)) == ("UGX 1,000", 0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "made",
     [
         returned(-500),  # the same number: somebody wrote the wrong currency
@@ -295,7 +296,7 @@ def taken(line_id: str = "s1", gross: int = -14_000, **more: Any) -> StatementRo
     return stated(line_id, gross, **{"kind": "refund", **more})
 
 
-@pytest.mark.parametrize(("captures", "lines", "exchanged"), [
+@for_each(("captures", "lines", "exchanged"), [
     ([CAME], [stated()], ["s1"]),
     ([CAME], [stated(gross=1)], ["s1"]),
     ([CAME], [stated(source="")], ["s1"]),
@@ -341,7 +342,7 @@ NEXT = BACK._replace(at=Instant(AT - 1), cites=("e2", "e1", "link"))
 LAST = BACK._replace(cites=("e3", "e2", "link"))
 
 
-@pytest.mark.parametrize(("returns", "lines", "exchanged"), [
+@for_each(("returns", "lines", "exchanged"), [
     ([BACK], [taken()], ["s1"]),
     ([BACK], [taken(gross=14_000)], ["s1"]),
     ([BACK], [taken(gross=-1)], ["s1"]),
@@ -401,7 +402,7 @@ def test_which_of_what_went_back_is_taken_in_another_currency(
     assert found == exchanged
 
 
-@pytest.mark.parametrize(("came", "arrived", "rate"), [
+@for_each(("came", "arrived", "rate"), [
     (("KES", 100), ("UGX", 28), "28.000000"),
     (("KES", -300), ("UGX", 1), "0.333333"),
     (("KES", 300), ("UGX", -2), "0.666667"),
@@ -418,7 +419,7 @@ def test_a_rate_is_implied_to_the_millionth(
     assert implied_rate(one, other) == rate
 
 
-@pytest.mark.parametrize(("tolerance", "arrived", "due", "within"), [
+@for_each(("tolerance", "arrived", "due", "within"), [
     (0, 42_000, 42_000, True),
     (0, 42_001, 42_000, False),
     (23, 42_000, 42_000, True),
@@ -442,7 +443,7 @@ def test_what_is_expected_is_met_within_its_tolerance(
         assert expected_of(came, took, rates) == (Money(minor=sign * due, currency="UGX"), within)
 
 
-@pytest.mark.parametrize(("came", "arrived", "within"), [
+@for_each(("came", "arrived", "within"), [
     (999_999, 999_999, True), (999_999, 1_000_000, False), (1_000_000, 1_000_001, True),
     (1_000_000, 1_000_002, False), (-1_000_000, -1_000_001, True), (0, 0, True), (0, 1, False),
 ])  # fmt: skip

@@ -25,6 +25,7 @@ from tests.reconcile.build import (
     seven_deliveries,
 )
 from tests.reconcile.pinned import same_text
+from tests.rows import for_each
 
 
 def contradicted() -> Ledger:
@@ -157,7 +158,7 @@ UNCONFIRMED = "it does not count by itself: its provider has not confirmed it he
 ANSWERED = "the provider's own answer, fetched by us"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("dated", "standing", "arrivals", "note"),
     [
         (0, "signed", (300,), ""),

@@ -1,7 +1,5 @@
 """What thousands of events say that is alike is one sentence, with a count and a range."""
 
-import pytest
-
 from reconcile.instants import HOUR
 from reconcile.ledger.events import ClaimKind, Delivery
 from reconcile.ledger.explain import (
@@ -18,6 +16,7 @@ from reconcile.ledger.plain import plain_finding, staff_answer, staff_finding, w
 from reconcile.ledger.records import Record
 from reconcile.ledger.vocabulary import MANY, FindingCode
 from tests.reconcile.build import DUE, POLICY, T, delivery, event, history, record, seconds
+from tests.rows import for_each
 
 
 def ledger_of(count: int) -> Ledger:
@@ -70,7 +69,7 @@ def test_the_json_document_has_one_finding_that_cites_all() -> None:
     assert len(document["timeline"]) == 80
 
 
-@pytest.mark.parametrize("code", MANY)
+@for_each("code", MANY)
 def test_many_findings_of_a_code_have_words_for_each_reader(code: FindingCode) -> None:
     named: dict[str, FactValue] = {
         "deliveries": 2,

@@ -19,6 +19,7 @@ from reconcile.instants import (
     moment_of,
     parse_instant,
 )
+from tests.rows import for_each
 
 instants = st.integers(EARLIEST, LATEST).map(Instant)
 
@@ -35,7 +36,7 @@ def test_text_of_whole_microseconds_sorts_like_time(one: Instant, other: Instant
     assert (format_instant(one) < format_instant(other)) == (one < other)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "same"),
     [
         ("2026-11-20T10:00:00.123Z", "2026-11-20T10:00:00.123Z"),
@@ -62,7 +63,7 @@ def test_forms_of_one_moment(text: str, same: str) -> None:
     assert format_instant(parse_instant(text)) == same
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "",
@@ -96,7 +97,7 @@ def test_what_is_no_moment_is_refused(text: str) -> None:
         parse_instant(text)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("duration", "words"),
     [
         (0, "0 ms"),
@@ -112,7 +113,7 @@ def test_durations_in_words(duration: Duration, words: str) -> None:
     assert format_duration(duration) == words
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("start", "days", "end"),
     [
         ("2026-11-20T10:00:00Z", 1, "2026-11-23T10:00:00Z"),  # from a Friday

@@ -28,6 +28,7 @@ from reconcile.money import Money
 from tests.reconcile.books_truth import book_row
 from tests.reconcile.build import DUE, ORDER, T, delivery, event, history, record, seconds
 from tests.reconcile.strategies import histories, moments
+from tests.rows import for_each
 from tests.searching import examples
 
 
@@ -114,7 +115,7 @@ def test_a_loss_is_known_since_its_own_event_came_not_since_its_dispute_was_open
     assert (loss.at, loss.received_at, loss.cites) == (seconds(70), seconds(80), ("e2", "e3"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("events", "price", "in_doubt"),
     [
         # one amount, or none taken: certain, whatever the order costs
@@ -157,7 +158,7 @@ def again(kind: ClaimKind = "succeeded", number: int = 2, **more: Any) -> Event:
     return event(f"e{number}", kind, payment="q", **more)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("events", "owed"),
     [
         ([], ()),
@@ -212,7 +213,7 @@ def test_a_payment_in_doubt_of_a_paid_order_neither_vanishes_nor_counts_as_sure(
     assert (silent.in_doubt, silent.doubted[0].unsure) == ((DUE,), ("captured",))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("events", "expected"),
     [
         ([PAID_ONCE, again(money=LESS)], [("overpaid", LESS)]),
@@ -267,7 +268,7 @@ def test_a_break_is_read_as_it_was_written() -> None:
     assert break_in(break_text(found)) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("names", "standings", "called"),
     [
         (("pay_9",), ("answered",), "pay_9"),

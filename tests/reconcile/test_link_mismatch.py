@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-import pytest
-
 from reconcile.ledger.events import Delivery, Part
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
@@ -21,6 +19,7 @@ from tests.reconcile.build import (
     record,
     seconds,
 )
+from tests.rows import for_each
 
 HOLD = replace(POLICY, mismatch_held=("shop",), provider_discount_percent=10)
 HALF, OTHER = Money(minor=75_000, currency="KES"), Money(minor=250_000, currency="KES")
@@ -96,7 +95,7 @@ CASES: dict[str, tuple[History, str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@for_each("name", CASES)
 def test_an_amount_that_is_no_price_is_in_doubt_unless_the_shop_named_it(name: str) -> None:
     whole, outcome, doubtful = CASES[name]
     ledger = fold(whole, policy=HOLD, as_of=seconds(1_000))

@@ -4,14 +4,13 @@ two orders and several book lines of one key, of which people have paired some."
 from collections.abc import Sequence
 from itertools import product
 
-import pytest
-
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Decision, Matching
 from reconcile.matching.rules import HandMatch
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
+from tests.rows import for_each
 
 Hands = tuple[tuple[str, str], ...]
 Summary = tuple[list[tuple[str, str, int]], list[str]]
@@ -48,8 +47,8 @@ def _said(decisions: Sequence[Decision]) -> list[tuple[str, str, int]]:
     )
 
 
-@pytest.mark.parametrize("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
-@pytest.mark.parametrize("reference", ["ORD-1", "ord-1"])
+@for_each("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
+@for_each("reference", ["ORD-1", "ord-1"])
 def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) -> None:
     hands = tuple(("ORD-1", f"bok_ORD-1_{place}") for place in paired)
     states: tuple[BookStatus, ...] = ("paid", "unpaid")

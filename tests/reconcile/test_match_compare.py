@@ -14,6 +14,7 @@ from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
 from tests.reconcile.test_match_laws import search
 from tests.reconcile.test_match_rest import WINDOW
+from tests.rows import for_each
 
 STRICT = replace(RULES, tolerances=())
 
@@ -75,8 +76,8 @@ def test_a_comparison_is_exactly_what_differs(one: World, other: World) -> None:
     assert applied == {each.identity: each for each in after}
 
 
-@pytest.mark.parametrize("beside", [0, 1, 2])
-@pytest.mark.parametrize("turned", [False, True])
+@for_each("beside", [0, 1, 2])
+@for_each("turned", [False, True])
 def test_what_changed_is_reported_with_both_sides_whichever_is_met_first(
     beside: int, turned: bool
 ) -> None:

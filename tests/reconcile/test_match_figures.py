@@ -4,8 +4,6 @@ numbers: whoever changes one changes what is promised, and does so on purpose.""
 from dataclasses import asdict
 from typing import Any, Final
 
-import pytest
-
 from reconcile.instants import DAY, Instant
 from reconcile.matching import (
     bank,
@@ -23,6 +21,7 @@ from reconcile.matching.bank import Payout
 from reconcile.matching.books import Methods
 from reconcile.matching.control import Control, ControlLine, Read
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules
+from tests.rows import for_each
 
 FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (texts, "SHORTEST", 4),
@@ -47,7 +46,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "value"), FIGURES)
+@for_each(("module", "name", "value"), FIGURES)
 def test_a_figure_is_what_is_written(module: Any, name: str, value: Any) -> None:
     assert getattr(module, name) == value
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import causes
 from tests.reconcile.books_strategies import World, worlds
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, START, covered, in_key_order
+from tests.rows import for_each
 
 NOVEMBER = START + 10 * DAY
 """Where one period ends and the next begins."""
@@ -113,7 +113,7 @@ def four_invoices() -> Rows:
     return found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "hands", "first", "second"),
     [
         # rows, decisions of people, what is reported of the first period, and of the second

@@ -10,6 +10,7 @@ from reconcile.ledger.ledger import Facts
 from reconcile.matching import candidates
 from reconcile.matching.rules import factor_between
 from reconcile.money import Money
+from tests.rows import for_each
 
 T = Instant(1_790_812_800_000_000)
 
@@ -91,7 +92,7 @@ def found(*entries: candidates.Searchable, window: Duration | None = None) -> li
     return [(each.line, each.apart, each.facts, each.days) for each in reported]
 
 
-@pytest.mark.parametrize("miss", MISSES, ids=lambda miss: miss.entry.line)
+@for_each("miss", MISSES)
 def test_the_field_that_differs_most_is_reported(miss: Miss) -> None:
     entry = miss.entry
     days = None if entry.at is None else abs(entry.at - T) // DAY
@@ -124,7 +125,7 @@ def test_the_points_of_all_fields_add_up() -> None:
         assert reported == [each.entry.line for each in ordered]
 
 
-@pytest.mark.parametrize(("mine", "its", "apart"), [
+@for_each(("mine", "its", "apart"), [
     ("AB1", "AB2", "characters"), ("A1", "A2", "reference"), ("ABCD12", "ABCD34", "characters"),
     ("ABC12", "ABC34", "reference"), ("ABCDEF123", "ABCDEF456", "reference"),
 ])  # fmt: skip
@@ -143,7 +144,7 @@ def test_a_date_beyond_the_window_is_reported_by_what_is_beyond() -> None:
     assert beyond == [("out", "date", (("beyond_us", TICK),), 2)]
 
 
-@pytest.mark.parametrize(("one", "other", "edits"), [
+@for_each(("one", "other", "edits"), [
     ("", "", 0), ("a", "", 1), ("abc", "abc", 0), ("abc", "abd", 1), ("abc", "xbc", 1),
     ("abc", "ab", 1), ("abc", "bc", 1), ("abc", "abcd", 1), ("aab", "ab", 1), ("ab", "ba", 2),
     ("abcd", "axyd", 2), ("abc", "xyz", 3), ("aaa", "aa", 1), ("aaaa", "aa", 2), ("a", "b", 1),
@@ -153,7 +154,7 @@ def test_how_long_the_stretch_is_that_differs(one: str, other: str, edits: int) 
     assert candidates.edits_between(one, other) == candidates.edits_between(other, one) == edits
 
 
-@pytest.mark.parametrize(("apart", "days"), [
+@for_each(("apart", "days"), [
     (0, 0), (DAY - TICK, 0), (DAY, 1), (-DAY, 1), (-DAY + TICK, 0), (3 * DAY + HOUR, 3),
 ])  # fmt: skip
 def test_days_between_are_whole(apart: int, days: int) -> None:
@@ -186,7 +187,7 @@ def test_four_amounts_on_each_side_are_looked_at() -> None:
     assert names([*entries, *ends]) == ["q", "m", "r"]
 
 
-@pytest.mark.parametrize(("minor", "moment", "charges", "seen"), [
+@for_each(("minor", "moment", "charges", "seen"), [
     (10_500, 0, True, True),  # five per cent
     (10_501, 0, True, True),  # less than a tenth, and than 20.00
     (11_000, 0, True, True),
@@ -241,8 +242,8 @@ def test_references_are_looked_at_from_both_ends(reference: str, seen: bool) -> 
     assert (names([*CROWD, line("near", reference, 10_090)])[0] == "near") == seen
 
 
-@pytest.mark.parametrize("side", [-1, 1])
-@pytest.mark.parametrize(("place", "seen"), [(1, True), (4, True), (5, False), (9, False)])
+@for_each("side", [-1, 1])
+@for_each(("place", "seen"), [(1, True), (4, True), (5, False), (9, False)])
 def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen: bool) -> None:
     letters = "abcdefghi" if side > 0 else "zyxwvutsr"
     # Each is farther from the wanted one than the one before it; by their ends others are nearer.
@@ -255,7 +256,7 @@ def test_four_references_on_each_side_are_looked_at(side: int, place: int, seen:
     assert ("near" in reported) == seen
 
 
-@pytest.mark.parametrize(("one", "other", "currency", "factor"), [
+@for_each(("one", "other", "currency", "factor"), [
     (5, 500, "KES", 100), (5, 501, "KES", None), (5, 5_000, "KES", None), (1, 100, "KES", 100),
     (5, 500, "UGX", 100), (5, 50, "UGX", None), (5, 5_000, "KWD", 1_000), (5, 500, "KWD", 100),
     (5, 5, "KES", None), (5, 5, "UGX", None), (0, 0, "KES", None), (0, 100, "KES", None),

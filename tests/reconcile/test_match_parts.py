@@ -8,6 +8,7 @@ import pytest
 from reconcile.matching.breaks import Break
 from tests.reconcile.books_cases import case, decided, stands
 from tests.reconcile.books_truth import Case
+from tests.rows import for_each
 
 
 def in_parts(*parts: int, event: str = "") -> Case:
@@ -42,7 +43,7 @@ def test_each_part_of_a_payment_that_no_statement_has_is_missed(
     assert stands(decided(made)[1], "settlement") == ["not_settled"]
 
 
-@pytest.mark.parametrize(("captured", "lines", "settlement", "statement", "expected"), [
+@for_each(("captured", "lines", "settlement", "statement", "expected"), [
     # each part in a line of its own, in whatever order
     ((1_000, 500), (500, 1_000), ["by_reference"], ["by_reference"], []),
     ((700, 700), (700, 700), ["by_reference"], ["by_reference"], []),
@@ -70,7 +71,7 @@ def test_each_part_of_a_payment_that_no_statement_has_is_missed(
     ((1_000, 500), (800, 100), ["ambiguous"], ["ambiguous"],
      [("ambiguous", 1_000, "checkout"), ("ambiguous", 500, "checkout:evt_2")]),
 ])  # fmt: skip
-@pytest.mark.parametrize("named", ["ORD-1", "XYZ", ""])
+@for_each("named", ["ORD-1", "XYZ", ""])
 def test_a_line_settles_the_part_of_its_amount(
     captured: tuple[int, ...],
     lines: tuple[int, ...],

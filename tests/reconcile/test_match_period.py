@@ -8,6 +8,7 @@ from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from reconcile.matching.rules import Coverage, HandMatch, MatchRules, Terms
 from tests.reconcile.books_cases import case
 from tests.reconcile.books_truth import covered
+from tests.rows import for_each
 
 PERIOD = Period(since=Instant(100), until=Instant(200))
 
@@ -28,7 +29,7 @@ def settled(key: str, settled_at: int | None, line: str = "s") -> StatementRow:
     return StatementRow(key, line, "p", None, "payment", "KES", 5, 0, 5, _instant(settled_at))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("placed_at", "at", "settled_at", "inside"),
     [
         (100, 300, 300, True),
@@ -54,8 +55,8 @@ def test_an_order_belongs_to_when_it_was_placed_else_to_its_money(
     assert found == ([0 if at is None else 1, 1, 1] if inside else [0, 0, 0])
 
 
-@pytest.mark.parametrize("turned", [1, -1])
-@pytest.mark.parametrize(
+@for_each("turned", [1, -1])
+@for_each(
     ("at", "placed_at", "settled_at", "inside"),
     [
         ([], [150, 250], [], True),
@@ -88,7 +89,7 @@ SETTLED = settled("a", 50)
 BOOKED = booked("a", 50)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("book", "statements", "expected"),
     [
         ([], [SETTLED], False),
@@ -174,7 +175,7 @@ def test_only_a_line_of_its_own_source_plainly_settles_an_order(
     assert found == elsewhere
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("takings", "statements", "plainly"),
     [
         ([took("a", 150)], [settled("a", 250)], True),
@@ -202,7 +203,7 @@ def test_one_payment_and_one_line_of_its_amount_are_plainly_settled(
     assert found == (set() if plainly else {row.line_id for row in statements})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("placed_at", "settled_at", "elsewhere"),
     [
         (150, 250, True),
@@ -255,7 +256,7 @@ def dates(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("taken", "stated", "joined"),
     [
         ("shop", "shop", True),
@@ -270,7 +271,7 @@ def test_a_payment_joins_lines_of_its_own_source(taken: str, stated: str, joined
     assert dates([took("a", 150)._replace(source=taken)], [line]) == ({"b": 150} if joined else {})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("takings", "found"),
     [
         ([took("a", 150)], {"b": 150}),

@@ -10,8 +10,6 @@ from itertools import product
 from typing import Final
 from unittest.mock import patch
 
-import pytest
-
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import EntryKind
@@ -46,6 +44,7 @@ from tests.reconcile.scenario_table import all_scenarios
 from tests.reconcile.test_bank import TABLE, booked, leg, paid
 from tests.reconcile.test_bank import T as BANK_START
 from tests.reconcile.test_match_rest import WINDOW
+from tests.rows import for_each
 
 KINDS: Final[dict[str, Callable[[Case], Case]]] = {**TROUBLES, **FURTHER, **CALM}
 
@@ -275,7 +274,7 @@ PINS: Final = {
 }
 
 
-@pytest.mark.parametrize("name", PINS)
+@for_each("name", PINS)
 def test_what_is_said_is_what_was_said(name: str) -> None:
     check(f"matched_{name}", lines_of(PINS[name]()))
 

@@ -12,6 +12,7 @@ from reconcile.matching.breaks import Break, next_step
 from reconcile.matching.rows import BookRow, lines_of
 from tests.reconcile.books_cases import AT, case, causes, decided
 from tests.reconcile.books_truth import AS_OF, RULES, Case, kes
+from tests.rows import for_each
 
 Row = tuple[BookKind, int, BookStatus | None, int | None]
 """Kind, amount, status, what the line says was refunded."""
@@ -38,7 +39,7 @@ def moved(captured: int, refunded: int) -> Case:
     return made.settles(kind="refund", gross=-refunded, fee=0) if refunded else made
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("captured", "refunded", "rows", "expected"),
     [
         # One line that says what went back.
@@ -96,7 +97,7 @@ def test_a_refund_of_the_first_moment_has_a_date() -> None:
     assert lines_of([row]).refunded_at == first
 
 
-@pytest.mark.parametrize(("minor", "status", "refunded", "credit"), [
+@for_each(("minor", "status", "refunded", "credit"), [
     (0, "paid", 500, 500), (0, "refunded", 0, 0), (1, "refunded", 0, 1), (-1, None, None, 1),
     (-1, "refunded", 500, 1), (1, "paid", None, 0), (1, "paid", 1, 1),
 ])  # fmt: skip
@@ -107,7 +108,7 @@ def test_what_one_line_says_went_back(
     assert lines_of([row]).credit == credit
 
 
-@pytest.mark.parametrize(("refunded", "status", "expected"), [
+@for_each(("refunded", "status", "expected"), [
     (1_499, None, ["paid_not_in_book"]),
     (1_500, None, []),
     (1_501, None, []),
@@ -137,7 +138,7 @@ AMOUNTS: tuple[FindingCode, ...] = ("amount_mismatch",)
 BODIES: tuple[FindingCode, ...] = ("amount_mismatch", "same_id_different_body")
 
 
-@pytest.mark.parametrize(("findings", "captured", "in_doubt", "expected"), [
+@for_each(("findings", "captured", "in_doubt", "expected"), [
     (AMOUNTS, True, 0, "amount_differs"),
     (AMOUNTS, True, 900, "unresolved"),
     (AMOUNTS, False, 0, "unresolved"),
@@ -159,7 +160,7 @@ def test_amounts_of_an_unresolved_order_are_compared_where_only_they_are_odd(
     assert causes(decided(made.settles() if captured else made)[0]) == [expected]
 
 
-@pytest.mark.parametrize(("findings", "surplus", "status", "expected"), [
+@for_each(("findings", "surplus", "status", "expected"), [
     (("paid_after_cancel",), 0, None, ["late_money"]),
     (("paid_after_cancel", "overpaid"), 100, None, ["overpaid", "paid_not_in_book"]),
     (("paid_after_cancel",), 0, "canceled", ["late_money"]),
@@ -183,7 +184,7 @@ def paid_out(order: str, *, minor: int = 500, payment: str = "B2C-1") -> Case:
     )
 
 
-@pytest.mark.parametrize(("named", "minor", "hands", "expected", "bucket"), [
+@for_each(("named", "minor", "hands", "expected", "bucket"), [
     ("ORD-1", 500, (), ["by_payment"], "by_payment"),
     ("", 500, (("ORD-1", "stm_WAGE_0"),), ["by_hand"], "by_hand"),
     ("", 500, (), ["refund_not_received"], "other_business"),

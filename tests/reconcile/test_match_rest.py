@@ -22,6 +22,7 @@ from tests.reconcile.books_truth import (
     kes,
     statement_row,
 )
+from tests.rows import for_each
 
 
 def test_two_orders_with_one_key_are_ambiguous_and_a_person_can_tell_them_apart() -> None:
@@ -43,7 +44,7 @@ def test_what_is_left_when_a_person_has_paired_is_matched_as_if_it_had_been_alon
     assert stands(control, "book") == ["by_hand", "by_reference"]
 
 
-@pytest.mark.parametrize(("orders", "lines", "expected"), [
+@for_each(("orders", "lines", "expected"), [
     (3, 2, ["ambiguous", "ambiguous", "by_hand"]),
     (2, 3, ["ambiguous", "by_hand"]),
     (2, 2, ["by_hand"]),
@@ -142,7 +143,7 @@ def test_a_person_says_which_of_two_book_lines_is_the_orders() -> None:
     assert stands(control, "takings") == ["by_hand"]
 
 
-@pytest.mark.parametrize(("made", "hands", "expected", "book"), [
+@for_each(("made", "hands", "expected", "book"), [
     (case().pays().books().books().books("unpaid"), (), ["ambiguous"],
      ["ambiguous", "nothing_due"]),
     (case().pays().books().books().books("unpaid"), (("ORD-1", "bok_ORD-1_1"),),
@@ -207,8 +208,8 @@ def test_a_person_pairs_several_statement_lines_with_one_capture() -> None:
     assert causes(decided(order, first, less, hands=hands)[0]) == ["amount_differs"]
 
 
-@pytest.mark.parametrize("named", [None, "ORD-7", "ORD-1"])
-@pytest.mark.parametrize(("source", "own", "expected"), [
+@for_each("named", [None, "ORD-7", "ORD-1"])
+@for_each(("source", "own", "expected"), [
     ("", True, []),
     (SOURCE, True, []),
     ("other", True, ["not_settled", "settled_never_notified"]),
@@ -298,7 +299,7 @@ UNPAID = "book_paid_not_received"
 UNKNOWN = "settled_never_notified"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("order", "line", "expected"),
     [
         (case().pays(more=(case().taken(minor=-1_500),)).settles(), case("XYZ").books(),
@@ -391,7 +392,7 @@ NEAR = [
 ]
 
 
-@pytest.mark.parametrize(("line", "apart", "rules"), NEAR)
+@for_each(("line", "apart", "rules"), NEAR)
 def test_the_one_field_that_keeps_the_nearest_apart(
     line: Case, apart: str | None, rules: MatchRules
 ) -> None:
@@ -490,7 +491,7 @@ PAIRED: list[tuple[tuple[Offer, ...], tuple[Offer, ...], list[tuple[str, str]]]]
 ]
 
 
-@pytest.mark.parametrize(("left", "right", "pairs"), PAIRED)
+@for_each(("left", "right", "pairs"), PAIRED)
 def test_what_fits_by_amount_and_date_and_fits_nothing_else(
     left: tuple[Offer, ...], right: tuple[Offer, ...], pairs: list[tuple[str, str]]
 ) -> None:

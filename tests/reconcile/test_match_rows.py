@@ -24,6 +24,7 @@ from reconcile.matching.rows import (
 from reconcile.money import MAX_MINOR, Money
 from tests.reconcile.books_cases import AT, case
 from tests.reconcile.books_truth import SOURCE, kes
+from tests.rows import for_each
 
 PAID = case().pays().takings[0]
 UNPAID = case().untouched().takings[0]
@@ -49,7 +50,7 @@ def test_an_order_that_is_not_plain_has_its_line_beside_it() -> None:
 TAKEN = PAID.taken[0]
 
 
-@pytest.mark.parametrize(("line", "plain"), [
+@for_each(("line", "plain"), [
     (PAID, True),
     (UNPAID, True),
     (replace(UNPAID, outcome="unresolved"), False),
@@ -70,7 +71,7 @@ def test_which_order_is_plain(line: LedgerLine, plain: bool) -> None:
     assert (ledger_line_row(line).whole is None) == plain
 
 
-@pytest.mark.parametrize("code", FINDING_CODES)
+@for_each("code", FINDING_CODES)
 def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
     for line in (PAID, UNPAID):
         row = ledger_line_row(replace(line, findings=(code,)))
@@ -105,7 +106,7 @@ def row(
     )
 
 
-@pytest.mark.parametrize(("line", "claimed"), [
+@for_each(("line", "claimed"), [
     (row(), True),
     (row(status="refunded"), True),
     (row(status="unpaid"), False),
@@ -122,7 +123,7 @@ def test_which_line_says_that_money_moved(line: BookRow, claimed: bool) -> None:
     assert lines_of([line]).claims == claimed
 
 
-@pytest.mark.parametrize(("statuses", "said", "counted"), [
+@for_each(("statuses", "said", "counted"), [
     (("paid", "paid"), "paid", 2),
     (("refunded", "refunded"), "refunded", 2),
     (("refunded", "paid"), "paid", 2),
@@ -146,7 +147,7 @@ def test_what_the_lines_of_a_reference_say_together(
     )
 
 
-@pytest.mark.parametrize(("rows", "charge", "credit", "repeated"), [
+@for_each(("rows", "charge", "credit", "repeated"), [
     ([row("b1", 5), row("b2", 3)], 8, 0, False),
     ([row("b1", 5), row("b2", -3)], 5, 3, False),
     ([row("b1", 5), row("b2", 0)], 5, 0, False),
@@ -179,7 +180,7 @@ def test_what_the_lines_of_a_reference_charge_and_credit(
 LATER = Instant(AT + DAY)
 
 
-@pytest.mark.parametrize(("rows", "placed_at", "refunded_at"), [
+@for_each(("rows", "placed_at", "refunded_at"), [
     ([row()], AT, None),
     ([row("b1"), row("b2", placed_at=LATER)], LATER, None),
     ([row("b1", placed_at=LATER), row("b2", placed_at=None)], LATER, None),
@@ -225,7 +226,7 @@ def funds(*taken: Taken, price: Money | None = PRICE, **more: Any) -> Funds:
 UGX = Money(minor=1_500, currency="UGX")
 
 
-@pytest.mark.parametrize(("found", "currency", "others", "captured", "refunded"), [
+@for_each(("found", "currency", "others", "captured", "refunded"), [
     (funds(), "KES", False, 0, 0),
     (funds(price=None, outcome="unresolved"), "", False, 0, 0),
     (funds(moved(5)), "KES", False, 5, 0),
@@ -248,7 +249,7 @@ def test_money_is_counted_in_one_currency(
     assert (found.captured, found.refunded) == (captured, refunded)
 
 
-@pytest.mark.parametrize(("taken", "over", "worth", "given_back", "kept"), [
+@for_each(("taken", "over", "worth", "given_back", "kept"), [
     ((1_500,), 0, 1_500, 0, 1_500),
     ((1_501,), 1, 1_500, 0, 1_500),
     ((1_499,), 0, 1_499, 0, 1_499),
@@ -274,7 +275,7 @@ def test_what_came_beyond_the_price_is_kept_apart_from_the_rest(
         assert other.kept == sum(taken)
 
 
-@pytest.mark.parametrize(("taken", "in_doubt", "stake"), [
+@for_each(("taken", "in_doubt", "stake"), [
     ((1_500,), 0, 1_500), ((1_500,), 900, 2_400), ((), 900, 900), ((1_500, -2_000), 900, 2_400),
     ((1_500, -3_000), 900, 3_000), ((1_500,), MAX_MINOR, MAX_MINOR), ((), MAX_MINOR, MAX_MINOR),
 ])  # fmt: skip
@@ -286,7 +287,7 @@ def test_at_stake_is_what_came_or_went_back(
     assert (found.in_doubt, found.at_stake) == (in_doubt, stake)
 
 
-@pytest.mark.parametrize(("second", "in_doubt", "at_doubt"), [
+@for_each(("second", "in_doubt", "at_doubt"), [
     ((700,), (), [("KES", 700)]),
     ((700, -900), (), [("KES", 900)]),
     ((1,), (kes(100),), [("KES", 101)]),
@@ -313,7 +314,7 @@ def test_what_is_at_stake_in_a_payment_in_doubt(
     assert (other.at_doubt, other.captured) == ((), whole.captured)
 
 
-@pytest.mark.parametrize(("hours", "at", "returned_at"), [
+@for_each(("hours", "at", "returned_at"), [
     ((), 0, 0), ((1,), 1, 1), ((1, 3), 3, 3), ((3, 1), 3, 3), ((1, -2), 1, 2), ((3, -5, -4), 3, 5),
     ((-2,), 0, 2),
 ])  # fmt: skip

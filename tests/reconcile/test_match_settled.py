@@ -34,6 +34,7 @@ from tests.reconcile.books_truth import (
     statement_row,
 )
 from tests.reconcile.test_match_rest import WINDOW, unnamed
+from tests.rows import for_each
 
 SETTLED = AT + 2 * DAY
 """When the statement lines of these cases were settled."""
@@ -44,8 +45,8 @@ def breaks_of(cause: str, *cases: Case) -> list[Break]:
     return [each for each in decisions if isinstance(each, Break) and each.cause == cause]
 
 
-@pytest.mark.parametrize("booked", [True, False])
-@pytest.mark.parametrize(("fee", "fits"), [
+@for_each("booked", [True, False])
+@for_each(("fee", "fits"), [
     (21, False), (22, True), (23, True), (24, True), (25, False),
 ])  # fmt: skip
 def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -> None:
@@ -57,7 +58,7 @@ def test_a_fee_may_differ_by_its_tolerance(fee: int, fits: bool, booked: bool) -
     )
 
 
-@pytest.mark.parametrize(("source", "currency", "gross", "fee", "fits"), [
+@for_each(("source", "currency", "gross", "fee", "fits"), [
     (SOURCE, "KES", 1_500, 21, False),
     (SOURCE, "KES", 1_500, 22, True),
     (SOURCE, "KES", 1_500, 24, True),
@@ -78,7 +79,7 @@ def test_a_fee_fits_where_it_is_expected_or_none_is_known(
     assert (due is None or abs(fee - due[0]) <= due[1]) == fits
 
 
-@pytest.mark.parametrize(("gross", "per_million", "fixed", "due"), [
+@for_each(("gross", "per_million", "fixed", "due"), [
     (499_999, 1, 0, 0), (500_000, 1, 0, 1), (1_499_999, 1, 0, 1), (1_500_000, 1, 0, 2),
     (0, 1, 7, 7), (100, 10_000, 0, 1), (100, 1_000_000, 3, 103), (-500_001, 1, 0, -1),
     (-500_000, 1, 0, 0),
@@ -127,7 +128,7 @@ def refunded(*given: tuple[int, Instant], lines: tuple[int, ...]) -> Case:
     return made.books("refunded", minor=1_500)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "expected"),
     [
         # The first of two equal refunds has the line.
@@ -273,7 +274,7 @@ def test_a_window_of_dates_ends_with_its_last_moment(more: int, expected: list[s
     assert [each for each in found if each == "by_date_window"] == expected
 
 
-@pytest.mark.parametrize(("made", "expected"), [
+@for_each(("made", "expected"), [
     ([case("ORD-1").untouched(), case("ord 1").pays()], ["not_settled", "paid_not_in_book"]),
     ([case("ORD-1").pays(), case("ord 1").untouched()], ["not_settled", "paid_not_in_book"]),
     ([case("ORD-1").untouched(), case("ord 1").pays().books()], ["ambiguous", "not_settled"]),
@@ -317,7 +318,7 @@ PLAIN: dict[str, tuple[Changed, bool]] = {
 """What stands of one order in the three streams, and whether the quick way takes it."""
 
 
-@pytest.mark.parametrize("name", PLAIN)
+@for_each("name", PLAIN)
 def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> None:
     made = case().pays().books().settles(fee=23)
     changed, quick = PLAIN[name]
@@ -346,7 +347,7 @@ def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None
     assert causes(found) == expected
 
 
-@pytest.mark.parametrize(("payment", "source", "kind", "expected"), [
+@for_each(("payment", "source", "kind", "expected"), [
     ("pay_2", SOURCE, "payment", []),
     (None, SOURCE, "payment", []),
     ("pay_3", SOURCE, "payment", ["settled_never_notified"]),
@@ -466,8 +467,8 @@ def test_of_two_orders_of_one_key_nothing_that_went_back_is_exchanged() -> None:
     assert "by_exchange" in causes(decided(one)[0])
 
 
-@pytest.mark.parametrize(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
-@pytest.mark.parametrize(("at", "gross", "expected"), [
+@for_each(("kind", "line"), [("refunded", "refund"), ("dispute_lost", "dispute")])
+@for_each(("at", "gross", "expected"), [
     (SETTLED + TICK, -300, ["by_group", "refund_not_settled"]),
     (SETTLED + TICK, -350, ["by_group"]),
     (SETTLED + TICK, -301, ["refund_amount_differs", "refund_not_settled"]),
@@ -494,7 +495,7 @@ def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
     assert breaks_of("settled_never_notified", refunded((300, AT), lines=(taken,))) == []
 
 
-@pytest.mark.parametrize(("won", "grosses", "known"), [
+@for_each(("won", "grosses", "known"), [
     (True, (900, -100), [False, True]),
     (True, (900,), [True]),
     (True, (1,), [True]),
@@ -515,13 +516,13 @@ def test_only_what_a_won_dispute_gave_back_is_said_to_be_of_it(
     assert [dict(each.facts)["kind"] for each in found] == kinds
 
 
-@pytest.mark.parametrize(("refund", "failure", "minor", "expected"), [
+@for_each(("refund", "failure", "minor", "expected"), [
     ("re_1", "re_1", 500, []),
     (None, "re_1", 500, []),
     (None, None, 500, []),
     ("re_1", "re_2", 500, ["settled_never_notified"] * 2),
     ("re_1", "re_1", 400, ["settled_never_notified"] * 2),
-], ids=["same refund", "named once", "unnamed", "another refund", "another amount"])  # fmt: skip
+])  # fmt: skip
 def test_a_refund_and_its_failure_undo_each_other(
     refund: str | None, failure: str | None, minor: int, expected: list[str]
 ) -> None:
@@ -554,7 +555,7 @@ def test_a_refund_that_failed_is_still_missing_if_a_webhook_says_that_it_went() 
     assert "refund_not_settled" in causes(decided(made)[0])
 
 
-@pytest.mark.parametrize(("failed_at", "other", "expected"), [
+@for_each(("failed_at", "other", "expected"), [
     (SETTLED, {}, ["failed_refund_not_returned"]),
     (AS_OF - 6 * DAY, {}, []),
     (SETTLED, {"minor": 499}, ["settled_never_notified"]),
@@ -577,7 +578,7 @@ def test_what_a_failed_refund_took_is_awaited_until_the_statement_reaches_beyond
     assert causes(decided(made)[0]) == expected
 
 
-@pytest.mark.parametrize(("kind", "gross", "balance"), [
+@for_each(("kind", "gross", "balance"), [
     ("payment", 5, 5), ("payment", -5, -5), ("refund", -5, -5), ("refund", 5, -5),
     ("refund", 1, -1), ("refund", 0, 0), ("dispute", -5, -5), ("dispute", 5, 5), ("fee", 5, 0),
     ("fee", -5, 0),
@@ -590,8 +591,8 @@ def test_a_line_changes_the_balance_by_its_gross(
     assert unsettled_by(row).minor == -balance
 
 
-@pytest.mark.parametrize("turned", [1, -1])
-@pytest.mark.parametrize(("reversed_", "refunded_", "left"), [
+@for_each("turned", [1, -1])
+@for_each(("reversed_", "refunded_", "left"), [
     (1_500, 200, [("refunded", 200)]),
     (1_400, 200, [("refunded", 100)]),
     (1_600, 200, [("refunded", 200), ("reversed", 100)]),
@@ -624,8 +625,8 @@ KIND_OF_LINE: dict[EntryKind, StatementKind] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("unsure", KIND_OF_LINE)
-@pytest.mark.parametrize("kind", ["payment", "refund", "dispute"])
+@for_each("unsure", KIND_OF_LINE)
+@for_each("kind", ["payment", "refund", "dispute"])
 def test_only_a_line_of_the_kind_that_is_unsure_stands_with_its_payment(
     unsure: EntryKind, kind: StatementKind
 ) -> None:
@@ -642,7 +643,7 @@ def test_a_payment_of_nothing_is_not_of_what_went_back() -> None:
     assert causes(decisions) == ["by_group", "refund_not_settled"]
 
 
-@pytest.mark.parametrize(("back", "gross", "expected"), [
+@for_each(("back", "gross", "expected"), [
     ((300,), -300, []),
     ((1,), -1, []),
     ((100, 200), -300, ["by_group"]),
@@ -660,7 +661,7 @@ def test_a_negative_payment_is_of_what_went_back_where_so_much_did(
     assert found == expected
 
 
-@pytest.mark.parametrize(("back", "gross", "expected"), [
+@for_each(("back", "gross", "expected"), [
     ({"reversed": 300}, -300, []),
     ({"reversed": 300}, -299, ["refund_not_settled", "settled_never_notified"]),
     ({"reversed": 300}, 300, ["refund_not_settled", "settled_never_notified"]),

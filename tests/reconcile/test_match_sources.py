@@ -11,6 +11,7 @@ from reconcile.matching.breaks import Break
 from reconcile.matching.rules import Coverage, MatchRules
 from tests.reconcile.books_cases import case, decided
 from tests.reconcile.books_truth import COVERAGE, SOURCE, Case, covered
+from tests.rows import for_each
 
 TILL = "till"
 BOTH = replace(COVERAGE, statements=(*COVERAGE.statements, covered(TILL)))
@@ -40,10 +41,10 @@ def reported(made: Case, coverage: Coverage = BOTH) -> list[tuple[str, str | Non
     return sorted([(e.cause, e.payment) for e in found if e.left], key=str)
 
 
-@pytest.mark.parametrize(("kind", "row"), [
+@for_each(("kind", "row"), [
     ("refunded", "refund"), ("reversed", "refund"), ("dispute_lost", "dispute"),
 ])  # fmt: skip
-@pytest.mark.parametrize("lines", [(-500,), (-300, -200)])
+@for_each("lines", [(-500,), (-300, -200)])
 def test_a_line_that_names_the_order_alone_is_of_its_own_source(
     kind: EntryKind, row: StatementKind, lines: tuple[int, ...]
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_line_that_names_the_order_alone_is_of_its_own_source(
     ]
 
 
-@pytest.mark.parametrize(("payment", "source", "known"), [
+@for_each(("payment", "source", "known"), [
     (case().payment, SOURCE, True), (case().payment, "", True), (None, SOURCE, True),
     ("pay_else", SOURCE, False), (case().payment, TILL, False), (None, TILL, False),
 ])  # fmt: skip
@@ -97,7 +98,7 @@ def test_parts_of_two_sources_are_not_added_up() -> None:
     ]
 
 
-@pytest.mark.parametrize(("captured", "lines", "missed"), [
+@for_each(("captured", "lines", "missed"), [
     # each is settled by its own source's line, also of one amount
     ((1_500, 1_500), ((1_500, SOURCE), (1_500, TILL)), []),
     ((1_500, 1_500), ((1_500, TILL), (1_500, SOURCE)), []),
@@ -109,7 +110,7 @@ def test_parts_of_two_sources_are_not_added_up() -> None:
     ((1_500, 1_500), ((1_500, ""), (1_500, TILL)),
      [("ambiguous", 1_500, SOURCE), ("ambiguous", 1_500, TILL)]),
 ])  # fmt: skip
-@pytest.mark.parametrize(("payment", "order"), [(None, True), ("pay_1", True), ("pay_1", False)])
+@for_each(("payment", "order"), [(None, True), ("pay_1", True), ("pay_1", False)])
 def test_a_payment_is_settled_by_a_line_of_its_own_source(
     captured: tuple[int, int],
     lines: tuple[tuple[int, str], ...],

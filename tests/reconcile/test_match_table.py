@@ -29,9 +29,10 @@ from tests.reconcile.books_truth import (
     kes,
     statement_row,
 )
+from tests.rows import for_each
 
 
-@pytest.mark.parametrize("cause", ORDER_CAUSES)
+@for_each("cause", ORDER_CAUSES)
 def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
     trouble = TROUBLES[cause](case())
     (found,) = decided(trouble)[0]
@@ -41,7 +42,7 @@ def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
     assert found.cites
 
 
-@pytest.mark.parametrize("kind", FURTHER)
+@for_each("kind", FURTHER)
 def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str) -> None:
     made = FURTHER[kind](case())
     decisions, _ = decided(made)
@@ -50,7 +51,7 @@ def test_what_is_apart_from_the_price_is_reported_once_with_its_money(kind: str)
     assert breaks[0].cites
 
 
-@pytest.mark.parametrize("calm", CALM)
+@for_each("calm", CALM)
 def test_what_is_in_order_is_no_break(calm: str) -> None:
     made = CALM[calm](case())
     decisions, _ = decided(made)
@@ -85,7 +86,7 @@ def placed(made: Case, *dates: Instant | None) -> Case:
     return made
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "since"),
     [
         (placed(case().books(), AT + DAY), AT + DAY),
@@ -121,7 +122,7 @@ SOON = AT + 2 * HOUR
 YEN = Money(minor=7, currency="JPY")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "side", "bucket"),
     [
         (lambda c: c.pays(), "takings", "awaiting_book"),
@@ -149,7 +150,7 @@ def back_unbooked(made: Case) -> Case:
     return made.pays(more=(made.taken(minor=-500),)).books()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "due", "side", "bucket", "waits"),
     [
         (lambda c: c.pays(), PAID + DAY, "takings", "paid_not_in_book", "awaiting_book"),
@@ -180,7 +181,7 @@ def reaching(*, book: tuple[int, int], statements: tuple[int, int]) -> Coverage:
 DUE = PAID + RULES.settle_margin
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("book", "statements", "takings", "settlement"),
     [
         ((AT, PAID + TICK), (PAID, DUE), "paid_not_in_book", "not_settled"),
@@ -243,7 +244,7 @@ def test_a_book_line_of_before_the_webhooks_came_is_not_covered() -> None:
     assert causes(decided(case().books(), coverage=replace(since, takings=AT))[0]) != []
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "expected"),
     [
         # one difference, one break
@@ -377,7 +378,7 @@ def test_a_break_keeps_its_identity_while_its_difference_is_the_same() -> None:
     assert decided(alone)[0][0].identity == decided(changed)[0][0].identity
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("made", "in_doubt", "money"),
     [
         (lambda c: c.untouched(), (kes(900),), kes(900)),
@@ -408,7 +409,7 @@ def test_what_may_have_been_taken_is_at_stake(
         assert said == any(each.currency == money.currency for each in in_doubt)
 
 
-@pytest.mark.parametrize("cause", ORDER_CAUSES)
+@for_each("cause", ORDER_CAUSES)
 def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
     for made in (case(), case(minor=77)):
         (found,) = decided(TROUBLES[cause](made))[0]
@@ -531,7 +532,7 @@ SAID: dict[str, tuple[Callable[[Case], Case], str, str]] = {
 """What is known, and what a break says of it and what to do."""
 
 
-@pytest.mark.parametrize("known", SAID)
+@for_each("known", SAID)
 def test_a_break_says_what_is_true(known: str) -> None:
     made, sentence, step = SAID[known]
     (found,) = [each for each in decided(made(case()))[0] if isinstance(each, Break)]

@@ -1,8 +1,6 @@
 """Control totals: every equation with both its sides, parts that add up; and what is learnt of the
 orders of other periods."""
 
-import pytest
-
 from reconcile.instants import Instant
 from reconcile.matching import control
 from reconcile.matching.match import OtherPeriods
@@ -10,6 +8,7 @@ from reconcile.matching.period import Period, within
 from reconcile.matching.rules import HandMatch, Terms
 from tests.reconcile.books_cases import case
 from tests.reconcile.books_truth import AS_OF, COVERAGE, RULES, Case, streams
+from tests.rows import for_each
 
 NOW = Instant(5)
 
@@ -78,7 +77,7 @@ def test_every_equation_is_reported_with_both_its_sides() -> None:
     assert MADE.holds
 
 
-@pytest.mark.parametrize(("more", "broken"), [
+@for_each(("more", "broken"), [
     (line("book", "by_hand", 0), [("book", "rows read = rows placed", 4, 5)]),
     (line("book", "by_hand", 5, count=0),
      [("book", "read = matched + waiting + breaks", 123, 128)]),
@@ -166,7 +165,7 @@ def learnt(*cases: Case, hands: tuple[tuple[str, str], ...] = ()) -> set[str]:
     return others.never_notified()
 
 
-@pytest.mark.parametrize(("cases", "found"), [
+@for_each(("cases", "found"), [
     ([case().pays().settles()], set()),
     ([case().pays().settles().settles(payment="pay_9")], {"stm_ORD-1_1.1"}),
     ([case().pays().settles().settles(kind="refund", gross=-5)], {"stm_ORD-1_1.1"}),

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.transparency import merkle
+from tests.rows import for_each
 
 LEAVES = [
     bytes.fromhex(each)
@@ -122,7 +123,7 @@ def entries_of(count: int) -> list[bytes]:
     return [number.to_bytes(4) for number in range(count)]
 
 
-@pytest.mark.parametrize("count", range(9))
+@for_each("count", range(9))
 def test_the_published_heads(count: int) -> None:
     entries, frontier = LEAVES[:count], merkle.Frontier()
     for each in entries:

@@ -8,9 +8,10 @@ import pytest
 from reconcile.matching.books import BookStatus, Methods
 from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_truth import Case
+from tests.rows import for_each
 
 
-@pytest.mark.parametrize(("cell", "kinds"), [
+@for_each(("cell", "kinds"), [
     (None, set()),
     ("  ", set()),
     ("stripe", {"provider"}),
@@ -30,9 +31,9 @@ def by(made: Case, method: str | None) -> Case:
     return made
 
 
-@pytest.mark.parametrize("method", ["bank transfer", "cod", "gift card", "gift card + cash"])
-@pytest.mark.parametrize("status", ["paid", "refunded"])
-@pytest.mark.parametrize("known", [False, True])
+@for_each("method", ["bank transfer", "cod", "gift card", "gift card + cash"])
+@for_each("status", ["paid", "refunded"])
+@for_each("known", [False, True])
 def test_an_order_paid_outside_providers_is_no_break(
     method: str, status: BookStatus, known: bool
 ) -> None:

@@ -19,6 +19,7 @@ from reconcile.money import (
     money,
     to_json,
 )
+from tests.rows import for_each
 
 currencies = st.sampled_from(sorted(EXPONENTS))
 minors = st.integers(-MAX_MINOR - 1, MAX_MINOR)
@@ -45,7 +46,7 @@ def test_an_amount_has_exactly_its_currencys_decimals(minor: int, currency: str)
     assert len(decimals) == exponent_of(currency)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "currency", "minor"),
     [
         ("1500.00", "KES", 150_000),
@@ -72,7 +73,7 @@ def test_major_units_are_read_exactly(amount: Any, currency: str, minor: int) ->
     assert from_major(amount, currency) == Money(minor=minor, currency=currency)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "currency", "sentence"),
     [
         ("0.001", "KES", "more than the 2 decimals of KES"),

@@ -13,6 +13,7 @@ from reconcile.matching.rules import HandMatch, MatchRules
 from reconcile.matching.texts import order_names
 from reconcile.money import Money
 from tests.reconcile.test_bank import AS_OF, COVERAGE, EDGES, IN_BANK, T, booked
+from tests.rows import for_each
 
 
 def order(name: str, minor: int, day: int = 10, **more: Any) -> BookLine:
@@ -61,7 +62,7 @@ def test_a_text_names_an_order_by_its_reference_or_its_number(
     assert bool(names) == bool(order_names(reference))
 
 
-@pytest.mark.parametrize(("orders", "lines", "found"), [
+@for_each(("orders", "lines", "found"), [
     ([order("#10740", 5_000)], [booked("a", 5_000, 12, text="Bestellung #10740 Danke")],
      {"bnk_a.1": (["#10740"], None)}),
     ([order("#10740", 5_000)], [booked("a", 4_000, 12, text="Bestellung #10740")], {}),

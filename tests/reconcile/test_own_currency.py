@@ -12,6 +12,7 @@ from reconcile.reporting.own_currency import Rates, UsedRate
 from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.samples import START, line, orders, scope, taken, taking
+from tests.rows import for_each
 
 FIRST, THIRD = Fraction(1, 100), Fraction(1, 80)
 BY_DAY = {"KES": (("2026-10-01", FIRST), ("2026-10-03", THIRD))}
@@ -32,7 +33,7 @@ def paid(minor: int, day: int, *, settled: int | None = None, **changes: Any) ->
     return OrderSeen(taking=taking(f"O{day}", each.at, each), lines=lines)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("day", "found"),
     [
         ("2026-09-30", None),

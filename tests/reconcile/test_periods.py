@@ -7,6 +7,7 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, LATEST, TICK, Instant, format_instant, parse_instant
 from reconcile.periods import IN_UTC, Calendar, Month, day_of, month_named
+from tests.rows import for_each
 
 
 @pytest.mark.parametrize(
@@ -33,9 +34,7 @@ def test_twelve_months_on_it_is_the_same_month_of_the_next_year() -> None:
     assert names == [*(f"2027-{number:02d}" for number in range(1, 13))]
 
 
-@pytest.mark.parametrize(
-    "name", ["", "2026", "2026-13", "2026-1", "10-2026", "٢٠٢٦-10", "2026-10 ", "9999-12"]
-)
+@for_each("name", ["", "2026", "2026-13", "2026-1", "10-2026", "٢٠٢٦-10", "2026-10 ", "9999-12"])
 def test_what_is_no_month_is_refused_in_one_sentence(name: str) -> None:
     with pytest.raises(ValueError, match="a period is a month, such as 2026-10"):
         month_named(name)
@@ -51,7 +50,7 @@ NAIROBI, NEW_YORK = ZoneInfo("Africa/Nairobi"), ZoneInfo("America/New_York")
 CAIRO = ZoneInfo("Africa/Cairo")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("zone", "day", "start", "hours"),
     [
         # zone, day, its first moment, how many hours it has
@@ -85,7 +84,7 @@ def test_months_of_a_zone_follow_each_other_without_a_gap(zone: tzinfo) -> None:
         month = after
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "zone", "start", "end"),
     [
         # zone of the closed October, zone now, and the November that follows
@@ -113,7 +112,7 @@ def test_a_change_of_zone_begins_with_the_first_open_month(
         assert calendar.month_at(at) == month
 
 
-@pytest.mark.parametrize("text", ["", "2026-02-30", "2026-1-01", "20261001", "1969-12-31"])
+@for_each("text", ["", "2026-02-30", "2026-1-01", "20261001", "1969-12-31"])
 def test_what_is_no_day_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"day|month"):
         IN_UTC.day(text)

@@ -1,6 +1,7 @@
 """Plain words: every reason and finding has its sentence, and no sentence needs our vocabulary."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,15 +35,13 @@ OURS = re.compile(
 """Words that only we use, and anything that looks like an id or a code."""
 
 
+@cache
 def every_ledger() -> list[Ledger]:
     return [
         fold(scenario.history(), policy=scenario.policy, as_of=expected.as_of)
         for scenario in all_scenarios()
         for expected in scenario.expected
     ]
-
-
-LEDGERS = every_ledger()
 
 
 def test_every_finding_has_its_words() -> None:
@@ -62,7 +61,7 @@ def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
     """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
     answers: dict[str, str] = {}
     findings: dict[str, str] = {}
-    for ledger in LEDGERS:
+    for ledger in every_ledger():
         codes = [r.code for r in ledger.reasons] + [f"!{r.code}" for r in ledger.withheld]
         answers.setdefault(
             f"{ledger.outcome}: {', '.join(codes)}", " ".join(plain.plain_answer(ledger))
@@ -71,7 +70,7 @@ def test_what_is_said_in_the_scenarios_is_as_the_table_has_it() -> None:
             findings.setdefault(finding.code, plain.plain_finding(finding))
     said = [f"{name}\n    {text}\n" for name, text in sorted(answers.items())]
     said += [f"{name}\n    {text}\n" for name, text in sorted(findings.items())]
-    assert {ledger.outcome for ledger in LEDGERS} == set(OUTCOMES)
+    assert {ledger.outcome for ledger in every_ledger()} == set(OUTCOMES)
     assert set(findings) == set(FINDINGS)
     same_text("plain_sentences.txt", "".join(said))
 
@@ -98,7 +97,7 @@ def _needs_none(scenario: Scenario) -> None:
 
 
 def test_only_what_can_be_shipped_is_said_to_be() -> None:
-    for ledger in LEDGERS:
+    for ledger in every_ledger():
         ready = "The order can be shipped." in plain.plain_answer(ledger)
         shipped = ledger.case.filed.fulfilled is not None
         assert ready == (ledger.fulfillable and not shipped)
@@ -106,7 +105,7 @@ def test_only_what_can_be_shipped_is_said_to_be() -> None:
 
 
 def test_the_first_sentence_stands_alone() -> None:
-    for ledger in LEDGERS:
+    for ledger in every_ledger():
         first = plain.plain_reason(ledger.reasons[0])
         if MAYBE_OTHERS in ledger.case.filed.holds:
             first = plain.NOT_SURELY_FOR_IT

@@ -17,6 +17,7 @@ from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_truth import SOURCE
 from tests.reconcile.build import T, delivery, event, history, record, seconds
 from tests.reconcile.laws import honest_law
+from tests.rows import for_each
 
 PRICE = 150
 OF_IT: Final[dict[str, Any]] = {"source": SOURCE, "payment": "p"}
@@ -143,7 +144,7 @@ ONE: dict[str, tuple[list[Told], list[Moved]]] = {
 """Where the increase rule would be a guess: one refund for what is stated beyond the others."""
 
 
-@pytest.mark.parametrize("name", [*RISES, *ONE])
+@for_each("name", [*RISES, *ONE])
 def test_each_rise_of_a_sum_is_a_refund_whatever_the_order_of_arrival(name: str) -> None:
     told, moved = {**RISES, **ONE}[name]
     for order in permutations(told):
@@ -183,7 +184,7 @@ def test_what_had_been_refunded_stays_as_it_was_when_the_sum_rises() -> None:
     assert [(each.received_at - T) // DAY for each in found.taken] == [0, 50, 51]
 
 
-@pytest.mark.parametrize(("lines", "told", "buckets"), [
+@for_each(("lines", "told", "buckets"), [
     ((25, 75), [], ["by_reference", "by_reference"]),
     ((75, 25), [], ["by_reference", "by_reference"]),
     ((100,), ["by_group"], ["by_group", "by_reference"]),

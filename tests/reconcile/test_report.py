@@ -40,6 +40,7 @@ from tests.finance.reports.samples import (
     taking,
 )
 from tests.reconcile.books_truth import statement_row
+from tests.rows import for_each
 
 KEPT = Path(__file__).parents[1] / "golden" / "kept_report.json"
 
@@ -72,7 +73,7 @@ def added_up(
     return tally.report()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("opened", "closed", "moved", "steps"),
     [
         (BEFORE, BEFORE, False, ()),
@@ -196,7 +197,7 @@ def test_the_way_to_the_statement_names_what_differs_and_what_was_never_notified
     assert report.ties_hold
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settled_at", "strange", "elsewhere", "flow"),
     [
         # a line's date, whether its break is of this period, whether the matching has it in another
@@ -616,7 +617,7 @@ def test_a_break_stands_in_the_class_of_its_age_as_the_list_gives_it() -> None:
     assert counted == listed == Counter(dict(zip((*last, "older"), (2, 6, 23, 60, 9), strict=True)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("moves", "expected"),
     [
         ((1_150,), {"clearing": 1_150, "receivable": -1_000, "tips": -100,
@@ -642,7 +643,7 @@ DAYS = [Instant(WITHIN + n * DAY) for n in range(4)]
 VAT = Revenue(taxes={"sales": 160_000, "refunds": 160_000})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("moves", "fulfilled", "expected"),
     [
         ((1_160,), None, {"clearing": 1_160, "deposits": -1_160}),

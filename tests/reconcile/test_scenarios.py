@@ -13,7 +13,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDING_CODES, REASONS
 from tests.reconcile import laws
 from tests.reconcile.scenario_table import Expectation, Scenario, all_scenarios, read
-from tests.rows import row
+from tests.rows import for_each, row
 
 SCENARIOS = all_scenarios()
 FILES = {one.file: [each for each in SCENARIOS if each.file == one.file] for one in SCENARIOS}
@@ -132,7 +132,7 @@ def test_documents_have_the_promised_form() -> None:
         assert document["as_of"] == format_instant(ledger.as_of)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "line",
     ["soon tick", "0s succeded e1", "0s tick | succeeded", "0s again e1", "0s record nothing"],
 )

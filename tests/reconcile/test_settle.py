@@ -9,6 +9,7 @@ from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.policy import Policy
 from reconcile.money import Money
 from tests.reconcile.build import T, delivery, event, history, record, seconds
+from tests.rows import for_each
 
 PRICE = Money(minor=150_000, currency="KES")
 
@@ -88,7 +89,7 @@ BACK = delivery("d3", 900, event("e3", "refunded", 900, payment="p2", money=PRIC
 PLACED = record("r1", "order_placed", 0, money=PRICE)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("known", "closed"),
     [
         (history(PLACED), None),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from reconcile.instants import DAY, EARLIEST, HOUR, MINUTE, TICK, Instant
 from reconcile.matching.rows import Moved, is_like, is_same, paired
 from reconcile.periods import IN_UTC, Calendar
+from tests.rows import for_each
 
 D = EARLIEST + 20_000 * DAY
 
@@ -70,7 +71,7 @@ def test_no_line_is_claimed_twice_and_equal_ones_come_first(
     assert len(same) == equal.total()
 
 
-@pytest.mark.parametrize(("change", "same"), [
+@for_each(("change", "same"), [
     ({"fee": 7}, True),
     ({"settled_at": D + HOUR}, True),
     ({"settled_at": D + 3 * DAY}, True),
@@ -90,7 +91,7 @@ def test_a_refund_that_differs_is_another_unless_it_can_only_be_the_same(
     assert pairs(stated=[known], known=[stated]) == [0 if same else None]
 
 
-@pytest.mark.parametrize(("change", "like"), [
+@for_each(("change", "like"), [
     ({"gross": -300}, True),
     ({"gross": -300, "payout": None}, True),
     ({"gross": -300, "payout": "po_2"}, False),
@@ -124,8 +125,8 @@ TEN = D + 10 * HOUR + 7 * MINUTE
 """A time of day; a day alone is a midnight, and zones lie a quarter of an hour apart at least."""
 
 
-@pytest.mark.parametrize("payout", ["po_1", None])
-@pytest.mark.parametrize(("gross", "settled_at", "same"), [
+@for_each("payout", ["po_1", None])
+@for_each(("gross", "settled_at", "same"), [
     (900, TEN + 5 * HOUR + MINUTE, False),    # a payment of 1,500 that was captured in two parts
     (900, TEN + 7 * TICK, False),
     (600, TEN + 5 * HOUR + MINUTE, True),     # its time was corrected
@@ -167,7 +168,7 @@ def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same
     assert pairs(stated=[row], known=[moved(fee=1)]) == [0 if same else None]
 
 
-@pytest.mark.parametrize(("zone", "settled_at", "same"), [
+@for_each(("zone", "settled_at", "same"), [
     ("Africa/Nairobi", D - 3 * HOUR, True), ("Africa/Nairobi", D - 3 * HOUR - TICK, False),
     ("Africa/Nairobi", D - 27 * HOUR, False), ("Pacific/Kiritimati", D - 14 * HOUR, True),
     ("Pacific/Kiritimati", D + 10 * HOUR, False), ("America/New_York", D + 4 * HOUR, True),
@@ -182,7 +183,7 @@ def test_a_day_alone_that_was_read_as_one_of_utc_is_the_same_day_in_a_zone(
     assert found == [0 if same else None]
 
 
-@pytest.mark.parametrize(("settled_at", "same"), [
+@for_each(("settled_at", "same"), [
     (D - 3 * HOUR, True), (D - 14 * HOUR, True), (D - 15 * HOUR, False), (D + 5 * HOUR, True),
     (D - 3 * HOUR + 15 * MINUTE, True), (D - 3 * HOUR + MINUTE, False), (D - 27 * HOUR, False),
 ])  # fmt: skip

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from reconcile.matching.candidates import (
 )
 from reconcile.money import Money
 from tests.reconcile.books_truth import AS_OF
+from tests.rows import for_each
 
 MONEY = Money(minor=150_000, currency="KES")
 MISSED = Break(
@@ -50,7 +50,7 @@ def missed(*candidates: Candidate) -> Break:
 OTHER = near("ZZZ", 9)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("candidate", "reasons"),
     [
         (near("pay 7701"), ["same_reference", "same_amount"]),
@@ -80,7 +80,7 @@ def test_what_speaks_for_it_is_named(candidate: Candidate, reasons: list[MatchRe
     assert list(alone.reasons) == [*reasons, "no_other"]
 
 
-@pytest.mark.parametrize(("order", "reference", "nearly"), [
+@for_each(("order", "reference", "nearly"), [
     ("AB-1234", "AB-12", True),
     ("AB-123", "AB-1", False),
     ("AB-1234", "AB-1", False),
@@ -122,7 +122,7 @@ def test_a_score_without_a_reference_is_below_that_of_many() -> None:
     assert found.score < 60
 
 
-@pytest.mark.parametrize(("candidate", "score"), [
+@for_each(("candidate", "score"), [
     (near("PAY-7701", apart="nothing", days=0), 100),
     (near("PAY-77-01", apart="nothing", days=0), 95),
     (near("PAY-7710", apart="nothing", days=0), 80),

@@ -21,6 +21,7 @@ from reconcile.reporting.report import PeriodReport, Scope
 from reconcile.reporting.tally import PeriodTally
 from tests.reconcile.books_cases import case, causes, decided
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 START, END = T - 10 * DAY, T + 20 * DAY
 LONG_AGO = T - 5_000 * DAY
@@ -120,7 +121,7 @@ FATES: dict[str, tuple[tuple[Taken | Placement, ...], dict[str, int], dict[str, 
 """What happened, and what it leaves in the report and in the journal, in units of the payment."""
 
 
-@pytest.mark.parametrize("fate", FATES)
+@for_each("fate", FATES)
 def test_what_becomes_of_a_payment_stands_in_report_and_journal(fate: str) -> None:
     parts, rows, accounts = FATES[fate]
     report = reported(payment(*parts))
@@ -130,7 +131,7 @@ def test_what_becomes_of_a_payment_stands_in_report_and_journal(fate: str) -> No
     assert balances(payment(*parts)) == {name: each * CAME.minor for name, each in accounts.items()}
 
 
-@pytest.mark.parametrize("fate", FATES)
+@for_each("fate", FATES)
 def test_the_report_closes_with_what_the_journal_holds(fate: str) -> None:
     """Also in the middle, and the next period opens with it."""
     found = payment(*FATES[fate][0])
@@ -141,7 +142,7 @@ def test_the_report_closes_with_what_the_journal_holds(fate: str) -> None:
         assert lines(reported(found, start=middle)).get("opening", 0) == held
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("days", "age"),
     [(0, "days_0_to_30"), (30, "days_0_to_30"), (31, "days_31_to_90"), (90, "days_31_to_90"),
      (91, "days_over_90")],
@@ -167,7 +168,7 @@ def test_an_assignment_is_posted_on_its_own_day_and_the_capture_stays() -> None:
     assert [each.what for each in own] == ["refunded"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("fulfilled", "parts", "expected"),
     [
         (None, (CAME, put("order", 3, order="ORD-1")), {"clearing": 1, "deposits": -1}),

@@ -25,6 +25,7 @@ from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_truth import KES, Case
 from tests.reconcile.build import DUE, POLICY, delivery, event, history, record, seconds
 from tests.reconcile.strategies import deliveries, moments
+from tests.rows import for_each
 
 EXAMPLES = 20_000 if os.environ.get("TALLYHOOK_LONG") else 25
 
@@ -161,7 +162,7 @@ def test_a_book_has_the_whole_price_or_what_was_due(
     assert stands(control, "book") == ["by_reference"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("captured", "booked", "expected"),
     [
         (6_000, 9_000, []),

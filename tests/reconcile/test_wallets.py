@@ -16,6 +16,7 @@ from reconcile.matching.rules import Coverage, Covered, MatchRules, Span
 from reconcile.matching.wallets import WalletRow, Wallets
 from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Posting, transactions, written_off
+from tests.rows import for_each
 
 AT = parse_instant("2026-10-05T09:00:00Z")
 END = AT + 60 * DAY
@@ -141,7 +142,7 @@ OTHER = row("payment", 1, wallet=WORKING, at=AT + HOUR, line="stm_o.1")
 LATE = GOES._replace(at=AT + 50 * DAY)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rows", "expected"),
     [
         ([GOES, COMES], []),
@@ -158,7 +159,6 @@ LATE = GOES._replace(at=AT + 50 * DAY)
         ([GOES, COMES._replace(reference="x", at=AT + 2 * DAY)], ["KES -7.00", "KES 7.00"]),
         ([LATE, OTHER], []),
     ],
-    ids=["receipt", "amount", "not imported", "alone", "too far apart", "not covered"],
 )
 def test_a_transfer_has_two_sides(rows: list[WalletRow], expected: list[str]) -> None:
     found = told(checked(rows))
@@ -187,7 +187,7 @@ def withdrawn(*days: int) -> list[WalletRow]:
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("days", "waiting", "late"),
     [
         ((0, 7, 14, 21, 28), 100, [36]),
@@ -266,7 +266,7 @@ def line(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("moved", "expected"),
     [
         (line("payment", 97, fee=3), "wallet/Utility Account 97, fees 3, clearing -100"),
@@ -283,7 +283,6 @@ def line(
         (line("payment", 97, fee=3, payout="po"), "bank 97, fees 3, clearing -100"),
         (line("hold", -7, payout="po"), "bank -7, wallet/Held 7"),
     ],
-    ids=lambda each: each.kind if isinstance(each, StatementLine) else "",
 )
 def test_a_line_of_a_wallet_is_posted_to_it(moved: StatementLine, expected: str) -> None:
     assert posted(moved) == [expected]

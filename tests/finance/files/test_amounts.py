@@ -13,6 +13,7 @@ from app.finance.files.mapping import read_mapping
 from app.finance.files.shaping import SumOfCells
 from app.finance.files.tables import Number, UnclearCell
 from reconcile.money import MAX_MINOR, from_major
+from tests.rows import for_each
 
 PLAIN = Amounts(Marks())
 EUROPEAN = Amounts(Marks(decimal=",", thousands="."))
@@ -58,7 +59,7 @@ def test_many_at_once_are_read_as_one_by_one(cells: list[str], currency: str) ->
     ]
 
 
-@pytest.mark.parametrize(("cell", "said"), [
+@for_each(("cell", "said"), [
     ("1,234", r"1,234\.00 \(decimal = \"\.\" and thousands = \",\"\)"),
     ("1.234,50", r"read as 1,234\.50 \(decimal = \",\" and thousands = \"\.\"\)"),
     ("1 234", r"thousands = \" \""), ("1\u202f234", r"thousands = \" \""), ("1'234.50", "read as"),
@@ -76,7 +77,7 @@ def test_what_is_not_clear_is_refused_with_the_reason(cell: str, said: str) -> N
         minor(cell)
 
 
-@pytest.mark.parametrize(("cell", "expected"), [
+@for_each(("cell", "expected"), [
     ("1.234,50", 123450), ("1.234", 123400), ("1234,5", 123450), ("-1,00", -100),
     ("1.23.456,00", 12345600),
 ])  # fmt: skip
@@ -84,7 +85,7 @@ def test_declared_marks_mean_what_they_mean(cell: str, expected: int) -> None:
     assert minor(cell, read=EUROPEAN) == expected
 
 
-@pytest.mark.parametrize("cell", ["1.23", "12.34,5", "1234.567", "1,234.50", ".234"])
+@for_each("cell", ["1.23", "12.34,5", "1234.567", "1,234.50", ".234"])
 def test_thousands_in_odd_groups_are_refused(cell: str) -> None:
     with pytest.raises(UnclearCell):
         minor(cell, read=EUROPEAN)
@@ -128,7 +129,7 @@ KSh = "KES"
 """
 
 
-@pytest.mark.parametrize(("cell", "expected"), [
+@for_each(("cell", "expected"), [
     ("12.50-", -1250), ("12.50 -", -1250), ("12.50\u2212", -1250), ("12.50 DR", -1250),
     ("12.50dr", -1250), ("12.50 Cr", 1250), ("+12.50", 1250), ("\u221212.50", -1250),
     ("\u201312.50", -1250), ("- 12.50", -1250), ("(12.50)", -1250), ("KSh1 200.50", 120050),
@@ -142,7 +143,7 @@ def test_declared_signs_suffixes_and_blanks_of_any_kind_are_read(cell: str, expe
     assert minor(SumOfCells(marks).total([], [cell]), read=Amounts(marks)) == -expected
 
 
-@pytest.mark.parametrize("cell", [
+@for_each("cell", [
     "-12.50 DR", "-12.50-", "(12.50) DR", "-(12.50)", "12.50 DR DR", "12KSh50", "KSh KSh 1.00",
     "Rs. 1.00", "+-1.00", "1.005",
 ])  # fmt: skip

@@ -18,6 +18,7 @@ from app.finance.files.dates import (
 )
 from app.finance.files.tables import CellMoment, UnclearCell
 from reconcile.instants import format_instant, parse_instant
+from tests.rows import for_each
 
 MOMENTS = st.datetimes(datetime(1971, 1, 1), datetime(9998, 12, 31))
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -49,7 +50,7 @@ def test_the_declared_form_and_zone_decide(moment: datetime, zone: timezone, mar
     assert Dates("month_first", zone).read([month_first]) == expected
 
 
-@pytest.mark.parametrize(("cell", "expected"), [
+@for_each(("cell", "expected"), [
     ("2026-11-20", "2026-11-20T00:00:00Z"), ("2026/11/20", "2026-11-20T00:00:00Z"),
     ("2026-11-20 10:00", "2026-11-20T10:00:00Z"),
     ("2026-11-20T10:00:00+0300", "2026-11-20T07:00:00Z"),
@@ -59,7 +60,7 @@ def test_iso_dates_need_no_declaration(cell: str, expected: str | None) -> None:
     assert read(cell) == expected
 
 
-@pytest.mark.parametrize(("cell", "form", "said"), [
+@for_each(("cell", "form", "said"), [
     ("02/03/2026", "iso", "day or with the month"), ("25/12/2026", "iso", "day or with the month"),
     ("13/13/2026", "day_first", "calendar"), ("12/25/2026", "day_first", "calendar"),
     ("31/04/2026", "day_first", "calendar"), ("2026-02-30", "iso", "calendar"),
@@ -99,7 +100,7 @@ def test_a_zone_with_summer_time_is_followed() -> None:
 WORDS = {"ist": "Asia/Kolkata", "ortszeit": "+03:00"}
 
 
-@pytest.mark.parametrize(("cell", "expected"), [
+@for_each(("cell", "expected"), [
     ("20260905", "2026-09-05T00:00:00Z"), ("20260905143012", "2026-09-05T14:30:12Z"),
     ("20260905T143012.25Z", "2026-09-05T14:30:12.250Z"),
     ("20260905 14:30", "2026-09-05T14:30:00Z"),
@@ -131,7 +132,7 @@ def test_a_year_of_two_digits_beside_a_months_name_needs_a_declared_form(form: D
     assert read("5-Sep-26", form) == "2026-09-05T00:00:00Z"
 
 
-@pytest.mark.parametrize(("cell", "zone", "form", "expected"), [
+@for_each(("cell", "zone", "form", "expected"), [
     ("2026-09-04 10:00", "Europe/Berlin", "iso", "2026-09-04T08:00:00Z"),
     ("2026-12-04 10:00", "CET", "iso", "2026-12-04T09:00:00Z"),
     ("2026-09-04 10:00", "cdt", "iso", "2026-09-04T15:00:00Z"),
@@ -151,7 +152,7 @@ def test_the_zone_in_a_column_counts_for_a_time_of_day(
     assert format_instant(found) == expected
 
 
-@pytest.mark.parametrize(("cell", "zone", "said"), [
+@for_each(("cell", "zone", "said"), [
     ("2026-09-04 10:00", "CST", r'-06:00 \(America/Chicago\) or .* \[zones\].*CST = "-06:00"'),
     ("2026-09-04 10:00 IST", "", r'\+05:30 \(Asia/Kolkata\).*IST = "\+05:30"'),
     ("2026-09-04 10:00", "XYZ", "of zone 'XYZ', of which nothing is said"),
@@ -176,13 +177,13 @@ def test_abbreviations_agree_with_the_time_zone_database() -> None:
         assert name.upper() not in AMBIGUOUS
 
 
-@pytest.mark.parametrize("name", ["Mars/Base", "../etc/passwd", "+3", "", "/etc/localtime"])
+@for_each("name", ["Mars/Base", "../etc/passwd", "+3", "", "/etc/localtime"])
 def test_a_zone_that_is_none_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="no time zone"):
         zone_of(name)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cell", "form", "expected"),
     [
         # A time of day means nothing until somebody says of which zone; a day alone is one of UTC.

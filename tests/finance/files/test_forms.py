@@ -13,6 +13,7 @@ from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.tables import Batch
 from tests.finance.files.reading import book, statement
+from tests.rows import for_each
 
 BOOK = "reference,kind,amount,currency,placed_at,status,phone,group\n"
 STATEMENT = "payment_reference,order_reference,gross,fee,net,currency,settled_at,payout,type\n"
@@ -261,7 +262,7 @@ def test_all_that_is_wrong_with_a_mapping_is_reported_at_once() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("mapping", "said"), [
+@for_each(("mapping", "said"), [
     ('decimal = ","\nthousands = ","', "same mark"), ('decimal = ";"', "decimal: must be"),
     ('thousands = "x"', "thousands: must be"), ('dates = "us"', "dates: must be one of"),
     ('delimiter = "x"', "delimiter: must be"), ('encoding = "x"', "no encoding"),

@@ -9,6 +9,7 @@ from app.finance.files.mapping import FileMapping, SumOf, read_mapping
 from app.finance.files.mapping_draft import IGNORED, MappingDraft, preview_table
 from app.finance.files.statements import StatementForm
 from app.finance.files.tables import RefusedTable
+from tests.rows import for_each
 
 OWN = (
     'Account 254712345678\n"Datum";"Beleg ""Nr""";"Eingang";"Ausgang";"Art";"Tel"\n'
@@ -60,7 +61,7 @@ def test_a_draft_is_a_mapping_that_says_what_was_chosen() -> None:
     assert read.defaults == {"currency": "EUR"}
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\\b", "ä€", "tab\tname", "\x7f"])
+@for_each("name", ['a"b', "a\\b", "ä€", "tab\tname", "\x7f"])
 def test_any_column_name_survives_as_toml(name: str) -> None:
     draft = MappingDraft(kind="book", columns={"reference": name})
     read = read_mapping(draft.toml(BookForm.FIELDS, []).encode(), BookForm.FIELDS)

@@ -25,6 +25,7 @@ from app.finance.files.tables import (
 )
 from tests.finance.files.reading import book
 from tests.finance.files.test_workbooks import workbook
+from tests.rows import for_each
 
 
 class Rows:
@@ -83,12 +84,12 @@ def test_a_file_that_is_there_is_never_replaced(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-@pytest.mark.parametrize("cell", ["=1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\tx", "\rx"])
+@for_each("cell", ["=1", "+cmd|' /C calc'!A0", "-2+3", "@SUM(1)", "\tx", "\rx"])
 def test_what_a_spreadsheet_would_run_begins_with_an_apostrophe(cell: str) -> None:
     assert harmless(cell) == "'" + cell
 
 
-@pytest.mark.parametrize("cell", ["-5.00", "+254700000001", "-1.234,50", "a=b", ""])
+@for_each("cell", ["-5.00", "+254700000001", "-1.234,50", "a=b", ""])
 def test_numbers_and_texts_stay_as_they_are(cell: str) -> None:
     assert harmless(cell) == cell
 

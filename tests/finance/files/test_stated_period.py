@@ -15,6 +15,7 @@ from app.finance.files.statements import StatementForm
 from app.finance.files.tables import StatedPeriod
 from reconcile.instants import format_instant
 from tests.finance.files.test_bank_files import CAMT, MT940, OFX
+from tests.rows import for_each
 
 NAIROBI = ZoneInfo("Africa/Nairobi")
 
@@ -74,7 +75,7 @@ def test_an_entry_of_the_day_of_the_opening_balance_is_within(tmp_path: Path) ->
     assert spans(mt940("260930", "261031", entry), tmp_path)[0][1] == "2026-09-30T00:00"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("line", "dates", "expected"),
     [
         (

@@ -41,6 +41,7 @@ from reconcile.reporting.summary import SUMMARIES, age_totals, break_totals, cur
 from reconcile.reporting.tables import TABLES
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 from tests.finance.reports.samples import sample
+from tests.rows import for_each
 
 
 @cache
@@ -197,7 +198,7 @@ HALF = parse_instant("2026-10-16T00:00:00Z")
 NOTHING = {"since": None, "until": None, "whole": False}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "said"),
     [
         ({}, "48 payments of shop were compared with its statement from 2026-10-01 to 2026-10-31."),
@@ -310,7 +311,7 @@ def test_a_number_too_long_for_a_cell_keeps_its_digits_as_text() -> None:
     assert rows_of(book["List of breaks"])[0]["Amount"] == "1000000000000000.01"
 
 
-@pytest.mark.parametrize("form", REPORT_FORMATS)
+@for_each("form", REPORT_FORMATS)
 def test_half_a_surrogate_pair_a_nul_and_a_megabyte_break_no_format(form: ReportFormat) -> None:
     first = report().break_lines[0]
     odd = replace(first, order="\ud800\x00\x1b[31m<b>", payment="x" * 5_000, sentence="y " * 40_000)
@@ -458,7 +459,7 @@ def test_the_pdf_stays_within_eight_pages_however_much_there_is() -> None:
     assert "of which 90 are here" in " ".join(pages[-2:])
 
 
-@pytest.mark.parametrize("form", REPORT_FORMATS)
+@for_each("form", REPORT_FORMATS)
 def test_every_form_says_why_two_people_closed_over_a_condition(form: ReportFormat) -> None:
     row = ExceptionRow(line="coverage:shop", sentence="No file.", why="It was lost in a fire.")
     made = render(changed(exceptions=(row,)), form)
@@ -657,7 +658,7 @@ def test_a_missing_extra_is_said_in_one_sentence(monkeypatch: pytest.MonkeyPatch
         render(report(), "pdf")
 
 
-@pytest.mark.parametrize("form", [form for form in REPORT_FORMATS if form != "pdf"])
+@for_each("form", [form for form in REPORT_FORMATS if form != "pdf"])
 def test_every_form_has_the_totals_in_the_own_currency(form: ReportFormat) -> None:
     own = (
         OwnRow(currency="EUR", of="KES", flow="captured", sum=123_456_789),

@@ -38,6 +38,7 @@ from reconcile.reporting.tally import PeriodTally
 from tests.finance.reports.payloads import PAYLOADS, is_formula
 from tests.finance.reports.samples import END, START, breaks, line, orders, scope, taken, taking
 from tests.reconcile.books_truth import statement_row
+from tests.rows import for_each
 from tests.waiting import PATIENCE_S
 
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")
@@ -379,7 +380,7 @@ sales = "20% VAT"
 """
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("transaction", "posting", "name"),
     [
         ({}, {"role": "clearing"}, "Assets:Clearing:Provider"),
@@ -435,7 +436,7 @@ def re_added(text: str, form: JournalFormat) -> Counter[tuple[str, str, str]]:
     return sums
 
 
-@pytest.mark.parametrize("form", JOURNAL_FORMATS)
+@for_each("form", JOURNAL_FORMATS)
 def test_each_form_adds_up_to_nothing_and_has_the_same_balances(form: JournalFormat) -> None:
     some = month(90)
     found = re_added(written(some, form), form)
@@ -556,7 +557,7 @@ def test_the_journal_says_that_it_has_payments_and_not_sales() -> None:
     assert "not of sales" not in written([], accounts=accounts_of('revenue_at = "fulfilment"'))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "said"),
     [
         ("[accounts", "not TOML"),

@@ -12,6 +12,7 @@ from app.providers.request import Incoming
 from reconcile.instants import SECOND
 from tests.providers.builders import refused
 from tests.providers.named.builders import flip, having, header
+from tests.rows import for_each
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 PROFILES = [
@@ -48,9 +49,7 @@ def request_of(vector: dict[str, Any]) -> Incoming:
     return Incoming(headers, body, vector.get("method", "POST"), vector.get("url", ""))
 
 
-@pytest.mark.parametrize(
-    ("profile", "vector"), GENUINE, ids=[f"{p}-{vector['name']}" for p, vector in GENUINE]
-)
+@for_each(("profile", "vector"), GENUINE)
 def test_a_published_request_with_one_changed_bit_is_refused(
     profile: str, vector: dict[str, Any]
 ) -> None:

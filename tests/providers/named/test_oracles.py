@@ -34,6 +34,7 @@ from tests.providers.named.builders import (
     pem,
     rsa_key,
 )
+from tests.rows import for_each
 from tests.searching import examples
 
 with warnings.catch_warnings():  # the package warns of its own old names
@@ -110,7 +111,7 @@ def gateway(private: str = "private") -> braintree.BraintreeGateway:
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@for_each("kind", KINDS)
 def test_notifications_signed_by_the_braintree_package_verify_and_are_read(kind: str) -> None:
     sample = gateway().webhook_testing.sample_notification(kind, "my_id")
     request = Incoming([], urlencode(sample).encode(), "POST", URL)

@@ -23,6 +23,7 @@ from tests.providers.named.builders import (
     paypal_secrets,
     samples,
 )
+from tests.rows import for_each
 
 
 def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant = NOW) -> str:
@@ -43,7 +44,7 @@ def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming
     return change
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "change", "said"),
     [
         ("paypal", replaced("paypal-cert-url", b"CERT-1", b"CERT-2"), "add the PEM text"),
@@ -168,7 +169,7 @@ def test_the_xml_of_braintree_is_read_as_json() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("xml", "said"),
     [
         (b"", "not well-formed"),

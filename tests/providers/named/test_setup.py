@@ -21,6 +21,7 @@ from tests.providers.named.builders import (
     public_pem,
     rsa_key,
 )
+from tests.rows import for_each
 
 SCHEMES = names_of("SCHEME")
 SMALL_ORDER = (
@@ -30,26 +31,26 @@ SMALL_ORDER = (
 )
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@for_each("name", SCHEMES)
 def test_a_source_of_a_named_scheme_needs_a_secret(name: str) -> None:
     with pytest.raises(ConfigurationError, match="source acme: has no"):
         made(name)
 
 
-@pytest.mark.parametrize("name", SCHEMES)
-@pytest.mark.parametrize("blank", ["", "   "])
+@for_each("name", SCHEMES)
+@for_each("blank", ["", "   "])
 def test_a_blank_secret_is_refused(name: str, blank: str) -> None:
     with pytest.raises(ConfigurationError, match=r"is empty or blank|has no"):
         made(name, blank, named={"key-1": blank, "webhook_id": blank})
 
 
-@pytest.mark.parametrize("name", SCHEMES)
+@for_each("name", SCHEMES)
 def test_an_unknown_option_is_refused(name: str) -> None:
     with pytest.raises(ConfigurationError, match=r"signature\.options\.past is not an option"):
         made(name, "0f" * 32, options={"past": 5}, named={"key-1": "x"})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "options", "said"),
     [
         ("covered_headers", {"past_s": -1}, "past_s must be seconds"),
@@ -72,7 +73,7 @@ def test_an_invalid_option_is_reported_by_its_key(
     assert said in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "secret", "said"),
     [
         ("oppwa", "SECRET" * 10, "is not a key of 64 hex digits"),
@@ -141,7 +142,7 @@ def test_a_source_with_only_the_public_half_verifies_and_cannot_sign(
         )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "https://api.paypal.com.example.org/cert",
