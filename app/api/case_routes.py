@@ -19,8 +19,6 @@ from app.finance.read_lines import lines_naming
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseAsked(AsOfAsked):
-    """A dispute, and a person's facts about it that the messages lack."""
-
     family: Annotated[
         Family | None, "Of which kind the dispute is, where its reason is unclear."
     ] = None
@@ -47,10 +45,12 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
+        """Return what a bank asks to see in an answer to a dispute, and what of it is missing."""
         found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 
     async def get_letter(self, reference: str, asked: CaseAsked) -> Answer[LetterDocument]:
+        """Return what the letter about a dispute says, without the files behind it."""
         try:
             found = await self._work(_letter, asked.of(reference))
         except UsageError as error:
@@ -59,6 +59,7 @@ class CaseRoutes:
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
+        """List what is attached to an order and its breaks; the files are not here."""
         return listing(await attachments_of(self._context, order=reference))
 
 
@@ -73,30 +74,28 @@ def _behind(case: CaseDocument) -> dict[str, str]:
 
 OPERATIONS: Final = (
     Operation(
-        path="/api/v1/cases/{reference:path}",
-        endpoint=CaseRoutes.get_case,
-        scope="evidence",
-        name="cases.getCase",
-        summary="What a bank asks to see in an answer to an order's dispute, and what of it is "
-        "missing",
+        "GET",
+        "/api/v1/cases/{reference:path}",
+        CaseRoutes.get_case,
+        "evidence",
         unknown=ORDER_UNKNOWN,
         alone=True,
     ),
     Operation(
-        path="/api/v1/letters/{reference:path}",
-        endpoint=CaseRoutes.get_letter,
-        scope="evidence",
-        name="cases.getLetter",
-        summary="What the letter about an order's dispute says, without the files behind it",
+        "GET",
+        "/api/v1/letters/{reference:path}",
+        CaseRoutes.get_letter,
+        "evidence",
+        tag="cases",
         answers={409: "It cannot be written; the sentence says why"},
         unknown=ORDER_UNKNOWN,
     ),
     Operation(
-        path="/api/v1/attachments/{reference:path}",
-        endpoint=CaseRoutes.list_attachments,
-        scope="evidence",
-        name="cases.listAttachments",
-        summary="What is attached to an order and its breaks; the files are not here",
+        "GET",
+        "/api/v1/attachments/{reference:path}",
+        CaseRoutes.list_attachments,
+        "evidence",
+        tag="cases",
         unknown=ORDER_UNKNOWN,
         alone=True,
     ),

@@ -46,7 +46,11 @@ class EvidenceRoutes:
         )
 
     async def build_bundle(self, reference: str, who: Holder, asked: AsOfAsked) -> Response:
-        """Return a redacted bundle; the audit trail has who built it."""
+        """Build an order's evidence: a ZIP that a stranger can check, without personal data.
+
+        For the roles finance, support and admin; the trail says who built it. It takes some
+        seconds, and one is built at a time.
+        """
         folder = await to_thread.run_sync(lambda: tempfile.mkdtemp(prefix=_PREFIX))
         try:
             file = Path(folder, "bundle.zip")
@@ -88,14 +92,11 @@ _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]", re.ASCII)
 
 OPERATIONS: Final = (
     Operation(
-        path="/api/v1/evidence/{reference:path}",
-        endpoint=EvidenceRoutes.build_bundle,
-        scope="operator",
+        "GET",
+        "/api/v1/evidence/{reference:path}",
+        EvidenceRoutes.build_bundle,
+        "operator",
         may="evidence_built",
-        name="evidence.buildBundle",
-        summary="An order's evidence as a ZIP that a stranger can check, without personal data",
-        more="For the roles finance, support and admin; the trail says who built it. It takes some "
-        "seconds, and one is built at a time.",
         answers={
             200: "The bundle: `tallyhook evidence verify FILE` checks it",
             409: "It cannot be built so, or is too large to be answered",

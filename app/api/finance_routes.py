@@ -1,17 +1,17 @@
 """The API of finance, read only: imports, matches, breaks, decisions and closed months, as the
 commands print them."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from functools import partial
+from typing import Annotated, Final
 
 from starlette.responses import JSONResponse, Response
 
 from app.api import request_body
 from app.api.operations import AS_SENT, AsOf, AsOfAsked, NewestAsked, Operation, PageAsked
 from app.api.report_routes import (
-    BY_PERSON,
     JOURNAL_MEDIA,
     MAX_JOURNAL_BYTES,
     TOO_MUCH,
@@ -54,24 +54,18 @@ from reconcile.matching.control import BUCKETS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinesAsked(PageAsked):
-    """A page of lines of order book or statement."""
-
     reference: Annotated[str | None, "Only lines that name this order, group or payment."] = None
     as_of: AsOf = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankLinesAsked(PageAsked):
-    """A page of lines of the bank."""
-
     stands: Annotated[str | None, Keywords(enum=BUCKETS), "Only lines that stand there."] = None
     as_of: AsOf = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreaksAsked(PageAsked):
-    """A page of breaks."""
-
     cause: Annotated[BreakCause | None, "Only this cause."] = None
     state: Annotated[State | None, "Only in this state; without it all but closed ones."] = None
     assignee: Annotated[str | None, AS_SENT, "Only what is this person's."] = None
@@ -79,15 +73,11 @@ class BreaksAsked(PageAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateAsked(PageAsked):
-    """A page of late money."""
-
     all: Annotated[bool, "What evidence ended, too."] = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedAsked:
-    """One closing of a month."""
-
     version: Annotated[
         int | None,
         Keywords(minimum=1, maximum=9_999),
@@ -97,8 +87,6 @@ class ClosedAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedJournalAsked(ClosedAsked):
-    """A closing's journal."""
-
     format: Form = "json"
 
 
@@ -113,6 +101,7 @@ class FinanceRoutes:
     # --- what was imported
 
     async def list_book_lines(self, asked: LinesAsked) -> BookLinePageDocument:
+        """List the lines of the order book, by key."""
         page = await read_lines.book_page(
             self._context,
             reference=asked.reference,
@@ -124,6 +113,7 @@ class FinanceRoutes:
         return {"lines": lines, "next": page.following}
 
     async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePageDocument:
+        """List the lines of statements, by key."""
         page = await read_lines.statement_page(
             self._context,
             reference=asked.reference,
@@ -135,6 +125,10 @@ class FinanceRoutes:
         return {"lines": lines, "next": page.following}
 
     async def list_bank_lines(self, asked: BankLinesAsked) -> BankPageDocument:
+        """List what the bank booked, the newest first, with the payouts it is matched with.
+
+        Texts that name people are left out.
+        """
         try:
             page = await bank_match.booked_page(
                 self._context,
@@ -152,18 +146,22 @@ class FinanceRoutes:
         return {"lines": [each.document() for each in page.lines], "next": following}
 
     async def get_bank_line(self, line: str, asked: AsOfAsked) -> WholeBankLineDocument:
+        """Return one bank line: all that the bank stated, its payouts and their rate."""
         found = await bank_match.booked_line(
             self._context, line, as_of=asked.as_of, kept=self._bank
         )
         return found.whole_document()
 
     async def list_book_imports(self, asked: NewestAsked) -> ImportPageDocument:
+        """List order books that were imported, and withdrawals of imports, newest first."""
         return await self._imports(asked, "book")
 
     async def list_statement_imports(self, asked: NewestAsked) -> ImportPageDocument:
+        """List statements that were imported, and withdrawals of imports, newest first."""
         return await self._imports(asked, "statement")
 
     async def list_bank_imports(self, asked: NewestAsked) -> ImportPageDocument:
+        """List files of banks that were imported, and withdrawals of imports, newest first."""
         return await self._imports(asked, "bank")
 
     async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPageDocument:
@@ -176,6 +174,7 @@ class FinanceRoutes:
     # --- what was matched, and what is found
 
     async def list_runs(self, asked: NewestAsked) -> RunPageDocument:
+        """List reconciliations, newest first."""
         found = await break_acts.finished_runs(
             self._context, limit=asked.limit, before=asked.before
         )
@@ -183,6 +182,7 @@ class FinanceRoutes:
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 
     async def get_run(self, run: str, asked: PageAsked) -> WholeRunDocument:
+        """Return one reconciliation: its totals and ties, and the breaks that it saw, by id."""
         number = request_body.path_number(run)
         found = await reconcile_period.ran(
             self._context, await break_acts.finished_run(self._context, number)
@@ -193,9 +193,11 @@ class FinanceRoutes:
         return {**reconcile_period.run_document(found), "breaks": listed, "next": following}
 
     async def get_rules(self) -> RulesDocument:
+        """Return the rules in force, and who saved them when."""
         return match_rules.rules_document(await match_rules.current_rules(self._context))
 
     async def list_breaks(self, asked: BreaksAsked) -> BreakPageDocument:
+        """List breaks by id."""
         now = self._context.clock.now()
         found, following = await _first(
             break_acts.living_breaks(
@@ -210,10 +212,12 @@ class FinanceRoutes:
         return {"breaks": [each.document(as_of=now) for each in found], "next": following}
 
     async def get_break(self, break_: str) -> WholeBreakDocument:
+        """Return one break: what differs, what to do next, the nearest lines, and what was done."""
         found = await break_acts.one_break(self._context, break_)
         return found.whole_document(as_of=self._context.clock.now())
 
     async def list_late_money(self, asked: LateAsked) -> LatePageDocument:
+        """List late money, with a proposed action and where it stands."""
         found, following = await _first(
             worklist.late_items(self._context, closed=asked.all, after=asked.after),
             limit=asked.limit,
@@ -221,6 +225,7 @@ class FinanceRoutes:
         return {"late": [worklist.late_document(each) for each in found], "next": following}
 
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
+        """List what is done at its times, each with its last and next time."""
         after, limit = asked.after, asked.limit
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
@@ -235,6 +240,7 @@ class FinanceRoutes:
     # --- what is closed
 
     async def list_periods(self, asked: PageAsked) -> PeriodListDocument:
+        """List the closings of months, the earliest first, also those that were reopened."""
         after, limit = asked.after, asked.limit
         made = await closed_periods.list_closed(self._context)
         names = [f"{each.period}.{each.version}" for each in made]
@@ -248,6 +254,7 @@ class FinanceRoutes:
         return {"periods": found, "next": following}
 
     async def get_period(self, period: str, asked: ClosedAsked) -> ReportDocument | Response:
+        """Return a closed month's report, byte for byte as it was closed."""
         content = await closed_periods.closed_report(
             self._context, period, "json", version=asked.version
         )
@@ -256,6 +263,7 @@ class FinanceRoutes:
     async def get_period_journal(
         self, period: str, asked: ClosedJournalAsked
     ) -> JournalDocument | Response:
+        """Return a closed month's journal, byte for byte as it was closed."""
         form, parts = asked.format, list[bytes]()
         written = closed_journal(self._context, period, form, version=asked.version)
         async with aclosing(written):
@@ -284,99 +292,52 @@ _NOT_CLOSED: Final = (
     "period_not_closed",
     "There is no closed month of this name, or not this version of it.",
 )
-_IMPORTS = "that were imported, and imports that took one back, newest first"
 
 
-def _to_read(
-    path: str,
-    endpoint: Callable[..., Awaitable[Any]],
-    name: str,
-    summary: str,
-    **more: Any,
-) -> Operation:
-    """Return an operation that reads."""
-    return Operation(
-        path=f"/api/v1/{path}",
-        endpoint=endpoint,
-        scope="finance",
-        name=f"finance.{name}",
-        summary=summary,
-        more=BY_PERSON,
-        alone=True,
-        **more,
-    )
-
+_read = partial(Operation, "GET", scope="finance", tag="finance", alone=True)
 
 OPERATIONS: Final = (
-    _to_read(
-        "schedule", FinanceRoutes.list_schedule, "listSchedule",
-        "What is done at its times, each with its last and next time and what became of the last",
+    _read("/api/v1/schedule", FinanceRoutes.list_schedule),
+    _read("/api/v1/records/lines", FinanceRoutes.list_book_lines),
+    _read("/api/v1/records/imports", FinanceRoutes.list_book_imports),
+    _read("/api/v1/statement/lines", FinanceRoutes.list_statement_lines),
+    _read("/api/v1/statement/imports", FinanceRoutes.list_statement_imports),
+    _read(
+        "/api/v1/bank/lines",
+        FinanceRoutes.list_bank_lines,
+        answers={409: _MANY},
+        refused=(409, "bank_not_matched"),
     ),
-    _to_read(
-        "records/lines", FinanceRoutes.list_book_lines, "listBookLines",
-        "The lines of the order book, by key",
-    ),
-    _to_read(
-        "records/imports", FinanceRoutes.list_book_imports, "listBookImports",
-        f"Order books {_IMPORTS}",
-    ),
-    _to_read(
-        "statement/lines", FinanceRoutes.list_statement_lines, "listStatementLines",
-        "The lines of statements, by key",
-    ),
-    _to_read(
-        "statement/imports", FinanceRoutes.list_statement_imports, "listStatementImports",
-        f"Statements {_IMPORTS}",
-    ),
-    _to_read(
-        "bank/lines", FinanceRoutes.list_bank_lines, "listBankLines",
-        "What the bank booked, the newest first, with the payouts it is matched with; without the "
-        "texts that name people",
-        answers={409: _MANY}, refused=(409, "bank_not_matched"),
-    ),
-    _to_read(
-        "bank/lines/{line}", FinanceRoutes.get_bank_line, "getBankLine",
-        "One bank line: all that the bank stated, where it stands, its payouts and their rate",
-        answers={409: _MANY}, refused=(409, "bank_not_matched"),
+    _read(
+        "/api/v1/bank/lines/{line}",
+        FinanceRoutes.get_bank_line,
+        answers={409: _MANY},
+        refused=(409, "bank_not_matched"),
         unknown=("bank_line_unknown", "There is no bank line of this name."),
     ),
-    _to_read(
-        "bank/imports", FinanceRoutes.list_bank_imports, "listBankImports",
-        f"Files of banks {_IMPORTS}",
-    ),
-    _to_read("runs", FinanceRoutes.list_runs, "listRuns", "Reconciliations, newest first"),
-    _to_read(
-        "runs/{run}", FinanceRoutes.get_run, "getRun",
-        "One reconciliation: its totals and ties, and the breaks that it saw, by id",
+    _read("/api/v1/bank/imports", FinanceRoutes.list_bank_imports),
+    _read("/api/v1/runs", FinanceRoutes.list_runs),
+    _read(
+        "/api/v1/runs/{run}",
+        FinanceRoutes.get_run,
         unknown=("run_unknown", "There is no run of this name."),
     ),
-    _to_read(
-        "rules", FinanceRoutes.get_rules, "getRules",
-        "The rules in force, and who saved them when",
-    ),
-    _to_read("breaks", FinanceRoutes.list_breaks, "listBreaks", "Breaks by id"),
-    _to_read(
-        "breaks/{break}", FinanceRoutes.get_break, "getBreak",
-        "One break: what differs, what to do next, the nearest lines, and all that was done",
+    _read("/api/v1/rules", FinanceRoutes.get_rules),
+    _read("/api/v1/breaks", FinanceRoutes.list_breaks),
+    _read(
+        "/api/v1/breaks/{break}",
+        FinanceRoutes.get_break,
         unknown=("break_unknown", "There is no break of this name."),
     ),
-    _to_read(
-        "late", FinanceRoutes.list_late_money, "listLateMoney",
-        "Late money, with a proposed action and where it stands",
-    ),
-    _to_read(
-        "periods", FinanceRoutes.list_periods, "listPeriods",
-        "The closings of months, the earliest first, also those that were reopened",
-    ),
-    _to_read(
-        "periods/{period}", FinanceRoutes.get_period, "getPeriod",
-        "A closed month's report, byte for byte as it was closed",
+    _read("/api/v1/late", FinanceRoutes.list_late_money),
+    _read("/api/v1/periods", FinanceRoutes.list_periods),
+    _read("/api/v1/periods/{period}", FinanceRoutes.get_period, unknown=_NOT_CLOSED),
+    _read(
+        "/api/v1/periods/{period}/journal",
+        FinanceRoutes.get_period_journal,
+        answers={409: "It is too long; the sentence says so"},
         unknown=_NOT_CLOSED,
+        refused=(409, "report_not_made"),
+        media=JOURNAL_MEDIA,
     ),
-    _to_read(
-        "periods/{period}/journal", FinanceRoutes.get_period_journal, "getPeriodJournal",
-        "A closed month's journal, byte for byte as it was closed",
-        answers={200: "The journal", 409: "It is too long; the sentence says so"},
-        unknown=_NOT_CLOSED, refused=(409, "report_not_made"), media=JOURNAL_MEDIA,
-    ),
-)  # fmt: skip
+)

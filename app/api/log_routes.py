@@ -29,8 +29,6 @@ from reconcile.ledger.records import HoldReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveriesAsked:
-    """A page of deliveries, newest first."""
-
     verdict: Annotated[delivery_log.Verdict | None, "Only this verdict."] = None
     source: Annotated[str | None, AS_SENT, "Only of this source."] = None
     kind: Annotated[str | None, AS_SENT, "Only events of this kind, in the provider's word."] = None
@@ -42,16 +40,12 @@ class DeliveriesAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationsAsked(NewestAsked):
-    """A page of notifications, newest first."""
-
     state: Annotated[notify_shop.State | None, "Only in this state."] = None
     order: Annotated[str | None, "Only of this order."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleaseAsked:
-    """A hold to release."""
-
     held_for: Annotated[HoldReason | None, "What it is held for."] = None
 
 
@@ -62,7 +56,12 @@ class LogRoutes:
         self._context = context
 
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
-        """Return arrivals, without refused ones for a caller who may not see them."""
+        """List what arrived, newest first, without bodies.
+
+        Refused ones are there for who may see them: roles finance and support. With `kind` or
+        `no_order` a page may have fewer than `limit`, or none, although there are more: `next` is
+        null only where all were looked at.
+        """
         page = await delivery_log.list_deliveries(
             self._context,
             verdict=asked.verdict,
@@ -78,7 +77,10 @@ class LogRoutes:
         return {"deliveries": found, "next": page.older}
 
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
-        """Return one arrival. Reading a refused one is an audit entry."""
+        """Return one arrival with its headers, in which secrets and customers' numbers are masked.
+
+        The trail says who looked at a refused one.
+        """
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):
             if who.role not in MAY_READ["refused_deliveries"]:
@@ -94,6 +96,7 @@ class LogRoutes:
         }
 
     async def list_notifications(self, asked: NotificationsAsked) -> SentPageDocument:
+        """List what the shop is notified of, newest first, and whether it took it."""
         found = await notify_shop.list_notifications(
             self._context,
             state=asked.state,
@@ -108,6 +111,7 @@ class LogRoutes:
     async def redeliver(
         self, notification: str, who: Holder, body: BecauseDocument
     ) -> SentDocument:
+        """Send a notification again, with the id that it had, and three more days to be taken."""
         number = path_number(notification)
         await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(
@@ -118,6 +122,7 @@ class LogRoutes:
     async def release_order(
         self, reference: str, who: Holder, asked: ReleaseAsked, body: BecauseDocument
     ) -> LedgerDocument:
+        """Release a held order: it is published, and the shop notified, as for any other."""
         await release_hold(
             self._context,
             reference,
@@ -128,68 +133,52 @@ class LogRoutes:
         return await order_document(self._context, reference)
 
     async def list_witnesses(self) -> WitnessesDocument:
+        """List the log's witnesses, and the last checkpoint that left by each way."""
         return await witness_document(self._context)
 
 
 OPERATIONS: Final = (
     Operation(
-        path="/api/v1/deliveries",
-        endpoint=LogRoutes.list_deliveries,
-        scope="operator",
+        "GET",
+        "/api/v1/deliveries",
+        LogRoutes.list_deliveries,
+        "operator",
         may="deliveries",
-        name="deliveries.listDeliveries",
-        summary="What arrived, newest first, without bodies",
-        more="Refused ones are there for who may see them: roles finance and support. With `kind` "
-        "or `no_order` a page may have fewer than `limit`, or none, although there are more: "
-        "`next` is null only where all were looked at.",
-        answers={200: "A page of arrivals"},
         refused=(422, "parameter_invalid"),  # the order is restricted
     ),
     Operation(
-        path="/api/v1/deliveries/{delivery}",
-        endpoint=LogRoutes.get_delivery,
-        scope="operator",
+        "GET",
+        "/api/v1/deliveries/{delivery}",
+        LogRoutes.get_delivery,
+        "operator",
         may="deliveries",
-        name="deliveries.getDelivery",
-        summary="One arrival with its headers, in which secrets and customers' numbers are masked",
-        more="The trail says who looked at a refused one.",
-        answers={200: "The arrival"},
         unknown=(
             "delivery_unknown",
             "There is no delivery of this name; old refused ones are deleted.",
         ),
     ),
     Operation(
-        path="/api/v1/notifications",
-        endpoint=LogRoutes.list_notifications,
-        scope="operator",
+        "GET",
+        "/api/v1/notifications",
+        LogRoutes.list_notifications,
+        "operator",
         may="notifications",
-        name="notifications.listNotifications",
-        summary="What the shop is notified of, newest first, and whether it took it",
-        answers={200: "A page of notifications"},
     ),
     Operation(
-        method="POST",
-        path="/api/v1/notifications/{notification}/redeliver",
-        endpoint=LogRoutes.redeliver,
-        scope="operator",
+        "POST",
+        "/api/v1/notifications/{notification}/redeliver",
+        LogRoutes.redeliver,
+        "operator",
         may="notifications_redelivered",
-        name="notifications.redeliver",
-        summary="Send it again, with the id that it had, and three more days to be taken",
-        answers={
-            200: "The notification, which waits to be sent",
-            422: "No reason is given",
-        },
+        answers={200: "The notification, which waits to be sent"},
         unknown=("notification_unknown", "There is no notification of this number."),
     ),
     Operation(
-        method="POST",
-        path="/api/v1/orders/{reference:path}/release",
-        endpoint=LogRoutes.release_order,
-        scope="operator",
+        "POST",
+        "/api/v1/orders/{reference:path}/release",
+        LogRoutes.release_order,
+        "operator",
         may="orders_released",
-        name="orders.releaseOrder",
-        summary="Release a held order: it is published, and the shop notified, as for any other",
         answers={
             200: "The order, as it stands now",
             404: "It is unknown, or not held for this",
@@ -198,14 +187,5 @@ OPERATIONS: Final = (
         unknown=("not_held", ""),
         refused=(422, "parameter_invalid"),
     ),
-    Operation(
-        path="/api/v1/log/witnesses",
-        endpoint=LogRoutes.list_witnesses,
-        scope="operator",
-        may="log",
-        name="log.listWitnesses",
-        summary="The witnesses that cosign the log's checkpoints, and the last checkpoint that "
-        "left by each way",
-        answers={200: "Witnesses, and what left"},
-    ),
+    Operation("GET", "/api/v1/log/witnesses", LogRoutes.list_witnesses, "operator", may="log"),
 )

@@ -1,7 +1,9 @@
 """The OpenAPI 3.1 description of the API, made of its operations. Tests compare it with the routes
 and their answers."""
 
+import inspect
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import MISSING
 from functools import lru_cache
@@ -120,8 +122,12 @@ class _Describing:
 
     def operation(self, described: Operation) -> dict[str, Any]:
         """Return the Operation Object."""
-        tag, _, identity = described.name.partition(".")
+        name, *more = described.endpoint.__name__.split("_")
+        identity = name + "".join(map(str.capitalize, more))
+        summary, *words = (inspect.getdoc(described.endpoint) or "").split("\n\n")
         answers = {**self._refusals(described), **self._successes(described)}
+        if identity in _LINKS:
+            answers[200]["links"] = _LINKS[identity]
         parameters = [self._parameter(each) for each in described.query]
         if 304 in described.answers:
             parameters.append(_IF_NONE_MATCH)
@@ -129,9 +135,9 @@ class _Describing:
         body = {"requestBody": self.body(takes, closed=True)} if takes else {}
         return {
             "operationId": identity,
-            "tags": [tag],
-            "summary": described.summary,
-            **({"description": described.more} if described.more else {}),
+            "tags": [described.tag or described.path.split("/")[3]],
+            "summary": " ".join(summary.split()).removesuffix("."),
+            **({"description": " ".join(words[0].split())} if words else {}),
             "security": [{"bearer": [described.scope]}],
             "parameters": parameters,
             **body,
@@ -188,11 +194,11 @@ class _Describing:
         if 304 in described.answers:
             found[304] = {}
         for status, answer in found.items():
-            answer["description"] = described.answers.get(status, "What was asked for")
+            reference = answer.get("content", {}).get("application/json", {}).get("schema", {})
+            named = re.sub("(?=[A-Z])", " ", reference.get("$ref", "").rpartition("/")[2]).lower()
+            answer["description"] = described.answers.get(status, f"The{named or ' answer'}")
             tagged = _TAGGED if 304 in described.answers else {}
             answer["headers"] = {**_BEHIND, **tagged, **self._again(described, status)}
-        if links := _LINKS.get(described.name.partition(".")[2]):
-            found[200]["links"] = links
         return found
 
     def _again(self, described: Operation, status: int) -> Mapping[str, Any]:
@@ -211,6 +217,7 @@ class _Describing:
         }
         if described.body or "body" in described.takes:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
+            words[422] = "The body or a parameter is wrong; every mistake is named"
         if described.unknown is not None:
             words[404] = described.unknown[1].removesuffix(".") or "Nobody has spoken of this order"
         words |= {status: each for status, each in described.answers.items() if status >= 400}
@@ -295,7 +302,8 @@ _TAGS: Final = {
     "checkout": "Payments started by the shop.",
     "deliveries": "What arrived from providers.",
     "evidence": "What a stranger can check.",
-    "finance": "Imports, reconciliation, breaks and closed months.",
+    "finance": "Imports, reconciliation, breaks and closed months. An operator's own token "
+    "may read them where their role may.",
     "cases": "Disputes: what an answer takes, its letter, and what is attached.",
     "proposals": "What waits for a second person.",
     "unallocated": "Verified payments that no order has.",

@@ -10,7 +10,7 @@
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from functools import cache
 from keyword import iskeyword
 from typing import (
@@ -64,24 +64,18 @@ AsOf = Annotated[Moment, "As it could be known then."]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageAsked:
-    """A page of a list that is read from its beginning."""
-
     after: After = ""
     limit: Limit = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestAsked:
-    """A page of a list with the newest first."""
-
     before: Before = request_body.GREATEST
     limit: Limit = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOfAsked:
-    """A question about an instant; None is now."""
-
     as_of: AsOf = None
 
 
@@ -110,12 +104,12 @@ class Accepted(Answer[Document]):
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One method of one address.
+    """One method of one address. Its id, summary and further words are the endpoint's name and
+    docstring.
 
-    name         tag and id of the description, as `orders.listOrders`
-    more         what the description says besides the summary
+    tag          of the description; empty: the first word of the path
     answers      descriptions by status, also of problems
     retry_after  statuses whose answer says when to ask again
     unknown      code and sentence of a problem 404 for a NotFoundError; without the sentence, the
@@ -130,13 +124,12 @@ class Operation:
                  seconds of a processor that acknowledges deliveries
     """
 
-    method: Literal["GET", "PUT", "POST"] = "GET"
+    method: Literal["GET", "PUT", "POST"]
     path: str
     endpoint: Callable[..., Awaitable[Any]]
     scope: Scope
-    name: str
-    summary: str
-    more: str = ""
+    _: KW_ONLY
+    tag: str = ""
     answers: Mapping[int, str] = field(default_factory=dict)
     retry_after: tuple[int, ...] = ()
     unknown: tuple[str, str] | None = None

@@ -36,8 +36,6 @@ class BecauseDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposalsAsked:
-    """A page of proposals."""
-
     before: BeforeName = None
     limit: Annotated[Limit, "Past ones in a page."] = 100
 
@@ -51,7 +49,7 @@ class ProposalRoutes:
         self._load = load
 
     async def list_proposals(self, who: Holder, asked: ProposalsAsked) -> ProposalPageDocument:
-        """Return waiting ones first, then the others, newest first."""
+        """List proposals that wait for a second person, then the others, newest first."""
         proposals = await self._load()
         kinds = proposals.shown_to(who.role)
         waiting = [] if asked.before else await proposals.waiting(kinds=kinds)
@@ -62,10 +60,12 @@ class ProposalRoutes:
         }
 
     async def get_proposal(self, proposal: str, who: Holder) -> ProposalDocument:
+        """Return one proposal."""
         proposals = await self._load()
         return proposals.document(await _found(proposals, proposal, who))
 
     async def approve(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
+        """Agree to a proposal; it is done at once."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds.get(found.kind)
@@ -78,11 +78,13 @@ class ProposalRoutes:
         return await _decide(proposals, found, who, body, proposals.approve)
 
     async def reject(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
+        """Say that a proposal is not to be done."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.reject)
 
     async def withdraw(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
+        """Take back one's own proposal."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.withdraw)
@@ -90,6 +92,7 @@ class ProposalRoutes:
     async def reopen_period(
         self, period: str, who: Holder, body: BecauseDocument
     ) -> Accepted[ProposalDocument]:
+        """Propose to reopen the last closed month; its report and journal stay."""
         from app.finance.close_period import reopen_period
 
         proposals = await self._load()
@@ -97,8 +100,10 @@ class ProposalRoutes:
         return Accepted(proposals.document(made))
 
     async def see_numbers(self, proposal: str, who: Holder) -> NumbersDocument:
-        """Return the approved phone numbers to the proposer. Each look is an audit entry, so this
-        is a POST."""
+        """Show the customers' numbers of one's own approved proposal.
+
+        The trail keeps each look.
+        """
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds[UNMASK]
@@ -136,60 +141,42 @@ async def _decide(
 _NONE: Final = {404: "There is no such proposal"}
 
 
-def _deciding(
-    endpoint: Callable[..., Awaitable[Any]], name: str, may: Action, summary: str
-) -> Operation:
+def _deciding(endpoint: Callable[..., Awaitable[Any]], may: Action) -> Operation:
     return Operation(
-        method="POST",
-        path=f"/api/v1/proposals/{{proposal}}/{name}",
-        endpoint=endpoint,
-        scope="operator",
+        "POST",
+        f"/api/v1/proposals/{{proposal}}/{endpoint.__name__}",
+        endpoint,
+        "operator",
         may=may,
-        name=f"proposals.{name}",
-        summary=summary,
         answers={
             **_NONE,
-            200: "What became of it",
+            200: "The proposal, as it stands now",
             409: "It cannot be decided so: it is over, has changed, or is one's own",
-            422: "No reason is given",
         },
     )
 
 
 OPERATIONS: Final = (
     Operation(
-        path="/api/v1/proposals",
-        endpoint=ProposalRoutes.list_proposals,
-        scope="operator",
-        may="proposals",
-        name="proposals.listProposals",
-        summary="Proposals that wait for a second person, then the others, newest first",
-        answers={200: "A page of proposals"},
+        "GET", "/api/v1/proposals", ProposalRoutes.list_proposals, "operator", may="proposals"
     ),
     Operation(
-        path="/api/v1/proposals/{proposal}",
-        endpoint=ProposalRoutes.get_proposal,
-        scope="operator",
+        "GET",
+        "/api/v1/proposals/{proposal}",
+        ProposalRoutes.get_proposal,
+        "operator",
         may="proposals",
-        name="proposals.getProposal",
-        summary="One proposal",
-        answers={**_NONE, 200: "The proposal"},
+        answers=_NONE,
     ),
-    _deciding(
-        ProposalRoutes.approve, "approve", "proposal_approved", "Agree to it; it is done at once"
-    ),
-    _deciding(
-        ProposalRoutes.reject, "reject", "proposal_rejected", "Say that it is not to be done"
-    ),
-    _deciding(ProposalRoutes.withdraw, "withdraw", "proposal_withdrawn", "Take back one's own"),
+    _deciding(ProposalRoutes.approve, "proposal_approved"),
+    _deciding(ProposalRoutes.reject, "proposal_rejected"),
+    _deciding(ProposalRoutes.withdraw, "proposal_withdrawn"),
     Operation(
-        method="POST",
-        path="/api/v1/proposals/{proposal}/numbers",
-        endpoint=ProposalRoutes.see_numbers,
-        scope="operator",
+        "POST",
+        "/api/v1/proposals/{proposal}/numbers",
+        ProposalRoutes.see_numbers,
+        "operator",
         may="unmasked",
-        name="proposals.seeNumbers",
-        summary="The customers' numbers of one's own approved proposal; the trail keeps each look",
         answers={
             **_NONE,
             200: "The numbers of each order",
@@ -198,17 +185,15 @@ OPERATIONS: Final = (
         refused=(409, "proposal_refused"),
     ),
     Operation(
-        method="POST",
-        path="/api/v1/periods/{period}/reopen",
-        endpoint=ProposalRoutes.reopen_period,
-        scope="operator",
+        "POST",
+        "/api/v1/periods/{period}/reopen",
+        ProposalRoutes.reopen_period,
+        "operator",
+        tag="proposals",
         may="period_reopened",
-        name="proposals.reopenPeriod",
-        summary="Propose to reopen the last closed month; its report and journal stay",
         answers={
             202: "The proposal that waits for a second person",
             409: "It is not the last closed month, or is proposed already",
-            422: "No reason is given",
         },
         refused=(409, "reopening_refused"),
     ),

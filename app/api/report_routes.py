@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import tzinfo
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
@@ -23,7 +24,7 @@ from app.api import request_body
 from app.api.operations import Accepted, AsOfAsked, Operation
 from app.context.context import AppContext
 from app.context.work import Elsewhere
-from app.core.errors import ConfigurationError, UsageError
+from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem
 from app.finance.closed_periods import list_closed, on_the_books
@@ -99,16 +100,12 @@ Day = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeriodAsked(AsOfAsked):
-    """A period, as it could be known at an instant."""
-
     from_: Annotated[Day, "The first day, of the merchant's zone, or the moment."]
     to: Annotated[Day, "The last day, all of it, or the moment where it ends."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportAsked(PeriodAsked):
-    """A period's report."""
-
     basis: Annotated[
         Basis,
         "Which date places money in the period: captured, the provider's, which it is without "
@@ -118,8 +115,6 @@ class ReportAsked(PeriodAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalAsked(PeriodAsked):
-    """A period's journal."""
-
     format: Form = "json"
 
 
@@ -156,6 +151,10 @@ class ReportRoutes:
     async def get_report(
         self, who: str, asked: ReportAsked
     ) -> ReportDocument | UnderWay | Response:
+        """Report what became of a period's orders and money, now or as known at an instant.
+
+        It is made when it is asked for, and is the same for a minute after.
+        """
         scope, subject = await self._period(asked, basis=asked.basis)
         job = await self._made(
             "report", subject, lambda: self._work(report_in, scope, "json"), by=who
@@ -167,6 +166,11 @@ class ReportRoutes:
     async def get_journal(
         self, who: str, asked: JournalAsked
     ) -> JournalDocument | UnderWay | Response:
+        """Return a period's money as balanced double entries.
+
+        Payments, refunds and lost disputes have the provider's dates, settlements the statement's,
+        write-offs the day on which they were accepted.
+        """
         form = asked.format
         scope, subject = await self._period(asked, basis="captured")
 
@@ -186,16 +190,18 @@ class ReportRoutes:
         return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form][0])
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
+        """Verify that closed months still follow from their evidence, the earliest first."""
         return await self._verified(None, by=who)
 
     async def verify_period(self, who: str, period: str) -> VerificationDocument | UnderWay:
+        """Verify that a closed month still follows from its evidence."""
         return await self._verified(period, by=who)
 
     async def _verified(self, period: str | None, *, by: str) -> VerificationDocument | UnderWay:
         made = await list_closed(self._context)
         closed = [each for each in made if period in (None, each.period)]
         if period is not None and not closed:
-            raise ApiProblem(404, "period_not_closed", "There is no closed month of this name.")
+            raise NotFoundError(period)
         links = [(each.digest, each.reopening) for each in closed]
         job = await self._made(
             "verification",
@@ -211,6 +217,10 @@ class ReportRoutes:
     async def preview_rules(
         self, who: str, body: RulesTriedDocument
     ) -> RulesPreviewDocument | UnderWay:
+        """Return what other matching rules would newly match, lose and change.
+
+        Nothing of it is kept.
+        """
         toml = body["toml"]
         await must_have_read(self._context)
         saved = await current_rules(self._context)
@@ -339,63 +349,26 @@ def _under_way(job: Job, what: str) -> UnderWay:
     return Accepted(state, RETRY_AFTER)
 
 
-BY_PERSON: Final = "An operator's own token may ask for it where their role may see it."
 JOURNAL_MEDIA: Final = tuple(media for media, _ in JOURNAL_TYPES.values())
 
-
-def _made(
-    path: str,
-    endpoint: Callable[..., Awaitable[Any]],
-    name: str,
-    summary: str,
-    **more: Any,
-) -> Operation:
-    """Return an operation that takes long. `answers` are besides those that all of them have."""
-    answers = {
-        202: "It is being made; the same again gives it",
-        409: "It cannot be made, or is too long; the sentence says why",
-        503: "Another report, journal, verification or preview is being made",
-    }
-    return Operation(
-        path=f"/api/v1/{path}",
-        endpoint=endpoint,
-        scope="finance",
-        name=f"finance.{name}",
-        summary=summary,
-        more=BY_PERSON,
-        answers={**answers, **more.pop("answers", {})},
-        retry_after=(202,),
-        **more,
-    )
-
+_MADE_ANSWERS: Final = {
+    202: "It is being made; the same again gives it",
+    409: "It cannot be made, or is too long; the sentence says why",
+    503: "Another report, journal, verification or preview is being made",
+}
+_make = partial(
+    Operation, scope="finance", tag="finance", answers=_MADE_ANSWERS, retry_after=(202,)
+)
 
 OPERATIONS: Final = (
-    _made(
-        "reports", ReportRoutes.get_report, "getReport",
-        "What became of a period's orders and money, now or as it could be known at an instant: "
-        "made when it is asked for, and the same for a minute after",
+    _make("GET", "/api/v1/reports", ReportRoutes.get_report),
+    _make("GET", "/api/v1/journals", ReportRoutes.get_journal, media=JOURNAL_MEDIA),
+    _make("GET", "/api/v1/periods/verification", ReportRoutes.verify_periods),
+    _make(
+        "GET",
+        "/api/v1/periods/{period}/verification",
+        ReportRoutes.verify_period,
+        unknown=("period_not_closed", "There is no closed month of this name."),
     ),
-    _made(
-        "journals", ReportRoutes.get_journal, "getJournal",
-        "A period's money as balanced double entries: payments, refunds and lost disputes on the "
-        "provider's dates, settlements on the statement's, write-offs when they were accepted",
-        media=JOURNAL_MEDIA,
-        answers={200: "The journal"},
-    ),
-    _made(
-        "periods/verification", ReportRoutes.verify_periods, "verifyPeriods",
-        "Whether closed months still follow from their evidence: every step on each, the earliest "
-        "first",
-    ),
-    _made(
-        "periods/{period}/verification", ReportRoutes.verify_period, "verifyPeriod",
-        "Whether a closed month still follows from its evidence",
-        answers={404: "There is none of this name"},
-    ),
-    _made(
-        "rules/preview", ReportRoutes.preview_rules, "previewRules",
-        "What other matching rules would newly match, lose and change; nothing of it is kept",
-        method="POST", body_bytes=MAX_RULES_BODY,
-        answers={200: "What they would change", 422: "They are no rules: every mistake is named"},
-    ),
-)  # fmt: skip
+    _make("POST", "/api/v1/rules/preview", ReportRoutes.preview_rules, body_bytes=MAX_RULES_BODY),
+)

@@ -76,8 +76,6 @@ MAX_ORDER_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersAsked(PageAsked):
-    """A page of orders, in the order of their references."""
-
     outcome: Annotated[Outcome | None, "Only this outcome."] = None
     finding: Annotated[FindingCode | None, "Only with this finding."] = None
     from_: Annotated[Moment, "Only orders of which a change was published since then."] = None
@@ -86,8 +84,6 @@ class OrdersAsked(PageAsked):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeedAsked:
-    """A page of the outcome feed."""
-
     after: Annotated[
         int,
         Keywords(minimum=0, maximum=request_body.GREATEST),
@@ -124,10 +120,12 @@ class Api:
     async def get_order(
         self, request: Request, reference: str, asked: AsOfAsked
     ) -> Answer[LedgerDocument] | Response:
+        """Return the ledger of one order, folded from what is stored now."""
         found = await order_document(self._context, reference, as_of=asked.as_of)
         return await computed(partial(_if_new, request, found), size=len(found["timeline"]))
 
     async def list_orders(self, asked: OrdersAsked) -> OrderPageDocument:
+        """List orders in the order of their references, with outcome and findings."""
         ledgers = await list_orders(
             self._context,
             after=asked.after,
@@ -143,6 +141,7 @@ class Api:
     async def tell_order(
         self, request: Request, who: str, reference: str
     ) -> Answer[LedgerDocument]:
+        """Tell what the shop knows of an order; facts are only added."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
@@ -156,6 +155,7 @@ class Api:
         return _of_order(await order_document(self._context, reference, patience="short"))
 
     async def read_feed(self, request: Request, asked: FeedAsked) -> Answer[OutcomePageDocument]:
+        """Read the outcome feed: every published change, in order, without gaps."""
         lost = await read_from(self._context, after=asked.after)
         if lost is not None:
             raise ApiProblem(
@@ -276,6 +276,7 @@ class Checkouts:
     async def start_payment(
         self, request: Request, who: str
     ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
+        """Start an order's payment, once: open a session, or return the one there is."""
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."
@@ -375,34 +376,21 @@ def _answer(result: CheckoutResult) -> Answer[SessionDocument] | Response:
 
 
 OPERATIONS: Final = (
+    Operation("GET", "/api/v1/orders", Api.list_orders, "read"),
     Operation(
-        path="/api/v1/orders",
-        endpoint=Api.list_orders,
-        scope="read",
-        name="orders.listOrders",
-        summary="Orders in the order of their references, with outcome and findings",
-        answers={200: "A page of orders"},
-    ),
-    Operation(
-        path="/api/v1/orders/{reference:path}",
-        endpoint=Api.get_order,
-        scope="read",
-        name="orders.getOrder",
-        summary="The ledger of one order, folded from what is stored now",
-        answers={
-            200: "The ledger",
-            304: "It is as the program has it, but for `as_of`",
-        },
+        "GET",
+        "/api/v1/orders/{reference:path}",
+        Api.get_order,
+        "read",
+        answers={304: "It is as the program has it, but for `as_of`"},
         unknown=ORDER_UNKNOWN,
         waits=True,
     ),
     Operation(
-        method="PUT",
-        path="/api/v1/orders/{reference:path}",
-        endpoint=Api.tell_order,
-        scope="orders",
-        name="orders.tellOrder",
-        summary="Tell what the shop knows of an order; facts are only added",
+        "PUT",
+        "/api/v1/orders/{reference:path}",
+        Api.tell_order,
+        "orders",
         body=Annotated[
             request_body.ToldDocument,
             Keywords(
@@ -416,19 +404,16 @@ OPERATIONS: Final = (
             ),
         ],
         answers={
-            200: "The ledger",
             409: "One of the references is another order's, which `order` names",
             422: "Something stated is wrong; all mistakes are named",
         },
         waits=True,
     ),
     Operation(
-        method="POST",
-        path="/api/v1/checkout/sessions",
-        endpoint=Checkouts.start_payment,
-        scope="checkout",
-        name="checkout.startPayment",
-        summary="Start an order's payment, once: the session is opened, or the one there is given",
+        "POST",
+        "/api/v1/checkout/sessions",
+        Checkouts.start_payment,
+        "checkout",
         body=CheckoutDocument,
         answers={
             200: "The session that the order has",
@@ -447,14 +432,10 @@ OPERATIONS: Final = (
         waits=True,
     ),
     Operation(
-        path="/api/v1/outcomes",
-        endpoint=Api.read_feed,
-        scope="read",
-        name="outcomes.readFeed",
-        summary="The outcome feed: every published change, in order, without gaps",
-        answers={
-            200: "Changes after the cursor",
-            410: "The cursor is beyond the last id: read on from `read_from`",
-        },
+        "GET",
+        "/api/v1/outcomes",
+        Api.read_feed,
+        "read",
+        answers={410: "The cursor is beyond the last id: read on from `read_from`"},
     ),
 )

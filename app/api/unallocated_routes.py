@@ -48,8 +48,6 @@ class DismissingDocument(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentsAsked(PageAsked):
-    """A page of unallocated payments."""
-
     source: Annotated[str | None, "Only of this source."] = None
     all: Annotated[bool, "Dismissed and moneyless ones, too."] = False
     not_ours: Annotated[bool, "Those of other shops, instead."] = False
@@ -63,6 +61,7 @@ class UnallocatedRoutes:
         self._proposals = proposals
 
     async def list_unallocated(self, asked: PaymentsAsked) -> UnallocatedPageDocument:
+        """List verified payments that no order has, those heard of first before the others."""
         request = UnallocatedRequest(
             source=asked.source,
             after=asked.after,
@@ -75,6 +74,7 @@ class UnallocatedRoutes:
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
     async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
+        """Give a payment to an order, or propose that."""
         return await self._place(
             Placing(
                 kind="assign",
@@ -87,6 +87,7 @@ class UnallocatedRoutes:
         )
 
     async def dismiss_payment(self, payment: str, who: Holder, body: DismissingDocument) -> Placed:
+        """Propose that a payment belongs to no order."""
         return await self._place(
             Placing(
                 kind="dismiss",
@@ -119,35 +120,29 @@ _PLACED: Final = {
 
 OPERATIONS: Final = (
     Operation(
-        path="/api/v1/unallocated",
-        endpoint=UnallocatedRoutes.list_unallocated,
-        scope="operator",
+        "GET",
+        "/api/v1/unallocated",
+        UnallocatedRoutes.list_unallocated,
+        "operator",
         may="unallocated",
-        name="unallocated.listUnallocated",
-        summary="Verified payments that no order has, those heard of first before the others",
-        answers={200: "A page of payments"},
         refused=(422, "parameter_invalid"),
     ),
     Operation(
-        method="POST",
-        path="/api/v1/unallocated/{payment:path}/assign",
-        endpoint=UnallocatedRoutes.assign_payment,
-        scope="operator",
+        "POST",
+        "/api/v1/unallocated/{payment:path}/assign",
+        UnallocatedRoutes.assign_payment,
+        "operator",
         may="payment_proposed",
-        name="unallocated.assignPayment",
-        summary="Give a payment to an order, or propose that",
         answers=_PLACED,
         unknown=("not_found", ""),
         refused=(409, "placing_refused"),
     ),
     Operation(
-        method="POST",
-        path="/api/v1/unallocated/{payment:path}/dismiss",
-        endpoint=UnallocatedRoutes.dismiss_payment,
-        scope="operator",
+        "POST",
+        "/api/v1/unallocated/{payment:path}/dismiss",
+        UnallocatedRoutes.dismiss_payment,
+        "operator",
         may="payment_proposed",
-        name="unallocated.dismissPayment",
-        summary="Propose that a payment belongs to no order",
         answers=_PLACED,
         unknown=("not_found", ""),
         refused=(409, "placing_refused"),

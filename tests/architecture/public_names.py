@@ -27,7 +27,7 @@ from app.access.operators import MAY, ROLES
 from app.access.tokens import TOKEN_SCOPES
 from app.api.application import build_application
 from app.api.health import Health
-from app.api.openapi import api_document
+from app.api.openapi import OPERATIONS, api_document
 from app.api.operations import ApiRoute
 from app.api.routes import Checkouts
 from app.cli.main import application
@@ -210,6 +210,11 @@ def problem_codes() -> Iterator[str]:
     """Yield codes of problem details with their status and further members."""
     for known in (webhooks._DETAILS, problems._SENTENCES):
         yield from (f"{status} {code}" for status, (code, _) in known.items())
+    for operation in OPERATIONS:
+        if operation.unknown is not None:
+            yield f"404 {operation.unknown[0]}"
+        if operation.refused is not None:
+            yield " ".join(map(str, operation.refused))
     for module in _parsed("app", saying="problem"):
         for node in ast.walk(module.tree):
             if not isinstance(node, ast.Call) or len(node.args) < 2:
