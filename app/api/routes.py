@@ -68,7 +68,7 @@ from reconcile.documents import CurrencyCode, Keywords, OrderReference
 from reconcile.instants import SECOND, format_instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.money import Money, major_text
+from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
 """Largest body: what a shop states or asks of one order is a few hundred bytes."""
@@ -295,7 +295,8 @@ class Checkouts:
         except CheckoutRequestError as error:
             return _invalid([(PLACES[name], sentence) for name, sentence in error.problems])
         except CheckoutConflictError as error:
-            before, now = _money(error.before), _money(error.asked)
+            before = None if error.before is None else to_json(error.before)
+            now = to_json(error.asked)
             return problem(409, "payment_differs", str(error), before=before, asked=now)
         except PaymentNotOverError as error:
             return self._not_over(error)
@@ -347,10 +348,6 @@ def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
         for name, place in PLACES.items()
     }
     return CheckoutRequest(**values), new_payment
-
-
-def _money(money: Money | None) -> dict[str, str] | None:
-    return None if money is None else {"amount": major_text(money), "currency": money.currency}
 
 
 def _invalid(problems: list[tuple[str, str]]) -> Response:

@@ -7,7 +7,7 @@
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from app.access.operator_store import audit_entries
@@ -98,14 +98,7 @@ class FoundOrders:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        return {
-            "looked_for": self.looked_for,
-            "hits": self.hits,
-            "unallocated": self.unallocated,
-            "more": self.more,
-            "notes": self.notes,
-            "looked_in": self.looked_in,
-        }
+        return asdict(self)
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:

@@ -8,7 +8,7 @@ redelivery, which may change only counts, and compares both ways to fold as of a
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from dataclasses import replace as with_changes
 from typing import Any, Final
 
@@ -55,11 +55,6 @@ class CounterExample:
             f"(trial {self.trial}, --seed {self.seed})"
         )
 
-    def document(self) -> dict[str, Any]:
-        return {
-            name: getattr(self, name) for name in ("order", "law", "trial", "seed", "deliveries")
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
@@ -76,8 +71,7 @@ class Proof:
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        examples = [example.document() for example in self.counter_examples]
-        return {"orders": self.orders, "trials": self.trials, "counter_examples": examples}
+        return asdict(self)
 
 
 async def prove_orders(
