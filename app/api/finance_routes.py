@@ -3,7 +3,7 @@ commands print them."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Annotated, Final
 
@@ -102,25 +102,13 @@ class FinanceRoutes:
 
     async def list_book_lines(self, asked: LinesAsked) -> BookLinePageDocument:
         """List the lines of the order book, by key."""
-        page = await read_lines.book_page(
-            self._context,
-            reference=asked.reference,
-            as_of=asked.as_of,
-            after=asked.after,
-            limit=asked.limit,
-        )
+        page = await read_lines.book_page(self._context, **asdict(asked))
         lines = [read_lines.book_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
     async def list_statement_lines(self, asked: LinesAsked) -> StatementLinePageDocument:
         """List the lines of statements, by key."""
-        page = await read_lines.statement_page(
-            self._context,
-            reference=asked.reference,
-            as_of=asked.as_of,
-            after=asked.after,
-            limit=asked.limit,
-        )
+        page = await read_lines.statement_page(self._context, **asdict(asked))
         lines = [read_lines.statement_document(each) for each in page.lines]
         return {"lines": lines, "next": page.following}
 
@@ -130,14 +118,7 @@ class FinanceRoutes:
         Texts that name people are left out.
         """
         try:
-            page = await bank_match.booked_page(
-                self._context,
-                as_of=asked.as_of,
-                stands=asked.stands,
-                after=asked.after,
-                limit=asked.limit,
-                kept=self._bank,
-            )
+            page = await bank_match.booked_page(self._context, **asdict(asked), kept=self._bank)
         except NotFoundError:
             raise ApiProblem(
                 422, "parameter_invalid", "after is no line of this list: begin without it."
@@ -165,9 +146,7 @@ class FinanceRoutes:
         return await self._imports(asked, "bank")
 
     async def _imports(self, asked: NewestAsked, kind: imports.ImportKind) -> ImportPageDocument:
-        found = await imports.past_imports(
-            self._context, kind=kind, limit=asked.limit, before=asked.before
-        )
+        found = await imports.past_imports(self._context, kind=kind, **asdict(asked))
         following = found[-1].number if len(found) == asked.limit else None
         return {"imports": [each.document() for each in found], "next": following}
 
@@ -175,9 +154,7 @@ class FinanceRoutes:
 
     async def list_runs(self, asked: NewestAsked) -> RunPageDocument:
         """List reconciliations, newest first."""
-        found = await break_acts.finished_runs(
-            self._context, limit=asked.limit, before=asked.before
-        )
+        found = await break_acts.finished_runs(self._context, **asdict(asked))
         following = found[-1].number if len(found) == asked.limit else None
         return {"runs": [reconcile_period.listed_run(each) for each in found], "next": following}
 

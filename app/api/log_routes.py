@@ -1,7 +1,7 @@
 """The API of deliveries, notifications, held orders and the log's witnesses, for people with a
 token of their own. It never shows a body, and only headers that are not secret."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Annotated, Final
 
 from app.access.operators import MAY_READ
@@ -62,17 +62,8 @@ class LogRoutes:
         `no_order` a page may have fewer than `limit`, or none, although there are more: `next` is
         null only where all were looked at.
         """
-        page = await delivery_log.list_deliveries(
-            self._context,
-            verdict=asked.verdict,
-            source=asked.source,
-            kind=asked.kind,
-            order=asked.order,
-            no_order=asked.no_order,
-            refused=who.role in MAY_READ["refused_deliveries"],
-            limit=asked.limit,
-            before=asked.before,
-        )
+        refused = who.role in MAY_READ["refused_deliveries"]
+        page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
         found = [delivery_log.listed_delivery(each) for each in page.entries]
         return {"deliveries": found, "next": page.older}
 
@@ -97,13 +88,7 @@ class LogRoutes:
 
     async def list_notifications(self, asked: NotificationsAsked) -> SentPageDocument:
         """List what the shop is notified of, newest first, and whether it took it."""
-        found = await notify_shop.list_notifications(
-            self._context,
-            state=asked.state,
-            limit=asked.limit,
-            order=asked.order,
-            before=asked.before,
-        )
+        found = await notify_shop.list_notifications(self._context, **asdict(asked))
         following = found[-1].seq if len(found) == asked.limit else None
         sent = [notify_shop.notification_document(each) for each in found]
         return {"notifications": sent, "next": following}
