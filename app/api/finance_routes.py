@@ -35,9 +35,9 @@ from app.finance import (
 )
 from app.finance.bank_match import BankPageDocument, WholeBankLineDocument
 from app.finance.break_acts import BreakPageDocument, WholeBreakDocument
-from app.finance.import_store import ImportPageDocument
+from app.finance.closed_periods import PeriodListDocument
+from app.finance.imports import ImportPageDocument
 from app.finance.match_rules import RulesDocument
-from app.finance.period_store import PeriodListDocument
 from app.finance.read_lines import BookLinePageDocument, StatementLinePageDocument
 from app.finance.reconcile_period import RunPageDocument, WholeRunDocument
 from app.finance.reports.journal import (

@@ -15,6 +15,7 @@ from app.finance.period_store import (
     closing_of_period,
     print_of,
 )
+from app.finance.period_store import PeriodListDocument as PeriodListDocument
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import engine_form
 from reconcile.instants import TICK, Instant

@@ -38,6 +38,7 @@ from app.finance.files import (
 )
 from app.finance.files.banks.entries import Balances
 from app.finance.import_store import ImportKind as ImportKind
+from app.finance.import_store import ImportPageDocument as ImportPageDocument
 from app.finance.line_version_store import WrittenVersions
 from app.finance.order_references import (
     OF_BOOK,
