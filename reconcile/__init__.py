@@ -1,1 +1,1 @@
-"""The pure engine: what a set of deliveries and records means. Standard library only."""
+"""The pure engine: what a set of deliveries and records means. Uses the standard library only."""

@@ -1,10 +1,10 @@
-"""Types of the members of JSON documents, and what a JSON Schema says of them.
+"""Types of the members of JSON documents, and their JSON Schema keywords.
 
-A document is a TypedDict beside the function that builds it, named as `OrderDocument`. A member's
-note is its description; `Keywords` are for what its type cannot say. The API's description is
-derived from these types.
+A document is a TypedDict beside the function that builds it, for example `OrderDocument`. The note
+on a member is its description. `Keywords` state what the type alone cannot express. The API's
+description is derived from these types.
 
-Leaves out: how a schema is made of a type, which is the API's.
+Leaves out: building a schema from a type; the API does that.
 """
 
 from typing import Annotated, Final, TypedDict
@@ -21,7 +21,7 @@ INSTANT: Final = Keywords(
     format="date-time", pattern="^(19[7-9]|[2-9][0-9]{2})", examples=["2026-10-05T14:30:00Z"]
 )
 InstantText = Annotated[str, INSTANT]
-"""RFC 3339, of the years from 1970 to 9999."""
+"""RFC 3339 date-time between the years 1970 and 9999."""
 
 DayText = Annotated[str, Keywords(format="date", examples=["2026-10-05"])]
 Count = Annotated[int, Keywords(minimum=0)]

@@ -143,7 +143,7 @@ def format_instant(instant: Instant) -> str:
 
 
 def format_known(instant: Instant | None) -> str | None:
-    """Format an instant; return None for None."""
+    """Format an instant, or return None for None."""
     return None if instant is None else format_instant(instant)
 
 

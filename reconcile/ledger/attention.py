@@ -1,6 +1,6 @@
-"""Findings and outcomes that need a person, until they are settled or accepted.
+"""Findings and outcomes that need a person until they are settled or accepted.
 
-Leaves out: who settles it, and how; `plain` says what to do.
+Leaves out: who settles them, and how. `plain` says what to do.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""The word under which such orders are counted and listed, beside the codes of findings."""
+"""Word under which orders that need a person are counted and listed, beside the finding codes."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
 """Outcomes that need a person by themselves."""
@@ -29,7 +29,7 @@ ACCEPTABLE: Final[tuple[FindingCode, ...]] = (
 
 
 def needs_person(ledger: Ledger) -> bool:
-    """Return whether an outcome, a hold or a finding left to settle needs a person."""
+    """Return whether an outcome, a hold or an unsettled finding of the ledger needs a person."""
     return (
         ledger.outcome in OPEN_OUTCOMES
         or bool(ledger.case.filed.holds)
@@ -38,7 +38,7 @@ def needs_person(ledger: Ledger) -> bool:
 
 
 def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
-    """Return the codes of findings that are neither settled nor accepted, each once."""
+    """Return the codes of the findings that are neither settled nor accepted, each code once."""
     found = [each for each in ledger.findings if each.code in ACCEPTABLE]
     if not found:
         return ()
@@ -54,8 +54,10 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
-    """Return a function that says whether a person has accepted a finding of this ledger since all
-    that it rests on is known."""
+    """Return a function that tells whether a person has accepted a finding of this ledger.
+
+    An acceptance counts only if it was made after all evidence of the finding was known.
+    """
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id
@@ -74,13 +76,15 @@ def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
 
 
 _Refund = tuple[str, int, str]
-"""Attempt, minor units and currency of what went back."""
+"""Attempt, minor units and currency of a refund."""
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether the money has gone back since: all of it, or as much as failed to.
+    """Return whether the money has gone back since the finding was made.
 
-    refunds  when as much last went back
+    All of the money must have gone back, or as much as the failed refund was meant to return.
+
+    refunds  when each refund was last made
     """
     if finding.code == "paid_after_cancel":
         return ledger.held is not None and ledger.held.minor <= 0

@@ -34,16 +34,17 @@ SAYS_NOTHING_FINAL: frozenset[ClaimKind] = frozenset(("pending", "unrecognized")
 
 @dataclass(slots=True)
 class Heard:
-    """One event as received by as_of.
+    """One event as received by `as_of`.
 
-    first  its first arrival
-    count  number of deliveries
-    at     the provider's date; if it gave none, the first arrival
-    by     ids that its place in this order, or outside of it, rests on: those of an assignment, or
-           of a record in which the shop named it
-    whose  ids of other events that say that its payment is our shop's
-    follows  the same, where it follows its payment against the order that it names, where several
-             orders claim its payment, and where another body of its id follows its payment
+    first    its first arrival
+    count    number of deliveries
+    at       the provider's date, or the first arrival if the provider gave none
+    by       ids that justify the event's place inside or outside this order: those of an
+             assignment, or of a record in which the shop named the event
+    whose    ids of other events that show that its payment belongs to our shop
+    follows  ids that justify its place where the event follows its payment: against the order that
+             the event names, where several orders claim the payment, or where another body with the
+             same id follows the payment
     """
 
     event: Event
@@ -56,7 +57,7 @@ class Heard:
 
 
 def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
-    """Return the event ids in the given order, each once; then those that decided their place."""
+    """Return the given events' ids in order, each once, then the ids that decided their place."""
     first = heard[0] if heard else None
     if len(heard) == 1 and first and not (first.by or first.whose or first.follows):  # most often
         return (first.event.event_id,)
@@ -70,12 +71,15 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 
 Link = tuple[str | None, Heard]
-"""Refund or dispute that ties events to an attempt (None: the session), and the tying event."""
+"""Refund or dispute that ties events to an attempt, and the tying event.
+
+None stands for the session.
+"""
 
 
 @dataclass(slots=True)
 class SessionFile:
-    """Records about one logical payment (one idempotency key)."""
+    """Records about one logical payment, that is, one idempotency key."""
 
     requested: Record | None = None
     opened: Record | None = None
@@ -83,24 +87,25 @@ class SessionFile:
     unknown: Record | None = None
 
     def records(self) -> list[Record]:
-        """Return the records present, in the order of a session's life."""
+        """Return the records that exist, in the order of a session's life."""
         found = (self.requested, self.opened, self.refused, self.unknown)
         return [record for record in found if record is not None]
 
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind, the one that counts where there are several.
+    """The merchant's records by kind. Where a kind has several records, the one that counts.
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order
     assigned     records that give payments to this order, by id
-    holds        the record of each standing hold, by reason
+    holds        the record of each hold that has not been released, by reason
     released_at  when a hold was last released; 0 if none was
     accepted     the record that last accepted a finding, by code
     placed_at    when the order was placed, as the shop last stated it; None if it never did
     not_canceled, not_fulfilled
-                 the record that last said "not so", if nothing said otherwise since
+                 the last record that withdrew a cancellation or a fulfillment, if no later record
+                 stated one again
     """
 
     placed: Record | None = None
@@ -136,7 +141,7 @@ class AttemptEvidence:
     heard        its events, in the order of `Case.heard`
     unconfirmed  its unconfirmed events, which are not in `heard`
     session      the first session that its events name
-    links        events that tie coarse events to it, by session, refund or dispute
+    links        sessions, refunds and disputes that tie coarse events to the attempt
     sums         whether any of its events states a running total of refunds
     slow         whether any of its events names a slow method, or how long it can be revoked
     parts        whether any of its events names parts of its amount
@@ -177,9 +182,9 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt and the links that make them its own.
+        """Return these events of the attempt, followed by the links that tie the coarse ones to it.
 
-        A coarse event needs the link; an event that also names the payment does not.
+        A coarse event needs the link. An event that also names the payment does not.
         """
         if not self.links:
             return heard
@@ -191,8 +196,10 @@ class AttemptEvidence:
 
     @property
     def assignment(self) -> str | None:
-        """Id of the record by which a person or the shop gave the payment to this order; weaker
-        claims are then ignored."""
+        """Return the id of the record by which a person or the shop gave the payment to this order.
+
+        Weaker claims are ignored where there is such a record. Without one, return None.
+        """
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -220,16 +227,16 @@ class AttemptEvidence:
 
 @dataclass(slots=True)
 class Case:
-    """The evidence of one order at `as_of`, arranged for judging. Lives only during a fold.
+    """The evidence of one order at `as_of`, arranged for judging. Exists only during a fold.
 
     heard            the order's own events, by date, then id, then digest
     foreign          events that name another order but share a reference or an id with this one
-    moved            events that would be the order's own or foreign, if a person or the shop had
-                     not placed their payment elsewhere; they put nothing in doubt
-    renewals         (source, payment) of payments among the moved ones that renew an agreement
-                     whose first payment is the order's
-    not_ours         events of payments of other shops, or of shops that are not known; they belong
-                     to no ledger
+    moved            events that would be own or foreign events if a person or the shop had not
+                     assigned their payment to another order; they cause no doubt
+    renewals         payments among the moved ones, as (source, payment), that renew an agreement
+                     whose first payment belongs to this order
+    not_ours         events of payments that belong to another shop, or to a shop that is not known;
+                     they belong to no ledger
     foreign_records  records of other orders whose sessions have events here
     """
 
@@ -247,7 +254,7 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Records of an order that has none. Never add to it."""
+"""Records of an order without records. Shared: never add to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
@@ -298,10 +305,11 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 
 
 def made_by(history: History) -> tuple[str, ...]:
-    """Return the id of a record or event that makes the order of a history; none if nothing does.
+    """Return the id of the record or event that proves that the order exists; empty if none does.
 
-    A refund of no payment and what is unconfirmed make no order. What is said of other orders makes
-    it where it shares a payment, a session or an event id with such a refund, whose id is added.
+    A refund without a payment and unconfirmed events do not prove it. An event of another order
+    proves it where it shares a payment, a session or an event id with such a refund; the refund's
+    id is then added.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -341,12 +349,13 @@ def _hear(
     placed: Sequence[Record],
     always: bool,
 ) -> tuple[list[Heard], list[Heard], list[Heard], list[Heard]]:
-    """Return the order's own events, the foreign ones, the moved ones, and those of payments that
-    are not ours; each event once.
+    """Return own, foreign and moved events, and events of payments that are not ours.
+
+    Each event is returned once.
 
     claims  records that outrank the order that an event names
     placed  records of orders that the shop placed
-    always  note what these records say even where no other order is concerned
+    always  note what these records say, even where no other order is concerned
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -390,9 +399,9 @@ def _hear(
 
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
-    """Take out the events of payments that are another shop's or whose shop is not known.
+    """Remove and return the events of payments of another shop, or of a shop that is not known.
 
-    A person or the shop that places a payment says that it is ours.
+    A payment that a person or the shop assigns to an order counts as ours.
     """
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
@@ -413,9 +422,9 @@ def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record
 def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
-    """Divide events into the order's own, foreign ones and moved ones.
+    """Divide events into the order's own events, foreign events and moved events.
 
-    An event whose assignment was withdrawn is the order's that it names.
+    An event whose assignment was withdrawn belongs to the order that it names.
     """
     own: list[Heard] = []
     foreign: list[Heard] = []
@@ -459,8 +468,9 @@ def _payment_of(heard: Heard) -> tuple[str, str]:
 def _renewals(own: Sequence[Heard], claims: Sequence[Record]) -> frozenset[tuple[str, str]]:
     """Return the payments that renew an agreement whose earlier payment was captured here.
 
-    Only the first captured payment of an agreement pays the order that its events name: by date,
-    then by reference. A person or the shop can name the order of any other.
+    Of the payments of an agreement, only the first one captured, by date and then by reference,
+    pays the order that its events name. A person or the shop can name the order for any later
+    payment.
     """
     agreements: dict[tuple[str, str], list[Heard]] = {}
     for each in own:
@@ -502,7 +512,7 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """File the order's own records, given in the order in which they were recorded."""
+    """Sort the order's own records by kind. Takes them in the order in which they were recorded."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":
@@ -589,7 +599,7 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
 def _with_unconfirmed(
     order: str, attempts: list[AttemptEvidence], unconfirmed: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add unconfirmed events, each to the only attempt it can mean, else to one of its own."""
+    """Add each unconfirmed event to the only attempt it can mean, else to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for each in unconfirmed:
         event = each.event
@@ -616,7 +626,7 @@ def _with_unconfirmed(
 def _with_coarse(
     order: str, attempts: list[AttemptEvidence], level: list[Heard]
 ) -> list[AttemptEvidence]:
-    """Add coarse events of one level, each to the only attempt it can mean, else to a new one."""
+    """Add each coarse event of one level to the only attempt it can mean, else to a new attempt."""
     own: dict[tuple[str, str], AttemptEvidence] = {}
     additions: list[tuple[AttemptEvidence, Heard]] = []
     for each in level:
@@ -654,7 +664,7 @@ def _finer(attempts: list[AttemptEvidence], event: Event) -> list[AttemptEvidenc
 
 
 def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> AttemptEvidence | None:
-    """Return the only one of several attempts that a coarse event can mean, if there is one."""
+    """Return the only attempt of several that a coarse event can mean; None if there is none."""
     if len(finer) == 1:
         return finer[0]
     claim = event.claim
@@ -672,10 +682,11 @@ def _meant(finer: list[AttemptEvidence], event: Event, *, reference: str) -> Att
 
 
 def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence | None:
-    """Return the payment on which money goes back.
+    """Return the payment on which the event's money goes back.
 
-    It is the payment that names the same refund or dispute, else the only captured one, else one
-    with an equal event. A payment's own refund or dispute says nothing about another one.
+    It is the payment that names the same refund or dispute, else the only captured payment, else
+    one with an equal event. An event about a payment's own refund or dispute says nothing about
+    another payment.
     """
     if event.movement is not None:
         named = [a for a in finer if any(h.event.movement == event.movement for h in a.heard)]
@@ -694,9 +705,9 @@ def _goes_back_on(finer: list[AttemptEvidence], event: Event) -> AttemptEvidence
 
 
 def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
-    """Return whether a coarse event that fits none of several attempts can be left out.
+    """Return whether a coarse event that fits none of several attempts can be skipped.
 
-    It can if it states no money, or the total of what the attempts state.
+    It can be skipped if it states no money, or states the total of these attempts.
     """
     if event.refunded_total is not None and event.refunded_total.minor:
         return False
@@ -715,7 +726,7 @@ def _says_nothing_new(finer: list[AttemptEvidence], event: Event) -> bool:
 
 
 def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
-    """Return whether an event of the attempt has the same claim and movement, and its money."""
+    """Return whether an event of the attempt has the same claim, movement and money."""
     others = [h.event for h in attempt.claims.get(event.claim, ())]
     return any(event.movement == o.movement and event.money in (None, o.money) for o in others)
 
@@ -723,7 +734,7 @@ def _repeats(event: Event, attempt: AttemptEvidence) -> bool:
 def _with_sessions(
     order: str, attempts: list[AttemptEvidence], filed: Filed
 ) -> list[AttemptEvidence]:
-    """Add each session file to the attempts of its session, else to an attempt of its own."""
+    """Add each session's records to the attempts of that session, else to a new attempt."""
     known = {(attempt.source, attempt.reference): attempt for attempt in attempts}
     for file in filed.sessions.values():
         source = next((record.source for record in file.records() if record.source), "")

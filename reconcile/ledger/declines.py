@@ -84,11 +84,11 @@ Card` and `Restricted Card`. None of them is here.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."
-"""Advice for a customer where the reason of the decline is hidden or unknown."""
+"""Advice for a customer where the reason for the decline is hidden or unknown."""
 
 _BETWEEN: Final = re.compile(r"[^a-z0-9]+")
 
 
 def customer_words(code: str | None) -> str | None:
-    """Return the words for a customer about a decline's code; None to say only that it declined."""
+    """Return the words for a customer about a decline code; None where nothing more can be said."""
     return None if code is None else CUSTOMER_WORDS.get(_BETWEEN.sub("_", code.lower()).strip("_"))

@@ -1,6 +1,6 @@
-"""Types of a ledger's documents: what `explain` and `plain` build of a ledger.
+"""Types of the documents that `explain` and `plain` build from a ledger.
 
-Leaves out: what the shop has stated since, and what is stored beside a ledger; `app` adds it.
+Leaves out: what the shop has stated since, and what is stored beside a ledger. `app` adds both.
 """
 
 from typing import Annotated, NotRequired, TypedDict
@@ -124,7 +124,7 @@ class CitedFindingDocument(TypedDict):
 
 
 class LedgerMembers(TypedDict):
-    """Members of a ledger's document that no reader's words change."""
+    """Members of a ledger's document that are the same for every reader."""
 
     order: OrderReference
     as_of: InstantText
@@ -193,8 +193,10 @@ class PlainFindingDocument(TypedDict):
 
 
 class PlainDocument(TypedDict):
-    """What can be read to a customer: `answer`, sentences without ids, and `findings`, the `plain`
-    of each by its code. The fingerprint does not cover it."""
+    """Words that can be read to a customer. The fingerprint does not cover them.
+
+    `answer` has sentences without ids. `findings` has the `plain` words of each finding, by code.
+    """
 
     answer: list[str]
     findings: list[PlainFindingDocument]

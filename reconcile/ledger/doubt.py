@@ -18,10 +18,10 @@ from reconcile.ledger.records import Record
 from reconcile.money import Money, exponent_of
 
 TAKES_MONEY: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | {"succeeded"}
-"""Claims about money that moved."""
+"""Claims that say that money moved."""
 
 Doubts = dict[int, list[Reason]]
-"""Why a payment is in doubt, by the `id()` of its attempt's evidence."""
+"""Reasons for doubt about payments, by the `id()` of the attempt's evidence."""
 
 
 def doubts_of(
@@ -94,16 +94,21 @@ def doubts_of(
 # --- amounts of payments that only their order number links ---------------------------------------
 
 MOST_TOGETHER: Final = 8
-"""Payments of one order whose sums are compared with its prices: 255 sums. Of more, each alone."""
+"""Most payments of one order whose sums are compared with its prices, which makes 255 sums.
+
+Where there are more, each payment is compared alone.
+"""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return the payments in doubt because only their order number links them and they are not of
-    its price; and the ids of the prices that others are of. Only for sources that ask for it.
+    """Return payments in doubt by their amount, and the ids of prices that other payments match.
 
-    A payment counts if its amount, or the sum of some such payments, is a price that was in force
-    at their date or later. Not only the sum of all: a stranger's payment beside two that make up
-    the price would otherwise put these in doubt.
+    A payment is in doubt if only its order number links it and its amount matches no price of the
+    order. This applies only to sources that ask for it.
+
+    A payment matches if its amount, or a sum of some such payments, is a price in force at the
+    payment's date or later. Comparing only the sum of all would let a stranger's payment put two
+    genuine payments in doubt that make up the price together.
     """
     found = [
         each
@@ -125,7 +130,7 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the record of a price in force at the first capture, or later, that all make up."""
+    """Return the record of a price in force at the first capture, or later, that these make up."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -143,7 +148,7 @@ def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
 
 
 def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
-    """Return whether payments add up to the price, without amounts on top and accepted discounts.
+    """Return whether payments, less amounts on top, add up to the price, less accepted discounts.
 
     percent  see `discounted`
     """
@@ -156,9 +161,10 @@ def _makes_up(payments: Sequence[Payment], due: Money, *, percent: int) -> bool:
 
 
 def contradicting_bodies(case: Case) -> list[list[Heard]]:
-    """Group events that share source and id but differ in body; each group has one of our own.
+    """Group events that share source and id but differ in body.
 
-    Unconfirmed and ignored events contradict nothing: they are in no group.
+    Each group contains an event of this order. Unconfirmed and ignored events contradict nothing,
+    so they are in no group.
     """
     others = case.foreign + [h for h in case.moved if h.event.standing != "unconfirmed"]
     heard = case.heard + others if others else case.heard
@@ -176,16 +182,17 @@ def contradicting_bodies(case: Case) -> list[list[Heard]]:
 
 
 def _substance(heard: Heard) -> tuple[object, ...]:
-    """Return what two bodies of one id must agree in: kind, money and references."""
+    """Return the parts in which two bodies with one id must agree: kind, money and references."""
     e = heard.event
     return (e.claim, e.money, e.order_money, e.refunded_total, e.unclear, e.order, e.session,
             e.payment, e.movement, e.capture)  # fmt: skip
 
 
 class Shared(NamedTuple):
-    """An attempt of this order that events or records of another order claim too.
+    """An attempt of this order that is also claimed by events or records of another order.
 
-    records  those of the other order, and those in which the shop named it for this one
+    records  records of the other order, and records in which the shop named the attempt for this
+             order
     """
 
     attempt: AttemptEvidence
@@ -194,7 +201,7 @@ class Shared(NamedTuple):
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The ids of all its events and records, for both orders."""
+        """Return the ids of all events and records that claim the attempt for either order."""
         records = tuple([record.record_id for record in self.records])
         return all_cites(self.attempt) + cites_of(self.heard) + records
 
@@ -218,7 +225,7 @@ def shared_references(case: Case) -> list[Shared]:
 
 
 def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
-    """Return whether an event or record names the attempt, by its payment or its session."""
+    """Return whether an event or record names the attempt's payment or session."""
     return each.source == attempt.source and (
         each.payment == attempt.reference
         or (each.session is not None and attempt.belongs_to(each.session))
@@ -226,10 +233,10 @@ def names_attempt(each: Event | Record, attempt: AttemptEvidence) -> bool:
 
 
 def is_off_by_factor(amount: Money | None, price: Money | None) -> bool:
-    """Return whether an amount is the price times exactly the currency's factor.
+    """Return whether an amount is the price multiplied by exactly the currency's factor.
 
-    Then minor units were taken for major ones. For a currency without decimals the factor is 100,
-    as most others have it.
+    If so, minor units were taken for major units. The factor of a currency without decimals is
+    taken as 100, because most other currencies have that factor.
     """
     if amount is None or price is None or amount.currency != price.currency or not price.minor:
         return False
@@ -247,7 +254,7 @@ def _reasons(
 ) -> list[Reason]:
     """Return why the payment's own events put it in doubt.
 
-    unclear  whether an amount cannot be read exactly, so that none need be stated otherwise
+    unclear  whether an amount cannot be read exactly; then a missing amount is no further reason
     """
     found = []
     named = ("attempt", payment.attempt.reference)

@@ -53,7 +53,8 @@ Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 said         covered by a signature
 unconfirmed  the provider's signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     the same, but the API states no amount: the amount is that of the unconfirmed event
+answered     read from the API likewise, but the API states no amount; the amount comes from the
+             unconfirmed event
 """
 
 UNCLEAR_AMOUNT: Final = "amount"
@@ -63,14 +64,16 @@ UNKNOWN_METHOD: Final = "unknown"
 """Value of `method` for a slow payment whose method the event does not name."""
 
 ANSWERS: Final[frozenset[Standing]] = frozenset(("fetched", "answered"))
-"""Standings of events that we asked the provider for."""
+"""Standings of events that we fetched from the provider."""
 
 UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Shop of an event's payment, as the event states it, where the settings of its source ask for it;
-`unstated`: the event states none."""
+"""Which shop the event's payment belongs to, as the event states it.
+
+Used where the settings of the source ask for the shop. `unstated`: the event names no shop.
+"""
 
 PartKind = Literal[
     "base",
@@ -84,19 +87,22 @@ PartKind = Literal[
     "financed_discount",
     "presented",
 ]
-"""Parts that a provider names of an amount: what was charged for the price (base), what came on top
-of it, and what the shop (discount) or the provider (financed_discount) gave. `presented` is the
-whole amount as the customer saw it, in another currency."""
+"""Parts of an amount that a provider names.
+
+`base` was charged for the price, and some parts came on top of it. The shop gave `discount`, and
+the provider gave `financed_discount`. `presented` is the whole amount as the customer saw it, in
+another currency.
+"""
 
 PART_KINDS: Final[tuple[PartKind, ...]] = get_args(PartKind)
 
 StateMember = Literal["captured", "refunded", "charged_back", "refund", "chargeback"]
-"""Members of a payment's position: three sums, and single movements by their reference."""
+"""Members of a payment's position: three sums, and single movements with a reference."""
 
 STATE_MEMBERS: Final[tuple[StateMember, ...]] = get_args(StateMember)
 
 StateWord = Literal["done", "pending", "undone"]
-"""State of a member: the money has moved, is under way, or has not moved after all."""
+"""State of a member: the money has moved, is under way, or turned out not to have moved."""
 
 STATE_WORDS: Final[tuple[StateWord, ...]] = get_args(StateWord)
 
@@ -113,8 +119,8 @@ class Part:
 class State:
     """A member of a payment's position, as a fetched answer states it.
 
-    reference  of a single refund or chargeback
-    at         when the provider dates it
+    reference  reference of a single refund or chargeback
+    at         the provider's date
     """
 
     member: StateMember
@@ -228,14 +234,14 @@ RETURNS: Final = (
     "inquiry",
     "enquiry",
 )
-"""Words for money that goes back, or that somebody claims back."""
+"""Words that say that money goes back, or that somebody claims it back."""
 
 _TWO_WORDS: Final = frozenset(
     (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))
 )
 
 KINDS_REMEMBERED: Final = 1_024
-"""Size of the cache of kinds, about 200 kB."""
+"""Number of kinds that the cache keeps; it takes about 200 kB."""
 
 _PARTS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -254,6 +260,6 @@ _WORDS: Final = frozenset(form for word in RETURNS for form in _forms(word)) | {
 
 @lru_cache(maxsize=KINDS_REMEMBERED)
 def speaks_of_money_going_back(kind: str) -> bool:
-    """Return whether a kind contains a word of RETURNS, in any of its forms."""
+    """Return whether a kind contains a word of RETURNS in any of its grammatical forms."""
     parts = [part.lower() for part in _PARTS.findall(kind)]
     return not _WORDS.isdisjoint(parts) or not _TWO_WORDS.isdisjoint(pairwise(parts))

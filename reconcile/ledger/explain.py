@@ -1,6 +1,6 @@
-"""A ledger as text and as JSON: the same words in the command line, the API and the evidence.
+"""A ledger as text and as JSON, with the same words in the CLI, the API and the evidence.
 
-Leaves out: layout, such as colours, columns and pages.
+Leaves out: layout, such as colors, columns and pages.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ from reconcile.ledger.vocabulary import ATTEMPT_REASONS, FINDINGS, MANY, REASONS
 from reconcile.money import Money, to_json
 
 UNFILLED: Final = "(missing)"
-"""Text for a fact that a sentence needs and its reason lacks: a bug."""
+"""Text shown for a fact that a sentence needs but its reason lacks. It marks a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
     "unresolved": "It stays so until a person settles it with the provider; do not ship on it",
@@ -57,7 +57,7 @@ WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
 
 
 def reason_sentence(code: str, facts: Facts) -> str:
-    """Return the sentence of a reason, without cites and full stop."""
+    """Return the sentence of a reason, without cited ids and without a full stop."""
     known = REASONS.get(code)
     sentence = filled(ATTEMPT_REASONS[code] if known is None else known.sentence, facts)
     refunded = code in BESIDE_REFUNDS and any(name == "refunded" for name, _ in facts)
@@ -65,7 +65,7 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence of a finding, or of many alike, without cites and full stop."""
+    """Return the sentence of one or several like findings, without cited ids and full stop."""
     count = next((value for name, value in facts if name == ALIKE), None)
     if not isinstance(count, int):
         return filled(FINDINGS[code].sentence, facts)
@@ -92,11 +92,11 @@ _MAY_BE_MISSING: Final = {
 """Optional facts, and the words around them if they are present."""
 
 _AMOUNTS: Final = frozenset(("disputed", "failed", "lost", "pending", "returned"))
-"""Facts that read as `an unknown amount` if they are not known."""
+"""Facts that read as `an unknown amount` where they are not known."""
 
 
 class _Words(dict[str, str]):
-    """Facts by name. A missing one gives UNFILLED, or nothing if it is optional."""
+    """Facts by name. A missing fact gives UNFILLED, or an empty text if it is optional."""
 
     def __missing__(self, name: str) -> str:
         return "" if name in _MAY_BE_MISSING else UNFILLED
@@ -169,8 +169,10 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
-    """Return what happened, why, and what would change it; each sentence cites its ids, and many
-    that are alike are one sentence."""
+    """Return sentences on what happened, why, and what would change it.
+
+    Each sentence cites its ids. Many like findings or attempts share one sentence.
+    """
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += attempt_sentences(ledger.attempts)
@@ -195,7 +197,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
 
 
 def cited(ledger: Ledger) -> frozenset[str]:
-    """Return the ids that outcome and `withheld` rest on, and the id of a cancellation."""
+    """Return the ids cited by the outcome and by `withheld`, and the id of a cancellation."""
     reasons = (*ledger.reasons, *ledger.withheld)
     cites = {cite for reason in reasons for cite in reason.cites}
     canceled = ledger.case.filed.canceled
@@ -211,7 +213,10 @@ def _reason(reason: Reason) -> str:
 
 
 def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
-    """Return how attempts ended, with cited ids; many that ended alike are one sentence."""
+    """Return sentences with cited ids on how attempts ended.
+
+    Many like endings share one sentence.
+    """
     return [
         f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
         f"{_reason(reason)}"
@@ -230,7 +235,7 @@ def withheld_text(reason: Reason) -> str:
 
 
 def ledger_document(ledger: Ledger) -> FoldedDocument:
-    """Return the ledger as JSON values, ending in `fingerprint`, which covers all but `as_of`."""
+    """Return the ledger as JSON values. The last member, `fingerprint`, covers all but `as_of`."""
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
     document: FoldedDocument = {
         "order": ledger.order,
@@ -298,7 +303,7 @@ def window_document(window: PaymentWindow) -> WindowDocument:
 
 
 def _totals(ledger: Ledger) -> TotalsDocument:
-    """Return the totals in the order's currency, and further currencies under `others`."""
+    """Return the totals in the order's currency, with other currencies under `others`."""
     balances = {b.currency: b for b in ledger.balances}
     main = next(iter(ledger.balances), None)
     if ledger.expected is not None:
@@ -335,7 +340,7 @@ def _totals(ledger: Ledger) -> TotalsDocument:
 
 
 def _sides(balance: Balance) -> BalanceDocument:
-    """Return captured and refunded of one currency; reversed and lost if not zero."""
+    """Return captured and refunded of one currency, and reversed and lost if not zero."""
 
     def money(minor: int) -> MoneyDocument:
         return to_json(Money(minor=minor, currency=balance.currency))
@@ -352,7 +357,10 @@ def _sides(balance: Balance) -> BalanceDocument:
 
 
 def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> TimelineRowDocument:
-    """Return one event. `attempt`: the one it belongs to; None if it could be several."""
+    """Return one event of the timeline.
+
+    attempt  the attempt that the event belongs to; None if it could belong to several
+    """
     event = heard.event
     notes = []
     if event.occurred_at is None:

@@ -1,7 +1,7 @@
-"""Observations on a ledger. Each check is a small function; two tuples list all of them.
+"""Observations on a ledger. Each check is a small function. Two tuples list all checks.
 
-Leaves out: deciding. A finding never changes an outcome; it tells a person what to know. A check
-is a function of the Case and its Judgement, so findings don't depend on the order of arrival.
+Leaves out: decisions. A finding never changes an outcome; it tells a person what to know. A check
+is a function of the Case and its Judgement, so findings do not depend on the order of arrival.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,7 +21,7 @@ from reconcile.ledger.vocabulary import FINDING_CODES
 
 _FINAL: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "expired")
 _EXCLUDING: Final = frozenset((*_FINAL, "succeeded", "authorized", "dispute_won", "dispute_lost"))
-"""Claims that may exclude each other on one attempt; some pairs do not."""
+"""Claims that may exclude each other on one attempt, though some pairs do not."""
 
 _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
@@ -30,7 +30,7 @@ _GIVEN_UP: Final[tuple[ClaimKind, ...]] = ("timed_out", "expired")
 
 
 def of_events(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `redelivered`, `delivered_late`, `dated_in_future`, `unrecognized_event` in one pass."""
+    """Find `redelivered`, `delivered_late`, `dated_in_future` and `unrecognized_event` at once."""
     found: list[Finding] = []
     late_after = case.policy.late_after
     tolerance = case.policy.future_tolerance
@@ -66,7 +66,7 @@ def same_id_different_body(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find `out_of_order`, `contradictory_claims`, `success_after_deadline` in one pass."""
+    """Find `out_of_order`, `contradictory_claims` and `success_after_deadline` in one pass."""
     found: list[Finding] = []
     for evidence, attempt in zip(case.attempts, judgement.attempts, strict=True):
         claims = evidence.claims
@@ -91,7 +91,10 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _arrived_late(heard: list[Heard]) -> bool:
-    """Return whether an event arrived before one dated earlier; equal dates have no order."""
+    """Return whether an event arrived before one that is dated earlier.
+
+    Equal dates have no order.
+    """
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -105,7 +108,7 @@ def _arrived_late(heard: list[Heard]) -> bool:
 
 
 def _early(heard: list[Heard], *, latest: Callable[[Instant, Instant], Instant]) -> set[int]:
-    """Return the `id()` of events that break the run of arrivals; equal dates have no order."""
+    """Return the `id()` of the events that arrived out of order. Equal dates have no order."""
     found: set[int] = set()
     reached: Instant | None = None
     for _, same in groupby(heard, key=lambda each: each.at):
@@ -153,7 +156,7 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
 
 
 def _after_all(heard: Heard, captured: list[Heard]) -> bool:
-    """Return whether the provider dates an event after all of these."""
+    """Return whether the provider dates an event after all captures."""
     compared = [heard, *captured]
     if any(each.event.occurred_at is None for each in compared):
         return False
@@ -300,7 +303,10 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that only the provider knows. Holds and assignments are our own records."""
+    """Find an order that only the provider knows.
+
+    Holds and assignments do not count as the shop's word.
+    """
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):
@@ -309,7 +315,7 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find sessions that were requested, with no answer and none to be expected."""
+    """Find sessions that were requested, where no answer came and none is expected."""
     return [
         Finding(
             code="session_unknown",
@@ -336,7 +342,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment with which the kept money reached the price."""
+    """Return the arrival of the payment with which the money kept reached the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -361,7 +367,7 @@ def _arrived(payment: Payment) -> Instant:
 
 
 def fulfillment_deadline(case: Case, judgement: Judgement) -> Instant | None:
-    """Return when a paid, unfulfilled order becomes a finding; None if it can't."""
+    """Return when a paid order that is not fulfilled becomes a finding; None if it cannot."""
     filed = case.filed
     window = case.policy.fulfillment_window
     if window is None or filed.placed is None or filed.fulfilled:
@@ -389,11 +395,11 @@ _PAID_ONCE: Final = frozenset(
 
 
 _ALL_GONE: Final = frozenset(("refunded_in_full", "reversal_amount_unclear", "charged_back"))
-"""Reasons of an order of which nothing is left."""
+"""Reasons of an order whose money has all gone back."""
 
 
 def fulfilled_but_not_paid(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find an order that was fulfilled though it was not paid in full or all had gone back."""
+    """Find an order that was fulfilled though it was not paid in full, or was fully returned."""
     fulfilled, price = case.filed.fulfilled, judgement.expected.money
     if fulfilled is None:
         return []
@@ -440,7 +446,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find standing holds: the order must not be fulfilled until a person releases it."""
+    """Find holds that are not released: the order must not be fulfilled until a person does so."""
     return [
         Finding(
             code="held_back",
@@ -452,7 +458,7 @@ def held_back(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def maybe_other_shop(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find the standing hold for a payment that may be another shop's."""
+    """Find the open hold for a payment that may belong to another shop."""
     record = case.filed.holds.get(MAYBE_OTHERS)
     if record is None:
         return []
@@ -479,8 +485,8 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 """Checks that need no record of the merchant.
 
-A new finding is one function, listed here or in CHECKS_OF_RECORDS, and its code and words in
-`vocabulary`.
+To add a finding, write one function, list it here or in CHECKS_OF_RECORDS, and add its code and
+words to `vocabulary`.
 """
 
 CHECKS_OF_RECORDS: Final[tuple[Check, ...]] = (

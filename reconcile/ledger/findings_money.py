@@ -1,4 +1,4 @@
-"""Observations on the money that moved: stated twice, stated differently, too much, too little.
+"""Observations on moved money: stated twice, stated differently, too much, too little.
 
 Leaves out: the outcome of the order; `outcome` decides it.
 """
@@ -103,7 +103,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find payments in doubt because only their order number links them, at no price of it."""
+    """Find payments that only the order number links, and whose amount is no price of the order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
         for reasons in (judgement.doubts.values() if case.policy.mismatch_held else ())
@@ -113,7 +113,7 @@ def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]
 
 
 def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
-    """Find money held in other currencies, beside some in the order's currency."""
+    """Find money held in other currencies besides the order's."""
     cites: dict[str, list[str]] = {}
     for movement in judgement.movements:
         if movement.money is not None:
@@ -157,7 +157,7 @@ def _surplus(judgement: Judgement, expected: Money) -> Finding:
 
 
 def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
-    """Return a finding that captures are not the price."""
+    """Return a finding that the captures differ from the price."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
     facts += [("expected", money) for money in expected.stated]
@@ -271,7 +271,7 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def _failed_amount(failed: list[Heard], payment: Payment) -> Money | None:
-    """Return the amount of a failed refund: its failure's, else what the refund's events state."""
+    """Return the amount that the failure states, else the amount that the refund's events state."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
     for group in (failed, begun if name is not None else []):

@@ -88,19 +88,19 @@ FINAL: Final[frozenset[Outcome]] = frozenset(
         "timed_out",
     )
 )
-"""Outcomes that wait for nobody.
+"""Outcomes that nobody needs to act on.
 
-`unresolved` waits for a person, `disputed` and `authorized` for the provider, `pending` and
-`not_attempted` for the customer.
+`unresolved` needs a person, `disputed` and `authorized` the provider, `pending` and `not_attempted`
+the customer.
 """
 
 
 def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
-    """Return whether the order is over as of the ledger's instant.
+    """Return whether the order is finished at the ledger's instant.
 
-    Its outcome is final, no dispute is open, no decision is ahead, no window of a slow payment is
-    open, no finding is an error, it shares no evidence with another order, and nothing arrived for
-    `quiet`.
+    A finished order has a final outcome, no open dispute, no decision ahead, no open window of a
+    slow payment and no finding that is an error. It shares no evidence with another order, and
+    nothing about it has arrived for `quiet`.
     """
     return (
         ledger.outcome in FINAL
@@ -116,8 +116,10 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 
 
 def is_known(ledger: Ledger) -> bool:
-    """Return whether anything is known of the order but payments of other shops, and refunds of no
-    payment that name it."""
+    """Return whether anything is known about the order itself.
+
+    Payments of other shops, and refunds without a payment that name the order, do not count.
+    """
     case = ledger.case
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 
@@ -143,9 +145,9 @@ def is_window_open(ledger: Ledger) -> bool:
 def closed_at(ledger: Ledger) -> Instant | None:
     """Return when the order got its final outcome, by the dates of its evidence; None without one.
 
-    It is the first capture; later returns do not reopen an order. Without a capture it is the last
-    end of an attempt, or the shop's cancellation of an order that nobody tried to pay. It is never
-    after the ledger's instant.
+    The date is that of the first capture; money that goes back later does not reopen an order.
+    Without a capture, the date is the end of the last attempt, or the shop's cancellation of an
+    order that nobody tried to pay. The date is never after the ledger's instant.
     """
     if ledger.outcome not in FINAL:
         return None

@@ -1,11 +1,11 @@
-"""Why a paid order must not be fulfilled: every reason, or none.
+"""Every reason why a paid order must not be fulfilled.
 
-Leaves out: whether it is paid; `outcome` decides that. A shop may ship if `fulfillable` is true:
-the outcome is `succeeded` and there is no reason here.
+Leaves out: whether the order is paid; `outcome` decides that. A shop may ship if `fulfillable` is
+true: the outcome is `succeeded` and there is no reason here.
 
-Money that may still go back holds its own payment, up to what that payment has: an open dispute, a
-refund under way, an event of an unknown kind whose words speak of money going back. An event that
-names no known payment may be about any of them, and holds all.
+Money that may still go back is on hold, at most as much as its payment still has. It comes from an
+open dispute, a refund under way, or an event of an unknown kind whose words speak of money going
+back. An event that names no known payment may be about any payment, so it holds all.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from reconcile.money import Money
 
 
 def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
-    """Return every reason not to fulfill a paid order; none if the order is not paid."""
+    """Return every reason not to fulfill a paid order. Return none if the order is not paid."""
     if judgement.outcome != "succeeded":
         return ()
     found = []
@@ -40,8 +40,11 @@ def withheld(case: Case, judgement: Judgement) -> tuple[Reason, ...]:
 
 
 def _is_free(case: Case, judgement: Judgement) -> bool:
-    """Return whether the order is free: the shop says so, and a signed or fetched event says that a
-    session ended with zero. Tenders that leave nothing due are not enough."""
+    """Return whether the order is free.
+
+    The shop must say so, and a signed or fetched event must say that a session ended with zero.
+    Tenders that leave nothing due are not enough.
+    """
     placed = case.filed.placed
     return (
         placed is not None
@@ -56,7 +59,10 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 
 def _needs_a_record(case: Case) -> bool:
-    """Return whether the policy demands the shop's own price: the order began after its start."""
+    """Return whether the policy requires the shop's own price for this order.
+
+    It does for orders that began after the start of that policy.
+    """
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -80,7 +86,10 @@ def is_unread(heard: Heard) -> bool:
 
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
-    """Yield a reason if refunds under way, unread events and disputes leave less than the price."""
+    """Yield a reason if money that may still go back leaves less than the price.
+
+    Such money is in refunds under way, unread events and disputes.
+    """
     price = judgement.expected.money
     if price is None:
         return
@@ -103,7 +112,7 @@ def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
 
 
 def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
-    """Return the amount held beside open disputes, and the events that hold it.
+    """Return the amount on hold besides open disputes, and the events that hold it.
 
     Refunds under way, unread events and disputes without an amount hold at most what the payment
     still has.
@@ -123,7 +132,7 @@ def _on_hold(payment: Payment, currency: str) -> tuple[int, list[Heard]]:
 
 
 def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
-    """Return events of money that may go back on an unknown payment."""
+    """Return events about money that may go back on a payment that is not known."""
     found = [h for h in case.heard if h.event.claim == "unrecognized" and is_unread(h)]
     if found:
         placed = {id(h) for attempt in case.attempts for h in attempt.heard}
@@ -140,7 +149,7 @@ def _unplaced(case: Case, judgement: Judgement) -> list[Heard]:
 def _reversals_of_others(payment: Payment, judgement: Judgement) -> list[Heard]:
     """Return reversals on an uncaptured payment that may be about a captured one.
 
-    They name no payment, or the other one was captured without a name.
+    The reversal names no payment, or the captured payment has no name.
     """
     found = []
     captured = [p.attempt for p in judgement.payments if p.captures]

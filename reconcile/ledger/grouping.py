@@ -1,7 +1,8 @@
-"""Many that are alike, told as one: findings of one code, attempts that ended alike, ids.
+"""Join like findings, attempts and ids into one sentence where there are many.
 
-Leaves out: the words of findings and reasons, which `vocabulary` has. A ledger itself has each
-finding and attempt by itself; who tells it to a reader calls `grouped` or `grouped_reasons` first.
+Leaves out: the words of findings and reasons, which are in `vocabulary`. A ledger lists each
+finding and attempt separately. Code that shows them to a reader calls `grouped` or
+`grouped_reasons` first.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,20 +12,20 @@ from reconcile.ledger.ledger import Attempt, Facts, FactValue, Finding, Reason
 from reconcile.ledger.vocabulary import MANY
 
 ONE_BY_ONE: Final = 3
-"""Findings of one code that are told one by one: so few sentences can be read."""
+"""Most findings of one code that get a sentence each."""
 
 NAMED: Final = 8
-"""Ids that a sentence names; the JSON document has all of them."""
+"""Most ids that a sentence names. The JSON document has all of them."""
 
 NAMED_CHARACTERS: Final = 240
-"""Characters of the ids that a sentence names, so that a row of a list has at most about 1 KB."""
+"""Most characters of ids that a sentence names, so that a row of a list has about 1 KB at most."""
 
 ALIKE: Final = "alike"
-"""Fact of a finding or reason that stands for several: how many they are."""
+"""Name of the fact that counts the findings or reasons that one stands for."""
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
-    """Join texts, and write how many more there are than `most`, or than fit NAMED_CHARACTERS."""
+    """Join at most `most` texts that fit into NAMED_CHARACTERS, and add how many more there are."""
     shown: list[str] = []
     left = NAMED_CHARACTERS
     for each in values[:most]:
@@ -40,8 +41,10 @@ Each = TypeVar("Each")
 
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
-    """Yield items one by one; of more than ONE_BY_ONE items with one code, yield all together in
-    the place of the first."""
+    """Yield groups of items. A code with more than ONE_BY_ONE items has one group.
+
+    That group takes the place of the code's first item. All other items are groups of one.
+    """
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -55,7 +58,7 @@ def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[E
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Join the findings of a code where there are more than ONE_BY_ONE."""
+    """Join the findings of each code that has more than ONE_BY_ONE findings."""
     found: list[Finding] = []
     for same in _alike(findings, lambda each: each.code):
         first = same[0]
@@ -68,8 +71,10 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
-    """Return references of attempts and why they ended so: one each, or all that ended alike where
-    they are more than ONE_BY_ONE."""
+    """Return the references of attempts with the reason for their end.
+
+    Each attempt has its own pair. More than ONE_BY_ONE attempts that ended alike share one.
+    """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason
@@ -82,8 +87,11 @@ def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason
 
 
 def joined(each: Sequence[Facts]) -> Facts:
-    """Return joint facts of several findings, by name: the largest number or deadline; the first of
-    other instants and, as `last_…`, the last; some texts. Differing amounts are left out."""
+    """Return the joint facts of several findings, by name.
+
+    Of numbers and deadlines, keep the largest. Of other instants, keep the first, and the last
+    under the name `last_…`. Keep some texts. Leave out amounts that differ.
+    """
     values: dict[str, dict[FactValue, None]] = {}
     for facts in each:
         for name, value in facts:

@@ -1,6 +1,6 @@
 """Everything known about one order: a set that only grows, by union.
 
-Leaves out: any sequence among its members, and any judgement.
+Leaves out: any sequence among the members of the set, and any judgement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class History:
         )
 
     def known_at(self, as_of: Instant) -> History:
-        """Return the part received or recorded at or before an instant."""
+        """Return the part of the history that was received or recorded at or before an instant."""
         return History(
             order=self.order,
             deliveries=frozenset(d for d in self.deliveries if d.received_at <= as_of),
@@ -44,28 +44,33 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant to fold at: now, but never before the newest member was known.
+        """Return the instant to fold at:
 
-        Otherwise, after a fast clock was set back, members that it dated would be ignored until
-        time caught up with them.
+        `now`, or the arrival of the newest member if that is later.
+
+        Otherwise, after a fast clock was set back, the fold would ignore members that the fast
+        clock dated until time caught up with them.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]
         return max([now, *heard, *recorded])
 
     def as_stored(self) -> History:
-        """Return the history with the instants that a clock that was ahead dated its members by."""
+        """Return the history with the instants that a fast clock gave to its redated members."""
         return self._moved((r.replaces, r.expires_at or r.at) for r in self._redatings())
 
     def as_it_counts(self) -> History:
-        """Undo `as_stored`: a redated member counts from when the clock was put right, at last."""
+        """Return the history with each redated member at the instant when the clock was put right.
+
+        This undoes `as_stored`.
+        """
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:
         return [r for r in self.records if r.kind == "redated"]
 
     def _moved(self, moves: Iterable[tuple[str | None, Instant]]) -> History:
-        """Return the history with members moved, each to the earliest instant given for it."""
+        """Return the history with each named member moved to the earliest instant given for it."""
         instants: dict[str | None, Instant] = {}
         for thing, at in moves:
             instants[thing] = min(instants.get(thing, at), at)

@@ -34,7 +34,7 @@ Outcome = Literal[
     "timed_out",
     "not_attempted",
 ]
-"""Outcomes of an order, most decisive first."""
+"""Outcomes of an order, the most decisive first."""
 
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 
@@ -43,7 +43,10 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
-"""Named values of a reason or finding. A name in `_at` is an Instant's, in `_us` a Duration's."""
+"""Named values of a reason or finding.
+
+Names in `_at` hold an Instant, names in `_us` a Duration.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class Finding:
 
 
 OVERDUE: Final = "overdue_at_provider"
-"""Reason of a slow payment whose window is over, and of an order that has nothing but such ones."""
+"""Reason of a slow payment whose window is over, and of an order that has only such payments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +106,9 @@ class Movement:
     """One movement of money.
 
     stated    distinct amounts that its events state, sorted
-    rests_on  events of other movements that its amount was computed from
-    named     the record in which the shop named the amount, if the amount rests on it
-    money     the amount; None unless exactly one is stated
+    rests_on  events of other movements that were used to compute its amount
+    named     the record in which the shop named the amount, if the amount comes from there
+    money     the amount; None unless exactly one amount is stated
     """
 
     kind: EntryKind
@@ -127,7 +130,10 @@ class Movement:
 
     @property
     def stating(self) -> Sequence[Heard]:
-        """Events that state the movement; for a lost dispute those of the loss alone."""
+        """Return the events that state the movement.
+
+        For a lost dispute, return those of the loss alone.
+        """
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]
@@ -136,7 +142,7 @@ class Movement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Money that moved once: captured money is positive, returned money negative."""
+    """A movement of money, entered once. Captured money is positive, returned money negative."""
 
     at: Instant
     kind: EntryKind
@@ -149,7 +155,7 @@ class PaymentWindow(NamedTuple):
     """When the slow payments of an order end.
 
     expected_by      when the last one under way should have ended; None if none is under way
-    method_class     method of that payment, else of the one that can be revoked the longest
+    method_class     method of that payment, else of the payment that can be revoked the longest
     revocable_until  until when customers can revoke a captured payment; None if no profile says
     """
 
@@ -187,17 +193,17 @@ class Ledger:
     balances          by currency, sorted by code
     held              captured, less returns and open disputes, in the order's currency; None if no
                       money moved
-    owed              what must be given back in that currency, refunds under way included: the
-                      surplus, or after a cancellation all that is held; None if nothing
-    returning         part of `owed` that refunds under way will take; None if nothing
-    returning_more    whether a refund under way states no amount, so that it may take more of it
+    owed              amount that must be given back in that currency, including refunds under way:
+                      the surplus, or everything held after a cancellation; None if nothing
+    returning         part of `owed` that refunds under way will return; None if nothing
+    returning_more    whether a refund under way states no amount, so that it may return more of it
     on_top            part of `held` that is on top of the price, by kind
-    came_on_top       what came on top of the price, some of which may have gone back, by kind
-    discount          what discounts at providers took off the price in `expected`; None if nothing
-    movements         the movements behind the entries
+    came_on_top       amount that came on top of the price, by kind; some may have gone back
+    discount          amount that provider discounts took off the price in `expected`; None if none
+    movements         the movements from which the entries were made
     reasons           why the outcome is what it is, the deciding reason first
     withheld          why a paid order must not be fulfilled; empty for other orders
-    next_decision_at  without new evidence nothing changes before this instant
+    next_decision_at  instant before which nothing changes without new evidence
     case              the arranged evidence, for the timeline
     """
 
@@ -230,7 +236,7 @@ class Ledger:
 
     @property
     def held_for_price(self) -> Money | None:
-        """`held` without the part that is on top of the price."""
+        """Return `held` without the part that is on top of the price."""
         if self.held is None or not self.on_top:
             return self.held
         above = sum([part.money.minor for part in self.on_top])

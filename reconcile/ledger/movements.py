@@ -1,13 +1,13 @@
-"""Which money moved on each payment, each movement once, however many events state it.
+"""Which money moved on each payment. Each movement counts once, however many events state it.
 
 Leaves out: whether the amount is right, and which payments are in doubt because of other events or
-orders; `doubt` and `outcome` judge that.
+orders. `doubt` and `outcome` judge that.
 
-A movement is one capture per attempt (per capture reference if the profile names one), one refund
-per refund reference (per event id if there is none), what running totals and positions state beyond
-those, one reversal, and the loss of each dispute. What a later state takes back is a movement of
-its own, with a negative amount. If events state different amounts for one movement, no
-amount is entered: the first to arrive does not win.
+A movement is one of these: one capture per attempt, or per capture reference if the profile names
+one; one refund per refund reference, or per event id if there is none; an amount that running
+totals and positions state beyond those; one reversal; the loss of each dispute. Where a later state
+takes money back, that is a separate movement with a negative amount. If events state different
+amounts for one movement, no amount is entered: the first to arrive does not win.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ _WORD: Final[dict[ClaimKind, DisputeWord]] = {
     "dispute_won": "won",
 }
 _RANK: Final[dict[ClaimKind, int]] = {"disputed": 0, "dispute_won": 1, "dispute_lost": 2}
-"""Order of dispute events with equal dates: the highest counts as the latest."""
+"""Order of dispute events with equal dates. The highest counts as the latest."""
 
 _MOVES: Final[frozenset[ClaimKind]] = frozenset(
     (
@@ -43,12 +43,12 @@ _MOVES: Final[frozenset[ClaimKind]] = frozenset(
         "unrecognized",
     )
 )
-"""Claims that make a payment more than its captures."""
+"""Claims other than captures that change the money of a payment."""
 
 _TRIES: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "declined", "expired", "timed_out")
 )
-"""Claims about a customer's try to pay."""
+"""Claims about a customer's attempt to pay."""
 
 
 @dataclass(slots=True)
@@ -56,10 +56,10 @@ class Dispute:
     """One dispute of one payment, in its latest reported state.
 
     amount    largest amount that its events state; None: the whole payment
-    lost      part that its loss took, if all events of the loss state it; None: all
+    lost      part that the loss took, if all events of the loss state it; None: all
     returned  part of an earlier loss that a win returned; None: all
     reopened  whether it is open again after a loss
-    unstated  whether an event of it states no amount, so that it may be about the whole payment
+    unstated  whether one of its events states no amount, so that it may cover the whole payment
     """
 
     heard: list[Heard]
@@ -78,14 +78,17 @@ class Dispute:
 
 @dataclass(slots=True)
 class PendingRefund:
-    """A refund under way. amount: the part not refunded yet; None: not stated."""
+    """A refund under way.
+
+    amount  the part not refunded yet; None if not stated
+    """
 
     heard: list[Heard]
     amount: Money | None
 
     @property
     def begun_at(self) -> Instant:
-        """Return when the dispute began; at its arrival if it is dated later."""
+        """Return when the refund began, but never after it arrived here."""
         return min([min(each.at, each.first) for each in self.heard])
 
 
@@ -93,12 +96,12 @@ class PendingRefund:
 class Payment:
     """The money of one attempt.
 
-    returns   refunds, what running totals state beyond them, reversals, net losses
+    returns   refunds, amounts that running totals state beyond them, reversals and net losses
     disputes  all disputes, open or not
     pending   refunds under way
-    failed    events of failed refunds, except those done later
+    failed    events of failed refunds, without refunds that succeeded later
     unread    events of unknown kinds whose words speak of money going back
-    undos     what states took back and no later answer repeats
+    undos     money that states took back and that no later answer confirmed
     plain     whether there are captures only, as in nearly all payments
     """
 
@@ -114,12 +117,12 @@ class Payment:
 
     @property
     def known(self) -> bool:
-        """Whether a payment was reported, and not only money going back."""
+        """Return whether a payment itself was reported, not only money going back."""
         return bool(self.captures) or not _TRIES.isdisjoint(self.attempt.claims)
 
     @property
     def moved(self) -> bool:
-        """Whether money moved or is disputed."""
+        """Return whether money moved or is disputed."""
         return bool(self.captures or self.returns or self.disputes)
 
     @property
@@ -127,11 +130,14 @@ class Payment:
         return [each for each in self.disputes if each.word == "open"]
 
     def captured(self, currency: str) -> int:
-        """Return the minor units captured, of movements with exactly one stated amount."""
+        """Return the minor units captured. Only movements with exactly one stated amount count."""
         return _sum(self.captures, currency)
 
     def returned(self, currency: str) -> int:
-        """Return the minor units that went back, of movements with exactly one stated amount."""
+        """Return the minor units that went back.
+
+        Only movements with exactly one stated amount count.
+        """
         return _sum(self.returns, currency)
 
 
@@ -191,7 +197,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Check that all of a payment went back, so that a pending refund of the rest is over."""
+    """Return whether all of a payment went back, so that no pending refund of the rest is left."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -207,9 +213,9 @@ def _nothing_left(payment: Payment) -> bool:
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     """Return one capture, or one for each capture reference.
 
-    Beside several named captures, an unnamed event restates their total or contradicts it. If it
-    contradicts it, all are one movement with two stated amounts. If there is no total, the event
-    belongs to each of them.
+    Where several captures are named, an unnamed event either restates their total or contradicts
+    it. If it contradicts the total, all become one movement with two stated amounts. If there is no
+    total, the event belongs to each of them.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -235,10 +241,10 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Replace the amount of answered captures by the amount that the shop named for the session.
+    """Replace the amount of captures from answers by the amount that the shop named.
 
-    An answer states no amount. The named amount counts once, on the session's payment that was
-    answered first. An assignment states the amount that a statement line proves.
+    An answer states no amount. The amount named for a session counts once, on the payment of the
+    session that was answered first. An assignment states the amount that a statement line proves.
     """
     attempt = captures[0].attempt
     heard = [each for capture in captures for each in capture.heard]
@@ -277,8 +283,8 @@ class Refunds:
     """The refunds of one attempt: done, under way, failed, and their running totals.
 
     A refund is identified by its reference, else by its event id. A failed refund does not count
-    unless it was done later; every total dated from the refund until its failure is less by it. A
-    reversal with the reference of a failed refund does not count either.
+    unless it was done later. Its amount is subtracted from every running total dated between the
+    refund and its failure. A reversal with the reference of a failed refund does not count either.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -307,12 +313,12 @@ class Refunds:
         return [each for each in reversals if each.event.movement not in self._failed]
 
     def undone(self) -> list[Heard]:
-        """Return the failures of refunds that were not done later."""
+        """Return the failures of refunds, without refunds that were done later."""
         known = (None, *self._failed)
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and what running totals state beyond them, by currency."""
+        """Return each refund once, and by currency what running totals state beyond them."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -335,7 +341,9 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that failed only by answers, and its reversal on the day of failure."""
+        """Return a refund that only answers report as failed, and its reversal on the day of
+        failure.
+        """
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -347,7 +355,7 @@ class Refunds:
         ]
 
     def not_repeated(self) -> list[Undo]:
-        """Return the refunds that answers took back, and that no later answer repeats."""
+        """Return the refunds that answers took back and that no later answer confirmed."""
         pairs = [self._taken_back(n) for n in self._failed if n not in self._position.repeated]
         return [
             Undo(pair[0].money, pair[1].heard)
@@ -358,9 +366,9 @@ class Refunds:
     def _rises(
         self, stated: list[tuple[int, Heard]], found: list[Movement]
     ) -> list[tuple[int, list[Heard]]]:
-        """Return the totals larger than any earlier one, each with the events that state it.
+        """Return the totals that exceed every earlier one, each with the events that state it.
 
-        Return the largest alone if refunds or failures are stated beside them, dates are missing,
+        Return only the largest total if refunds or failures are stated as well, dates are missing,
         or an id has several bodies.
         """
         once = len({each.event.event_id for _, each in stated}) == len(stated)
@@ -377,7 +385,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return a running total less the refunds in it that failed later."""
+        """Return a running total without those of its refunds that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -412,10 +420,10 @@ class Refunds:
         return found
 
     def _pending_unnamed(self, refunded: Sequence[Movement]) -> list[PendingRefund]:
-        """Return the refunds under way without a reference, as one.
+        """Return all refunds under way that have no reference, as one.
 
-        Nothing says which refund ends one of them: every refund or failure without the name of one
-        under way counts against them.
+        Nothing says which event ends such a refund. So every refund or failure counts against them,
+        except those that name another refund under way.
         """
         heard = [h for group in self._started_unnamed for h in group]
         amounts = [_largest(group) for group in self._started_unnamed]
@@ -439,7 +447,7 @@ class Refunds:
         return [PendingRefund(heard, Money(minor=left, currency=currency))] if left > 0 else []
 
     def _ended(self, refunded: Sequence[Movement], currency: str) -> list[tuple[Instant, int]]:
-        """Return dates and amounts that may have ended a refund under way without a reference."""
+        """Return dates and amounts that may have ended refunds under way without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
         # A refund that was done and failed later ended what was under way when it was done.
@@ -466,11 +474,11 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return the part of a stated sum that exceeds the movements of its kind, one movement for each
+    """Return the part of a stated sum beyond the movements of its kind, one movement for each
     change.
 
-    Add to `undos` what the sum took back and no later answer repeats, beyond what was taken back of
-    single movements.
+    Add to `undos` what the sum took back and no later answer confirmed, beyond single movements
+    that were taken back.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -498,7 +506,10 @@ def _beyond(
 
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
-    """Add the part of a stated sum beyond a payment's captures. A falling sum is a reversal."""
+    """Add the part of a stated sum that exceeds a payment's captures.
+
+    A falling sum is a reversal.
+    """
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -527,7 +538,7 @@ def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: 
 
 
 def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
-    """Return the dispute that a sum of chargebacks amounts to."""
+    """Return the dispute that is equivalent to a sum of chargebacks."""
     heard, amounts = list[Heard](), [0]
     for movement in lost:
         assert movement.money is not None
@@ -550,7 +561,7 @@ def _stated_loss(lost: Sequence[Movement], currency: str) -> Dispute:
 
 
 def _dated_after(stating: list[Heard] | None, failures: list[Heard]) -> bool:
-    """Return whether the provider dates a refund after its failure: then it was tried again."""
+    """Return whether the provider dates a refund after its failure. It was then tried again."""
     if not stating or not _all_dated([*stating, *failures]):
         return False
     return max([h.at for h in stating]) > max([h.at for h in failures])
@@ -580,7 +591,7 @@ def _unnamed(heard: Iterable[Heard]) -> list[list[Heard]]:
 
 
 def _largest(heard: Sequence[Heard]) -> Money | None:
-    """Return the largest amount that events state; None if one of them states none."""
+    """Return the largest amount that events state; None if one of the events states none."""
     known = [each.event.money for each in heard if each.event.money is not None]
     if len(known) < len(heard):
         return None
@@ -593,7 +604,8 @@ def _largest(heard: Sequence[Heard]) -> Money | None:
 def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
     """Group the events of disputes by their reference.
 
-    Events without a reference belong to the only dispute, else they make one of their own.
+    Events without a reference belong to the only dispute. If there are several or none, they make a
+    dispute of their own.
     """
     heard = [
         h for claims in (attempt.claims, position.claims) for c in _RANK for h in claims.get(c, ())
@@ -607,7 +619,7 @@ def _disputes(attempt: AttemptEvidence, position: Position) -> list[Dispute]:
 
 
 def _dispute(heard: list[Heard]) -> Dispute:
-    """Judge one dispute; its last event decides unless a win after a loss lacks a date."""
+    """Judge one dispute. Its last event decides, unless a win after a loss has no date."""
     heard.sort(key=lambda h: (h.at, _RANK[h.event.claim], h.event.event_id, h.event.digest))
     last = heard[-1]
     word = _WORD[last.event.claim]
@@ -653,10 +665,10 @@ def lost_of(dispute: Dispute, payment: Payment) -> Money | None:
 def _loss(
     payment: Payment, dispute: Dispute, position: Position, undos: list[Undo]
 ) -> list[Movement]:
-    """Return the amount that a loss took less what a later win returned.
+    """Return the amount that a loss took, less the amount that a later win returned.
 
-    A win that only answers state returns it by a movement of its own; one that no later answer
-    repeats is added to `undos`.
+    A win that only answers state returns the money by a separate movement. A win that no later
+    answer confirms is added to `undos`.
     """
     if dispute.word == "open" or not dispute.was_lost:
         return []
@@ -691,7 +703,7 @@ def _loss(
 
 
 def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
-    """Return what is left of the captures that reversals take back, by currency."""
+    """Return the rest of the captures that reversals take back, by currency."""
     taken, effective = dict[str, int](), dict[int, Heard]()
     names = {h.event.capture for capture in payment.captures for h in capture.heard}
     for capture in payment.captures:
@@ -716,7 +728,10 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
-    """Return False if it names another capture of `names`, or is dated before this one."""
+    """Return whether a reversal takes back a capture.
+
+    It does not if it names another capture of `names`, or is dated before this one.
+    """
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:
@@ -728,7 +743,8 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 def at_most_returned(payment: Payment, currency: str) -> int:
     """Return the most that may have gone back on a payment.
 
-    It is the largest stated amount of each refund, and what lost disputes took less what was won.
+    That is the largest stated amount of each refund, plus what disputes took less what they
+    returned.
     """
     gone = 0
     for movement in payment.returns:
@@ -786,7 +802,7 @@ def movements_of(payments: Sequence[Payment]) -> list[Movement]:
 
 
 def entries_of(movements: Iterable[Movement]) -> tuple[Entry, ...]:
-    """Return an entry for each movement of known amount, by date."""
+    """Return one entry for each movement with a known amount, by date."""
     entries = []
     for movement in movements:
         money = movement.money

@@ -1,10 +1,10 @@
-"""Money on top of the price, and discounts at the provider: parts that it names of a payment.
+"""Money on top of the price, and discounts at the provider, as parts of a payment.
 
-Leaves out: which payments count; `outcome` gives the ones that do.
+Leaves out: which payments count; `outcome` passes those in.
 
-If the provider states bases, the captured amount less its base is on top. Else it is what the
-provider names as such, as far as all captures together exceed the price: it never makes an order
-underpaid. Money that goes back is taken from the price first.
+If the provider states bases, the captured amount less its base is on top. Else the amount on top is
+what the provider names as such, at most what all captures together exceed the price by, so that it
+never makes an order underpaid. Money that goes back is taken from the price first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,19 +16,21 @@ from reconcile.ledger.movements import Payment
 from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
-"""Kinds of parts on top of a price. Shops quote tax and shipping inside the price more often than
-the others, so an amount on top is given to them last."""
+"""Kinds of parts on top of a price, in the order in which an amount on top is assigned to them.
+
+Shops often include tax and shipping in the price, so these kinds are last.
+"""
 
 
 @dataclass(slots=True)
 class Counted:
-    """A payment's share of what counts toward the price, in minor units of one currency.
+    """A payment's share of the money that counts toward the price, in minor units of one currency.
 
     captured   amount that came
     kept       `captured` less returns and open disputes; negative if more went back than came
-    beyond     part of `captured` beyond the bases that its provider states
-    named      further part that its provider names as on top; it may be within the price
-    kinds      sums of what is named, by kind
+    beyond     part of `captured` that exceeds the bases that the provider states
+    named      further part that the provider names as on top; it may be within the price
+    kinds      sums of the named parts, by kind
     discount   sum that the shop gave at the provider
     financed   sum that the provider gave
     """
@@ -42,16 +44,16 @@ class Counted:
     financed: int = 0
 
     def less(self, minor: int) -> "Counted":
-        """Return the share with less of it kept."""
+        """Return this share with `kept` reduced by an amount."""
         return replace(self, kept=self.kept - minor)
 
     def surely_on_top(self, price: int) -> int:
-        """Return what is on top of the price if nothing else was paid."""
+        """Return the amount on top of the price on the assumption that nothing else was paid."""
         return self.beyond + min(self.named, max(0, self.captured - self.beyond - price))
 
 
 def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
-    """Return a payment's share. Of an event's parts, those in another currency are skipped."""
+    """Return a payment's share. Parts in other currencies are skipped."""
     found = Counted(captured=payment.captured(currency), kept=kept)
     if not payment.attempt.parts:
         return found
@@ -80,7 +82,7 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the smallest base, and the largest of each other part, of a capture."""
+    """Return the smallest base, and the largest amount of each other part, of a capture."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -94,11 +96,11 @@ def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, i
 
 
 def counting(shares: Sequence[Counted], price: int | None) -> int:
-    """Return the money that counts toward the price: kept money without the part on top.
+    """Return the money that counts toward the price: the money kept, without the part on top.
 
-    What is on top is judged over all captures. Payments from which nothing went back can't count
-    for less than they would without the others: so no refund of a payment that the order does not
-    need makes it underpaid.
+    The part on top is judged over all captures. A payment from which nothing went back counts for
+    at least as much as it would alone. So the refund of a payment that the order does not need
+    never makes the order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -126,8 +128,9 @@ def discounted(shares: Sequence[Counted], price: int, *, percent: int) -> tuple[
 
     percent  how much of the price a discount at the provider may take off
 
-    Discounts of payments that went back do not count beside others. Those of several payments add
-    up only as far as these lack them: of an order paid twice, one discount counts.
+    A discount of a payment that went back does not count beside others. Discounts of several
+    payments add up only as far as the captured amounts fall short of the price. If an order is paid
+    twice, one discount counts.
     """
     lacking = price - sum([s.captured - s.beyond for s in shares if s.kept == s.captured])
     taken = []

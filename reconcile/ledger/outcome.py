@@ -46,9 +46,9 @@ _LAST_WORD: Final[dict[AttemptOutcome, Outcome]] = {
 class Expectation:
     """The price of the order, less tenders and discounts, and the ids that state it.
 
-    money    what is due at providers; None if nobody stated it, or if statements differ
-    tendered what of the whole price was paid otherwise; None: nothing
-    discount what discounts at providers take off the whole price; None: nothing
+    money    amount due at providers; None if nobody stated it, or if statements differ
+    tendered part of the whole price that was paid otherwise; None: nothing
+    discount part of the whole price that discounts at providers take off; None: nothing
     by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
@@ -60,7 +60,7 @@ class Expectation:
     discount: Money | None = None
 
     def facts(self) -> Facts:
-        """Return the amount due, if known, and the part of the price that is paid otherwise."""
+        """Return the amount due, if known, and the part of the price that was paid otherwise."""
         if self.money is None:
             return ()
         less = (("tendered", self.tendered), ("discount", self.discount))
@@ -69,7 +69,7 @@ class Expectation:
 
 @dataclass(slots=True)
 class Judgement:
-    """All conclusions from a Case; `findings` reads them.
+    """All conclusions from a Case. `findings` reads them.
 
     payments  money of the attempts whose evidence mentions money
     captures  movements that brought money
@@ -77,19 +77,19 @@ class Judgement:
     doubts    why payments are in doubt, by attempt
     currency  of the price, else of all captures; None if they have none or several
     held      minor units in that currency: captured, less returns and open disputes
-    shares    what payments not in doubt have in it; none unless one of them names parts
+    shares    shares in it of payments not in doubt; empty unless a payment names parts
     came_on_top
-              what came on top of the price on these payments
-    on_top    part of that which is still held
+              amount that came on top of the price on these payments
+    on_top    part of `came_on_top` that is still held
     percent   how much of the price a discount at a provider may take off
     refused   part of the discounts at providers that the shop does not accept; None if nothing
     lost_in_doubt
-              what payments in doubt returned beyond their smallest stated capture
+              amount that payments in doubt returned beyond their smallest stated capture
     counted   `held` of the payments not in doubt, less `on_top` and `lost_in_doubt`: the price is
               compared with it
-    surplus   what `counted` exceeds the price by; 0 if there is no price or no excess
-    owed      what must be given back: the surplus; all that is held if the shop canceled
-    returning part of `owed` that refunds under way will take
+    surplus   amount by which `counted` exceeds the price; 0 if there is no price or no excess
+    owed      amount to give back: the surplus, or everything held if the shop canceled
+    returning part of `owed` that refunds under way will return
     withheld  see `fulfilling.withheld`; set by `fold`
     ship_by   when an unfulfilled order becomes a finding; set by `fold`
     plain     whether there are captures only
@@ -124,13 +124,15 @@ class Judgement:
 
     @property
     def worth(self) -> int | None:
-        """The price in minor units; None if it is unknown."""
+        """Return the price in minor units; None if it is unknown."""
         return None if self.expected.money is None else self.expected.money.minor
 
     def is_paid_without(self, on_hold: Mapping[int, int], price: Money) -> bool:
-        """Return whether `price` is counted if these sums went back too, by `id()` of the attempt.
+        """Return whether the order would still be paid if the amounts in `on_hold` also went back.
 
-        Then other discounts may count, and less may be on top.
+        on_hold  amounts by the `id()` of the attempt
+
+        Other discounts may count then, and less may be on top.
         """
         if not self.shares:
             return self.counted - sum(on_hold.values()) >= price.minor
@@ -196,7 +198,7 @@ Decision = tuple[Outcome, tuple[Reason, ...]]
 
 
 def _expected(case: Case) -> Expectation:
-    """Return the price that the shop stated, else the sessions requested, else the events state."""
+    """Return the price by the shop's order record, else by requested sessions, else by events."""
     placed = case.filed.placed
     if placed is not None and placed.money is not None:
         return Expectation(placed.due, (placed.record_id,), by_shop=True, tendered=placed.tendered)
@@ -236,7 +238,7 @@ def _expected(case: Case) -> Expectation:
 
 
 class PaymentSum(NamedTuple):
-    """What one payment comes to, in minor units of one currency.
+    """The balance of one payment, in minor units of one currency.
 
     kept     captured less returned; negative if more went back than came
     on_hold  part of `kept` that open disputes hold
@@ -247,9 +249,10 @@ class PaymentSum(NamedTuple):
 
 
 def standing(payment: Payment, currency: str) -> PaymentSum:
-    """Return the sum of a payment.
+    """Return the balance of a payment.
 
-    A dispute that is open again after a loss holds its whole amount: reopening returns no money.
+    A dispute that is open again after a loss holds its whole amount, because reopening returns no
+    money.
     """
     kept = payment.captured(currency)
     if payment.plain:
@@ -270,7 +273,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds state to take from a payment, at most its rest."""
+    """Return the amount that pending refunds will take from a payment, at most its rest."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -286,9 +289,10 @@ def _returning(judgement: Judgement, payments: Sequence[Payment]) -> int:
 
 
 def _weigh(judgement: Judgement) -> None:
-    """Set currency, `held`, `counted`, `surplus`, and the part of it that is owed back.
+    """Set currency, `held`, `counted`, `surplus` and `owed`.
 
-    A payment in doubt does not count, but returns beyond its smallest stated capture are deducted.
+    A payment in doubt does not count, but amounts returned beyond its smallest stated capture are
+    deducted.
     """
     price = judgement.expected.money
     if price is not None:
@@ -344,7 +348,7 @@ def _weigh_parts(judgement: Judgement, currency: str) -> Money | None:
 
 
 def _money_moved(judgement: Judgement) -> Decision:
-    """Return the decision of the first fitting line of the table in reconcile/README.md."""
+    """Return the decision of the first line that fits in the table of reconcile/README.md."""
     _weigh(judgement)
     gone = False
     if not judgement.plain:
@@ -358,7 +362,7 @@ def _money_moved(judgement: Judgement) -> Decision:
 
 
 def stands_alone(judgement: Judgement, payment: Payment) -> bool:
-    """Return whether standalone refunds gave back money that other payments brought."""
+    """Return whether standalone refunds returned money that other payments brought."""
     returned = {m.money.currency for m in payment.returns if m.money is not None}
     return (
         not payment.captures
@@ -381,7 +385,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """Decide if all captured money went back, whatever the price is now."""
+    """Decide if all captured money went back. The current price does not matter."""
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -436,7 +440,7 @@ def _paid(judgement: Judgement) -> Decision | None:
 
 
 def _counting(judgement: Judgement) -> bool:
-    """Return whether a capture counts: in the order's currency, and not in doubt."""
+    """Return whether a capture counts in the order's currency and is not in doubt."""
     for payment in judgement.sure():
         for capture in payment.captures:
             if capture.money is not None and capture.money.currency == judgement.currency:
@@ -445,12 +449,12 @@ def _counting(judgement: Judgement) -> bool:
 
 
 def paid_several_times(judgement: Judgement) -> bool:
-    """Return whether at least two captures that count are exactly the price each."""
+    """Return whether at least two captures that count are each exactly the price."""
     return times_paid(judgement) > 1
 
 
 def times_paid(judgement: Judgement) -> int:
-    """Return how many captures that count are the price, with or without money on top."""
+    """Return how many captures that count equal the price, with or without money on top."""
     price = judgement.expected.money
     if len(judgement.captures) < 2 or price is None:
         return 0
@@ -522,7 +526,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason of a refunded order, with the differing amount of a reversal."""
+    """Return the reason of a refunded order, and the stated amount of a reversal that differs."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -537,8 +541,7 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the amounts that a reversal states, if they equal neither the rest of its payment nor
-    the captured amount."""
+    """Return the stated amounts of a reversal that differ from its payment's rest and captures."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]
@@ -564,7 +567,7 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Decide if only disputes are known, and no capture."""
+    """Decide if disputes are known but no capture is."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
@@ -572,7 +575,7 @@ def _without_payment(judgement: Judgement) -> Decision | None:
 
 
 def _not_the_price(judgement: Judgement) -> Decision:
-    """Decide that the captures are not the price."""
+    """Return the decision for captures that differ from the price."""
     decided = _without_payment(judgement)
     if decided is not None:
         return decided
@@ -660,7 +663,7 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return the fact that a part of what is owed is under way, if one is."""
+    """Return the fact that part of the amount owed is under way, if part of it is."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)

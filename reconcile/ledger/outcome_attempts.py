@@ -18,14 +18,16 @@ RANKED: Final[tuple[AttemptOutcome, ...]] = (
     "expired",
     "timed_out",
 )
-"""Claims that decide an attempt, the strongest first, whenever they arrived."""
+"""Claims that decide an attempt, whenever they arrived. The strongest is first."""
 
 _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "expired")
 """Claims that end a reservation of money, if the provider dates them after it."""
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
-"""Longest time, after its arrival, that a claim of a slow payment keeps an attempt open. A voucher
-may be payable for longer, but a date of the provider must not hold an order for ever."""
+"""Longest time after its arrival that a claim of a slow payment keeps an attempt open.
+
+A voucher may be payable for longer, but a provider's date must not keep an order open for ever.
+"""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -33,7 +35,7 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
     """Judge by the highest-ranked claim, else by the deadline, else as pending.
 
-    A reversal without a capture is a cancellation.
+    A reversal without a capture counts as a cancellation.
     """
     claims = evidence.claims
     for outcome in RANKED:
@@ -67,21 +69,24 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
 
 
 def _slow(evidence: AttemptEvidence) -> list[Heard]:
-    """Return the signed or fetched claims that the payment is under way by a slow method."""
+    """Return the signed or fetched claims that say that a slow payment is under way."""
     if not evidence.slow:
         return []
     return [h for h in evidence.claims.get("pending", ()) if h.event.method is not None]
 
 
 def _slow_until(heard: Heard) -> Instant:
-    """Return when the window of a slow claim ends."""
+    """Return the instant when the window of a slow claim ends."""
     latest = heard.first + LONGEST_WINDOW
     expected = heard.event.expected_by
     return latest if expected is None else min(expected, latest)
 
 
 def _method(evidence: AttemptEvidence) -> str | None:
-    """Return the slow method that the latest event names, else UNKNOWN_METHOD if one is slow."""
+    """Return the slow method that the latest event names, or UNKNOWN_METHOD if none is named.
+
+    Return None if no method is slow.
+    """
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]
@@ -92,7 +97,7 @@ def _method(evidence: AttemptEvidence) -> str | None:
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
     """Return until when the customer can revoke the last capture.
 
-    The longest span of the events that name the method counts, else of those that do not.
+    The longest period counts, first of the events that name the method, else of the others.
     """
     if not evidence.slow:
         return None
@@ -103,7 +108,7 @@ def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instan
 
 
 def _released(evidence: AttemptEvidence, reserved: list[Heard]) -> bool:
-    """Return whether the reservation ended: the provider gives both dates, the end's the later."""
+    """Return whether the provider dates both the reservation and its end, and the end is later."""
     if any(each.event.occurred_at is None for each in reserved):
         return False
     ends = [h for claim in _RELEASES for h in evidence.claims.get(claim, ())]

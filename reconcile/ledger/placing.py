@@ -1,17 +1,17 @@
-"""Which order an event belongs to, where a stronger claim than its own number says so.
+"""Which order an event belongs to, where a stronger claim outranks the order number it names.
 
-Leaves out: what events name; that counts where nobody assigned the payment and the shop named none.
+Leaves out: the order that an event names. It counts where nobody assigned the payment and the shop
+did not name it.
 
-A person's assignment outranks the shop's naming (a reference that it named, a session that we
-opened for it), which outranks the order that the event names. Of all assignments of a payment the
-latest counts alone. It covers every event that names the payment, and the events of its session
-that name no payment of their own; what is said of a session covers the payments that events tie to
-it. A payment that the shop named for several orders, itself or by its sessions, is placed by none
-of these.
+A person's assignment outranks the shop's naming (a reference that it named, or a session that we
+opened for it), which outranks the order that the event names. Of all assignments of a payment, only
+the latest counts. It covers every event that names the payment, and the events of its session that
+name no payment. A claim on a session covers the payments that events tie to it. A payment that the
+shop named for several orders, itself or by its sessions, is placed by none of these claims.
 
-Below all these stand the orders that events name. Money that goes back belongs to the order of its
-payment, whichever order it names itself. Where events that may link name several orders for one
-payment, the only one that the shop has placed counts.
+The orders that events name rank below all these. Money that goes back belongs to the order of its
+payment, whichever order its event names. Where events that may link name several orders for one
+payment, the order that the shop placed counts, if there is only one.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,18 +25,18 @@ Key = tuple[str, Literal["payment", "session"], str]
 
 
 NAMINGS: Final[frozenset[RecordKind]] = frozenset(("reference_named", "session_opened"))
-"""Kinds by which the shop says whose a session or payment is."""
+"""Kinds of records by which the shop says which order a session or payment belongs to."""
 
 CLAIMS: Final[frozenset[RecordKind]] = NAMINGS | {"payment_assigned"}
-"""Kinds that outrank the order that an event names."""
+"""Kinds of records that outrank the order that an event names."""
 
 
 class Placed(NamedTuple):
     """The strongest claim on an event.
 
-    order  the order that the event was given to; None if that was withdrawn
-    by     ids that it rests on: the assignment's, or that of the record in which the shop named its
-           order, and those of events which tie its session to the payment
+    order  the order to which the event was assigned; None if the assignment was withdrawn
+    by     ids that prove the claim: that of the assignment, or of the record in which the shop
+           named its order, and those of events that tie its session to the payment
     """
 
     order: str | None
@@ -49,7 +49,7 @@ class Placing:
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
         """Take records in the order in which they were recorded."""
         self._shops: Final[dict[str, str]] = {}
-        """Id of the record by which the shop placed an order, by the order."""
+        """Id of the record by which the shop placed an order, by order."""
         self._latest: Final[dict[Key, Record]] = {}
         self._named: Final[dict[Key, list[Record]]] = {}
         for record in records:
@@ -74,7 +74,7 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the claim that covers an event; None if its own reference counts."""
+        """Return the claim that covers an event; None if the order that it names counts."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -110,8 +110,10 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order of an event that `placed` gives to none, if the orders that events name
-        for its payment decide it; None if its own order number counts."""
+        """Return the order of an event that has no claim, as other events of its payment name it.
+
+        Return None if the event's own order number counts.
+        """
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -126,13 +128,15 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids that make an event without a link of its own this order's, if events name
-        several orders for its payment; else none."""
+        """Return the ids that give an event without a link to this order.
+
+        They exist where events name several orders for its payment. Otherwise return none.
+        """
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
     def _said(self, keys: list[Key]) -> dict[str, tuple[str, ...]]:
-        """Return the orders that events name for these references, each with the ids that do."""
+        """Return the orders that events name for these references, each with those events' ids."""
         said: dict[str, tuple[str, ...]] = {}
         for key, path in self._tied(keys).items():
             for order, event_id in self._saying.get(key, {}).items():
@@ -153,8 +157,10 @@ class Placing:
 
 
 def may_link(event: Event) -> bool:
-    """Return whether an event links its payment to the order that it names. Money that goes back
-    links nothing: its reference may be its own."""
+    """Return whether an event links its payment to the order that it names.
+
+    An event of money that goes back links nothing: its reference may be the refund's own.
+    """
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

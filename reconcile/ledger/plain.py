@@ -36,14 +36,14 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""What follows for the customer, if the reason does not say it."""
+"""What follows for the customer, where the reason does not say so."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Reason to wait, for an order that is neither shipped nor canceled."""
+"""Why to wait with an order that is neither shipped nor canceled."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",
@@ -75,7 +75,7 @@ IN_ANSWER: Final[tuple[FindingCode, ...]] = (
     "paid_after_cancel",
     "fulfilled_but_not_paid",
 )
-"""Findings that a customer hears of in the answer, in this order."""
+"""Findings that the customer's answer mentions, in this order."""
 
 _CLAIMS: Final = {
     "succeeded": "the payment went through",
@@ -97,7 +97,7 @@ _MOVEMENTS: Final = {
 }
 
 BESIDE_REFUNDS: Final = frozenset(("dispute_open", "charged_back_in_part"))
-"""Reasons that mention disputes only, so that refunds beside them are added."""
+"""Reasons that mention only disputes, so that refunds are mentioned as well."""
 
 _OPTIONAL: Final = {
     "disputed": " of {}",
@@ -114,54 +114,56 @@ _OPTIONAL: Final = {
 
 
 UNREAD: Final = "A message came that we cannot read yet; ask again later."
-"""For a customer, where a message that cannot be read may be about the order."""
+"""Sentence for a customer where an unreadable message may be about the order."""
 
 REFUSED: Final = (
     "Messages of the payment service do not reach us at present, so we may not know of a payment; "
     "ask again later."
 )
-"""For a customer, where all that a source of the order sends is refused."""
+"""Sentence for a customer where every delivery of one of the order's sources is rejected."""
 
 NOT_KEPT: Final = (
     "So many messages came to us at once that not all were kept, so we may not know of a payment; "
     "we have to ask the payment service."
 )
-"""For a customer, where a flood came to a source of the order that signs nothing."""
+"""Sentence for a customer where a flood reached a source of the order that does not sign."""
 
 LOST: Final = (
     "Messages that reached us between {since} and {until} may be lost, so we may not know of a "
     "payment; we have to ask the payment service."
 )
-"""For a customer, where an accepted gap lies in the order's time."""
+"""Sentence for a customer where an accepted gap overlaps the order's time."""
 
 UNALLOCATED: Final = (
     "A payment of {money} came that is on no order, and may be for this one: it is being "
     "looked into."
 )
-"""For a customer, where a payment of no order names this one, or has the amount due and the
-customer's number."""
+"""Sentence for a customer about an unallocated payment that may be for this order.
+
+Such a payment names the order, or has the amount due and the customer's number.
+"""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order, and it is being checked that it is meant for it."
 )
-"""For a customer, where the payment may be another shop's."""
+"""Sentence for a customer where the payment may belong to another shop."""
 
 FORGOTTEN: Final = "It is not known at present whether the shop has shipped the order already."
-"""For a customer, where a restore or an accepted gap has lost what the shop stated."""
+"""Sentence for a customer where a restore or an accepted gap lost what the shop stated."""
 
 STATE_AGAIN: Final = (
     "Tallyhook has lost what the shop stated for a time, by a restore or an accepted gap, and does "
     "not know whether this order was shipped: look into the shop's own books, and state "
     "`fulfilled_at`, or null, before anything is shipped."
 )
-"""For staff, in the same case."""
+"""Instruction for staff where a restore or an accepted gap lost what the shop stated."""
 
 ASK_AFTER_GAP: Final = (
     "Do not ship: what was said in an accepted gap may be lost, such as a refund. Look the payment "
     "up at the payment service, and look into the shop's own books whether the order was shipped; "
     "then release it on its page, or with `tallyhook orders release --held-for gap_accepted`."
 )
-"""For staff, where an order is held for an accepted gap."""
+"""Instruction for staff where an order is held for an accepted gap."""
 
 ABSENT: Final = frozenset(
     (
@@ -171,7 +173,7 @@ ABSENT: Final = frozenset(
         "last_word_no_final_event_by_deadline",
     )
 )
-"""Reasons that say what did not come. They are left out where it may have come unheard."""
+"""Reasons that say that something did not come. Left out where it may have come unnoticed."""
 
 
 def with_plain(
@@ -182,11 +184,11 @@ def with_plain(
     unheard: Unheard = NOTHING,
     forgotten: bool = False,
 ) -> PlainLedgerDocument:
-    """Add the words for both readers to a ledger's document; its fingerprint stays.
+    """Add the words for both readers to a ledger's document. Its fingerprint does not change.
 
-    behind_s   seconds that an accepted delivery has waited to be read; 0: none waits
-    unheard    what may be about the order and is not in the ledger
-    forgotten  whether what the shop may have stated of shipping is lost
+    behind_s   seconds that an accepted delivery has waited to be read; 0 if none waits
+    unheard    evidence that may be about the order but is not in the ledger
+    forgotten  whether shipping facts that the shop may have stated are lost
     """
     pairs = zip(document["findings"], grouped(ledger.findings), strict=True)
     findings: list[FindingDocument] = [
@@ -208,7 +210,7 @@ def plain_answer(
 ) -> tuple[str, ...]:
     """Return what happened to the order, what is under way and what follows, for a customer.
 
-    behind_s, unheard, forgotten  as above
+    behind_s, unheard, forgotten  see `with_plain`
     """
     filed, codes = ledger.case.filed, {finding.code for finding in ledger.findings}
     concluded = {reason.code for reason in ledger.reasons}
@@ -248,8 +250,7 @@ def plain_answer(
 
 
 def _unheard_by_customer(ledger: Ledger, unheard: Unheard) -> list[str]:
-    """Return the sentences that a customer hears first if unread messages may be about the
-    order."""
+    """Return the opening sentences for a customer if unread messages may be about the order."""
     found = [UNREAD] if unheard.messages or UNREADABLE in ledger.case.filed.holds else []
     if unheard.may_lack and not ledger.has_captures:
         found += [REFUSED] if unheard.refusing else [NOT_KEPT] if unheard.not_kept else []
@@ -300,8 +301,10 @@ def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
 def staff_answer(
     ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return what the shop's people must do, the most urgent first. `behind_s`, `unheard` and
-    `forgotten` as above."""
+    """Return what the shop's people must do, the most urgent first.
+
+    behind_s, unheard, forgotten  see `with_plain`
+    """
     filed, sentences = ledger.case.filed, list[str]()
     if filed.fulfilled is not None:
         shipped = plain_instant(filed.fulfilled.at)
@@ -342,7 +345,7 @@ _STILL_OPEN: Final[dict[Outcome, tuple[str, str]]] = {
         "Cancel the payment at the payment service, so that no money comes after all.",
     ),
 }
-"""Next step for an open payment of a shipped order, and of a canceled one."""
+"""Next step for an open payment, for a shipped order and for a canceled order."""
 
 _REFUNDS: Final = frozenset(("refund_pending", "refund_overdue", "refund_failed"))
 
@@ -350,8 +353,10 @@ _URGENCY: Final = ("error", "warning", "info")
 
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
-    """Return the findings that say what to do, without accepted ones, and without those whose
-    events have a more specific finding."""
+    """Return the findings that tell staff what to do.
+
+    Accepted findings are left out, and findings whose events have a more specific finding.
+    """
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)
@@ -366,9 +371,9 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return what to do because of a finding, as far as the rest of the ledger allows it.
+    """Return what to do about a finding, unless the rest of the ledger rules it out.
 
-    codes  of all findings of the ledger
+    codes  codes of all findings of the ledger
     """
     filed = ledger.case.filed
     if finding.code == "held_back" and (
@@ -432,8 +437,7 @@ def _owed_to_customer(ledger: Ledger) -> str:
 
 
 def _owed_by_staff(ledger: Ledger) -> str:
-    """Return the amount to give back, without the part that is on its way or that a person
-    accepted."""
+    """Return the amount to give back, less what is on its way and what a person accepted."""
     owed, returning = ledger.owed, ledger.returning
     surplus = [each for each in ledger.findings if each.code in ("paid_twice", "overpaid")]
     accepted = ledger.case.filed.canceled is None and any(map(acceptance(ledger), surplus))
@@ -457,8 +461,7 @@ def _owed_by_staff(ledger: Ledger) -> str:
 
 
 def plain_outcome(ledger: Ledger, unheard: Unheard = NOTHING) -> tuple[str, ...]:
-    """Return what happened to the order, without what is to be done next, and without payments of
-    no order."""
+    """Return what happened to the order, without next steps and without unallocated payments."""
     doubts = _unheard_by_customer(ledger, replace(unheard, payments=()))
     said = [each for each in ledger.reasons if not (doubts and each.code in ABSENT)]
     return tuple(dict.fromkeys([*doubts, *map(plain_reason, said)]))
@@ -506,7 +509,7 @@ _NOT_PAID: Final = frozenset(
         "last_word_session_refused",
     )
 )
-"""Reasons that may have a payment service's own code."""
+"""Reasons that may carry a payment service's own code."""
 
 
 def _code_of(reason: Reason) -> str | None:
@@ -516,7 +519,7 @@ def _code_of(reason: Reason) -> str | None:
 
 
 def staff_reason(reason: Reason) -> str:
-    """Return what to do because of a reason; empty if nothing."""
+    """Return what to do because of a reason; an empty text if nothing."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
@@ -530,7 +533,7 @@ def staff_reason(reason: Reason) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """Return a finding, or many alike, as a sentence for a customer."""
+    """Return one or many like findings as a sentence for a customer."""
     if _count(finding) > 1 and finding.code in MANY:
         return _filled(MANY[finding.code].plain, finding)
     if finding.code == "success_after_deadline":
@@ -544,7 +547,7 @@ def plain_finding(finding: Finding) -> str:
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return what to do because of a finding, or of many alike; empty if nothing."""
+    """Return what to do because of one or many like findings; an empty text if nothing."""
     return _with_more(_staff_words(finding), finding)
 
 
@@ -567,7 +570,7 @@ def _count(finding: Finding) -> int:
 
 
 def _with_more(sentence: str, finding: Finding) -> str:
-    """Add to the sentence of the first of many how many more there are."""
+    """Add to the sentence of the first finding how many more are like it."""
     more = _count(finding) - 1
     if not sentence or not more or finding.code in MANY:
         return sentence
@@ -575,7 +578,7 @@ def _with_more(sentence: str, finding: Finding) -> str:
 
 
 def _gone(finding: Finding) -> bool:
-    """Return whether an order that was shipped had been paid, and its money went back."""
+    """Return whether a shipped order had been paid, and its money then went back."""
     return dict(finding.facts)["outcome"] in ("refunded", "charged_back")
 
 
@@ -584,7 +587,7 @@ def _filled(template: str, finding: Finding) -> str:
 
 
 def _after_deadline(finding: Finding) -> str:
-    """Return whether the payment was made too late, or only became known too late."""
+    """Return a sentence that says whether the payment was made, or became known, too late."""
     facts = dict(finding.facts)
     words, deadline = _words(finding.facts), facts["deadline_at"]
     happened, known = facts["occurred_at"], facts["received_at"]

@@ -30,7 +30,10 @@ _MEANS: Final[dict[tuple[StateMember, str], ClaimKind]] = {
 
 
 class Step(NamedTuple):
-    """A sum as one version of the payment states it. said: the answers, dated as the sum is."""
+    """A sum as one version of the payment states it.
+
+    said  the answers that state it, with the date of the sum
+    """
 
     version: Instant
     minor: int
@@ -39,7 +42,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Undo:
-    """Money that answers have taken back, and that no later answer has repeated yet."""
+    """Money that answers took back and that no later answer has confirmed yet."""
 
     money: Money
     heard: Sequence[Heard]
@@ -48,8 +51,8 @@ class Undo:
 class Position:
     """Position of the payment of one attempt, as answers state it.
 
-    claims    single refunds and chargebacks, as events of their own
-    repeated  references whose undoing was repeated
+    claims    single refunds and chargebacks, as separate events
+    repeated  references whose reversal a later answer confirmed
     """
 
     def __init__(self, attempt: AttemptEvidence) -> None:
@@ -75,7 +78,7 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Add the events that the states of one refund or chargeback amount to, in its order."""
+        """Add the events that the states of one refund or chargeback amount to, in their order."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -116,10 +119,10 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return a sum by version; the greatest where a version states several.
+        """Return a sum by version, the greatest where one version states several.
 
-        An answer without a version, or one that names no payment and so may be about another, is
-        never taken back by one that has both.
+        An answer with a version and a payment never takes back an answer that lacks one of them. An
+        answer without a payment may be about another payment.
         """
         found: dict[tuple[bool, Instant], Step] = {}
         for each, state in self._states:
@@ -145,11 +148,11 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Position of a payment of which no answer states one. Never add to it."""
+"""Position of a payment without answers. Shared: never add to it."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:
-    """Return the greatest amount of a sum that no repeated answer has taken back."""
+    """Return the greatest amount of a sum that no confirmed answer has taken back."""
     return max(
         [
             step.minor

@@ -27,35 +27,38 @@ RecordKind = Literal[
     "finding_accepted",
     "redated",
 ]
-"""Closed vocabulary of the merchant's side.
+"""Closed vocabulary of facts that the merchant's side can state.
 
 order_not_canceled, order_not_fulfilled
-                   the shop says "not so", and takes back what it stated before
+                   the shop withdraws the cancellation or fulfillment that it stated before
 session_unknown    the request was sent and no answer came
 reference_named    the shop says that a session or payment belongs to this order
 held               the order must not be fulfilled until a later `released` with the same reason
 payment_assigned   a person gives a payment to this order, or withdraws it from this order
 payment_dismissed  a person says that a payment belongs to no order
 finding_accepted   a person accepts a finding of the order as it is
-redated            a clock that was ahead dated what `replaces` names; it counts from `at` on, and
-                   in a History it has that instant
+redated            a fast clock misdated the member that `replaces` names; the member counts from
+                   `at` on, and has that instant in a History
 """
 
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Why an order is held: only new rules made it fulfillable; a delivery of it was set aside; a
-message of its provider that names it cannot be read; its payment may be another shop's; what was
-said of its money in an accepted gap may be lost."""
+"""Why an order is held.
+
+Only new rules made it fulfillable; one of its deliveries was set aside; a message of its provider
+that names it cannot be read; its payment may belong to another shop; or statements about its money
+may be lost in an accepted gap.
+"""
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"
-"""Reason of a hold for a message of the order's provider that cannot be read."""
+"""Reason of a hold where a message of the order's provider cannot be read."""
 
 MAYBE_OTHERS: Final[HoldReason] = "maybe_other_shop"
-"""Reason of a hold for a payment that may be another shop's on the same provider account."""
+"""Reason of a hold where a payment may belong to another shop on the same provider account."""
 
 GAP_ACCEPTED: Final[HoldReason] = "gap_accepted"
-"""Reason of a hold for money whose refund or shipping may have been stated in an accepted gap."""
+"""Reason of a hold where a refund or shipping may have been stated in an accepted gap."""
 
 HOLD_REASONS: Final[tuple[HoldReason, ...]] = get_args(HoldReason)
 
@@ -63,18 +66,18 @@ STILL_ASKING: Final = "still_asking"
 """Reason of a `session_unknown` while the provider is still being asked automatically."""
 
 WITHDRAWN: Final = "withdrawn"
-"""Reason of a `payment_assigned` that gives the payment to no order any more."""
+"""Reason of a `payment_assigned` that withdraws the payment from its order."""
 
 DismissedAs = Literal["to_refund", "other_business"]
-"""Why a payment belongs to no order: it is to be refunded, or it is no business of the shop's."""
+"""Why a payment belongs to no order: it is to be refunded, or it does not concern the shop."""
 
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 
 NO_ORDER: Final = ""
-"""Order of a `payment_dismissed`, and of what is `redated` and belongs to no order."""
+"""Order of a `payment_dismissed`, and of a `redated` that belongs to no order."""
 
 PLACINGS: Final[frozenset[RecordKind]] = frozenset(("payment_assigned", "payment_dismissed"))
-"""Kinds by which a person says where a payment belongs."""
+"""Kinds of records by which a person says where a payment belongs."""
 
 RECORD_KINDS: Final[tuple[RecordKind, ...]] = get_args(RecordKind)
 
@@ -139,7 +142,7 @@ class Record:
 
     @property
     def tendered(self) -> Money | None:
-        """The sum of the tenders; None if there are none."""
+        """Return the sum of the tenders; None if there are none."""
         if self.money is None or not self.tenders:
             return None
         minor = sum([each.money.minor for each in self.tenders])

@@ -56,9 +56,9 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
     "refund_failed",
     "unread_money_event",
 )
-"""Findings that each need a person's action by their own deadline, so every further one is news.
+"""Codes whose findings each need a person's action by their own deadline.
 
-Of other codes only the first is news.
+Every further finding of these codes is news. Of other codes, only the first finding is news.
 """
 
 
@@ -82,11 +82,11 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""Place of each event among the ledger's events, and the amount that it states, by event id."""
+"""By event id, the place of each event among the ledger's events and the amount that it states."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:
-    """Return the amounts that events state, where a dispute is open."""
+    """Return the amounts that events state in a ledger with an open dispute."""
     found: dict[str, tuple[int, Money]] = {}
     if any(each.code == "dispute_open" for each in ledger.findings):
         for place, heard in enumerate(ledger.case.heard):
@@ -96,7 +96,7 @@ def _amounts(ledger: Ledger) -> _Amounts:
 
 
 def _restated(finding: Finding, amounts: _Amounts) -> str:
-    """Return name and amount of an open dispute if it is no longer about its first amount."""
+    """Return an open dispute's name and amount; empty if the amount is the first one stated."""
     if finding.code != "dispute_open":
         return ""
     stated = [amounts[cited] for cited in finding.cites if cited in amounts]
@@ -108,7 +108,10 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
-    """Count the findings of _EACH_BY_ITSELF in a substance, where a single one has no number."""
+    """Count the findings of _EACH_BY_ITSELF in a substance.
+
+    A finding without a number counts as one.
+    """
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")
@@ -132,7 +135,7 @@ def revise(
 
     An order that is only `not_attempted` needs no first revision.
 
-    after  the ledger's own position, if the caller has it already
+    after  the ledger's own position, if the caller already has it
     """
     after = after or position_of(ledger)
     if before is None:
@@ -152,7 +155,7 @@ def revise(
 
 
 def _differences(before: Position, after: Position, ledger: Ledger) -> list[str]:
-    """Return, by parts of the substance, new facts with cited ids, and facts that are gone."""
+    """Return new facts with cited ids, and facts that no longer hold, by parts of the substance."""
     earlier = frozenset(before.substance.split("|"))
     were, are = _counts_in(earlier), _counts_in(after.substance.split("|"))
     more = {code for code in are if are[code] > were[code]}

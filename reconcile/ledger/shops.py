@@ -1,13 +1,14 @@
-"""Judgement of which shop a payment belongs to, where several share a provider account.
+"""Which shop a payment belongs to, where several shops share a provider account.
 
-Leaves out: which order an event belongs to (`placing`), and how an event states its shop; that was
-judged by the settings of its source when it was read.
+Leaves out: which order an event belongs to (`placing`), and how an event states its shop. The
+settings of the source decide that when the event is read.
 
 Payments are judged, not events. Events that name one payment or session, directly or through an
-event that names both, are of one shop. Evidence that opens or pays it decides: it is another shop's
-if some of that evidence states another shop, else ours if some states ours. Money going back,
-cancellations and events without a meaning decide only where no such evidence does. While nothing
-decides, and the source asks for the shop, the payment's shop is not known.
+event that names both, belong to one shop. Evidence that opens or pays the payment decides. The
+payment is another shop's if some of that evidence states another shop, else ours if some states
+ours. Money going back, cancellations and events without a meaning decide only where there is no
+such evidence. While nothing decides and the source asks for the shop, the payment's shop is not
+known.
 """
 
 from collections import defaultdict
@@ -18,23 +19,24 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Why a payment is set aside: it is another shop's, or whose it is is not known yet."""
+"""Why a payment is set aside: it belongs to another shop, or its shop is not known yet."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")
 )
-"""Claims of events that open or pay a payment, and so decide whose it is."""
+"""Claims of events that open or pay a payment, and so decide which shop it belongs to."""
 
 EventKey = tuple[str, str, str]
 Mark = tuple[str, str, str]
-"""Source, kind of reference, and reference; an event that names none has one of its own."""
+"""Source, kind of reference, and reference. An event that names none has a mark of its own."""
 
 
 class Shops(NamedTuple):
-    """The judgement of a set of events, by their keys.
+    """The judgement of a set of events, by event key.
 
     aside     events that are set aside, with the reason
-    rests_on  ids of the other events by which an event that does not say so itself is ours
+    rests_on  ids of the other events that show that an event is ours, where it does not say so
+              itself
     """
 
     aside: Mapping[EventKey, Aside]
@@ -45,7 +47,7 @@ NOBODY_ASKS: Final = Shops({}, {})
 
 
 def judge_shops(events: Collection[Event]) -> Shops:
-    """Judge whose payment each event is about."""
+    """Judge which shop the payment of each event belongs to."""
     if all(event.shop is None for event in events):
         return NOBODY_ASKS
     stated: dict[Mark, list[Event]] = defaultdict(list)
@@ -106,7 +108,7 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return whose payment it is; None where its source asks nothing."""
+    """Return which shop the payment belongs to; None where its source does not ask."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

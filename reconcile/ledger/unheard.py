@@ -1,8 +1,9 @@
-"""Evidence that may be about an order and is in no ledger: messages that were not read, were
-refused or are lost, and payments of no order.
+"""Evidence that may be about an order and is in no ledger.
 
-Leaves out: how they are found. A statement of absence about an order, such as "we have had no word
-of a payment", is made only where nothing of this stands against it.
+It is made up of messages that were not read, were refused or are lost, and of unallocated payments.
+
+Leaves out: how this evidence is found. A statement of absence about an order, such as "we have had
+no word of a payment", is made only where no such evidence contradicts it.
 """
 
 from collections.abc import Mapping
@@ -18,8 +19,9 @@ from reconcile.money import Money, from_major, to_json
 class MessageNotRead:
     """A message that came from its provider and could not be read.
 
-    problem      why, one sentence without text of the message
-    names_order  whether a value in it names the order or a payment of it; else no value can be read
+    problem      why, in one sentence without text of the message
+    names_order  whether a value in it names the order or a payment of the order; if not, no value
+                 can be read
     """
 
     delivery: str
@@ -33,9 +35,9 @@ class MessageNotRead:
 class SourceHeard:
     """Arrivals of one source of an order.
 
-    last_read_at    the last delivery that was read
+    last_read_at    when the last delivery that was read arrived
     refusing_since  first refusal after the last accepted delivery; None if there is none
-    refused         deliveries refused since then
+    refused         number of deliveries refused since then
     """
 
     source: str
@@ -46,10 +48,11 @@ class SourceHeard:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaymentOfNoOrder:
-    """Unallocated payment that may be this order's: it names the order, or has the amount due and
-    the customer's number.
+    """Unallocated payment that may be for this order.
 
-    money  what is left of it; None where its amount is unclear
+    It names the order, or has the amount due and the customer's number.
+
+    money  amount that is left of it; None where its amount is unclear
     """
 
     id: str
@@ -58,15 +61,15 @@ class PaymentOfNoOrder:
 
     @property
     def amount(self) -> str:
-        """Its money in words."""
+        """Return the amount in words."""
         return "an unclear amount" if self.money is None else str(self.money)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostSpan:
-    """Span of an accepted gap, in which messages may be lost. Both instants belong to it.
+    """Time span of an accepted gap, in which messages may be lost. Both ends are included.
 
-    looked_at  whether providers were asked of the order's money since, or a person released it
+    looked_at  whether providers were asked about the order's money since, or a person released it
     """
 
     gap: str
@@ -79,13 +82,13 @@ class LostSpan:
 class Unheard:
     """Everything that may be about an order and was not read.
 
-    sources   the sources of the order; all, where nothing says which
+    sources   the sources of the order; all sources where nothing says which
     messages  by arrival
-    payments  of no order that may be for this one
-    refused   deliveries of these sources that were refused since the order is known; anyone can
-              send such
-    not_kept  requests to these sources, which anyone can make, that were beyond what is kept since
-              the order is known: genuine ones may be among them
+    payments  unallocated payments that may be for this order
+    refused   number of deliveries of these sources refused since the order is known; anyone can
+              send such deliveries
+    not_kept  number of unsigned requests to these sources that exceeded the limit since the order
+              is known; some may be genuine
     gaps      accepted gaps in the order's time, in the order of their acceptance
     """
 
@@ -98,12 +101,12 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Return whether a message may be missing or lost, so that absence is not known."""
+        """Return whether a message may be missing or lost, so that absence cannot be stated."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property
     def refusing(self) -> tuple[SourceHeard, ...]:
-        """Return the sources that accepted nothing since their refusals began."""
+        """Return the sources that have accepted nothing since their refusals began."""
         return tuple(each for each in self.sources if each.refusing_since is not None)
 
 
@@ -192,7 +195,7 @@ def unheard_document(unheard: Unheard) -> UnheardDocument:
 
 
 def unheard_of_document(document: Mapping[str, Any]) -> Unheard:
-    """Parse what `unheard_document` returned. Raises ValueError and LookupError for other input."""
+    """Parse the result of `unheard_document`. Raises ValueError and LookupError for other input."""
     return Unheard(
         sources=tuple(
             SourceHeard(

@@ -359,7 +359,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
 
 
 class ManyWords(NamedTuple):
-    """Wording of many findings of one code that are told as one; `{alike}` is their number."""
+    """Wording for many findings of one code in one sentence. `{alike}` is their number."""
 
     sentence: str
     plain: str
@@ -401,8 +401,10 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
         plain="{alike} messages are dated later than they reached us: somebody's clock is wrong.",
     ),
 }
-"""Wording of findings of which an order may have hundreds. Of others the first is told, and how
-many more are like it."""
+"""Wording of findings that an order may have hundreds of.
+
+For other codes, the first finding is told, and how many more are like it.
+"""
 
 
 class ReasonWords(NamedTuple):
@@ -707,7 +709,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="Nobody has told us anything of the order",
     ),
 }
-"""Wording of a ledger's reasons and of what withholds a paid order, by code."""
+"""Wording of a ledger's reasons, and of reasons to withhold a paid order, by code."""
 
 ATTEMPT_REASONS: Final[dict[str, str]] = {
     "event_says_succeeded": "The provider says it succeeded",
@@ -725,4 +727,4 @@ ATTEMPT_REASONS: Final[dict[str, str]] = {
     "open until the provider says how it ended",
     "no_final_event_by_deadline": "No final event had come by {deadline_at}",
 }
-"""Sentences of an attempt's reasons, by code. Plain words and reports are about orders only."""
+"""Sentences for an attempt's reasons, by code. Plain words and reports only cover orders."""

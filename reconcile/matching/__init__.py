@@ -1,1 +1,1 @@
-"""Ledgers beside order books and statements: what matches, what breaks, and why."""
+"""Compares ledgers with order books and statements: what matches, what breaks, and why."""

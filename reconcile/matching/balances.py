@@ -1,6 +1,6 @@
-"""Balances that bank statements state, and whether each begins where the one before it ended.
+"""Opening and closing balances of bank statements, and whether they continue each other.
 
-Leaves out: how the entries of a statement add up, which its reader checks.
+Leaves out: whether the entries of a statement add up; the reader of the statement checks that.
 """
 
 from bisect import bisect_left
@@ -10,18 +10,20 @@ from itertools import groupby, islice
 from typing import Literal
 
 DifferenceState = Literal["open", "confirmed", "reopened"]
-"""State of an accepted difference: no later statement is known, it begins with the stated closing
-balance, or it begins with another one."""
+"""State of an accepted difference.
+
+No later statement is known, the next one begins with the stated closing balance, or it begins with
+another one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementBalances:
-    """Opening and closing balance of one bank statement, in minor units, with the bank's day of
-    each.
+    """Opening and closing balance of one bank statement, in minor units, each with the bank's day.
 
-    difference  what they differ by beyond the entries, as two people accepted
-    of_import   number of the import that brought it
-    place       of the statement in its file
+    difference  amount by which the balances and the entries differ, as two people accepted it
+    of_import   number of the import that brought the statement
+    place       place of the statement in its file
     proposal    id of the proposal by which the difference was accepted
     """
 
@@ -38,19 +40,20 @@ class StatementBalances:
 
     @property
     def stated(self) -> tuple[str, str, int, int]:
-        """Facts by which the same statement in two files is recognized."""
+        """Return the facts by which the same statement in two files is recognized."""
         return self.opened, self.closed, self.opening, self.closing
 
 
 Followed = tuple[StatementBalances, StatementBalances | None]
-"""A statement, and the next one of its account."""
+"""A statement, and the next statement of its account or None."""
 
 
 def followed(found: Iterable[StatementBalances]) -> Iterator[Followed]:
-    """Yield each statement with the one that follows it on its account, if there is one.
+    """Yield each statement with the statement that follows it on its account, if there is one.
 
-    Banks date an opening balance on the first day of the statement, or on the day of the closing
-    balance before. Where several statements may follow, one whose balance joins is preferred.
+    Banks date an opening balance on the first day of the statement, or on the day of the previous
+    closing balance. Where several statements may follow, one whose opening balance matches is
+    preferred.
     """
     of_account = sorted(found, key=lambda one: (one.account, one.currency, *_in_time(one)))
     for _, some in groupby(of_account, key=lambda one: (one.account, one.currency)):

@@ -1,8 +1,8 @@
-"""Match payouts with bank lines: whether the payouts of a provider arrived in the bank.
+"""Match payouts with bank lines to tell whether a provider's payouts arrived in the bank.
 
 Leaves out: reading and storing, and the payments of a payout. A payout is the sum of the statement
-lines that name it; a bank line is one booking of an account, credit positive. All are held in
-memory: they are as many as transfers, not as many as payments.
+lines that name it. A bank line is one booking of an account, credit positive. All are held in
+memory: there are as many as transfers, far fewer than payments.
 
     1 join       by hand, by the payout's reference in the line's texts, then by amount and date
     2 judge      each group of payouts and lines: equal, within tolerance, exchanged, or different
@@ -53,9 +53,9 @@ class Payout:
     reference  the provider's reference
     minor      net of its lines; negative if the provider takes money back
     paid_at    latest date of its lines; None if none has one
-    withdrawn  whether it left a wallet, so that its lines are withdrawals; one that failed makes
-               the sum zero
-    sent       of a withdrawal, what was sent, whether it failed or not
+    withdrawn  whether it left a wallet, so that its lines are withdrawals; a failed withdrawal
+               makes the sum zero
+    sent       amount that a withdrawal sent, whether it failed or not
     """
 
     payout_id: str
@@ -73,8 +73,8 @@ class Payout:
 class Link:
     """Payouts and bank lines that are one transfer of money.
 
-    expected  for an exchange: the sum by the rule's rate, in the bank's currency, or the booked sum
-              without a rule. None: both have one currency
+    expected  amount expected after an exchange, in the bank's currency: the sum at the rule's rate,
+              or the booked sum without a rule; None if both sides have one currency
     """
 
     bucket: Bucket
@@ -84,27 +84,27 @@ class Link:
 
     @property
     def paid(self) -> Money:
-        """The sum paid out, according to the provider."""
+        """Return the sum paid out, according to the provider."""
         return Money(
             minor=sum([each.minor for each in self.payouts]), currency=self.payouts[0].currency
         )
 
     @property
     def booked(self) -> Money:
-        """The sum that the bank booked."""
+        """Return the sum that the bank booked."""
         return Money(
             minor=sum([each.minor for each in self.lines]), currency=self.lines[0].currency
         )
 
     @property
     def missing(self) -> Money:
-        """What the bank lacks, in its currency; negative if it has too much."""
+        """Return the amount that the bank lacks, in its currency; negative if it has too much."""
         due = self.paid if self.expected is None else self.expected
         return Money(minor=due.minor - self.booked.minor, currency=due.currency)
 
     @property
     def at(self) -> Instant:
-        """The date that decides its period: the payout's, else the bank's."""
+        """Return the date that decides the period: the payout's, else the bank's."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -113,7 +113,7 @@ class Link:
 class Alone:
     """A payout or a bank line without a partner, and its bucket.
 
-    due_at  when the payout should have been in the bank, if it should
+    due_at  when the payout should have arrived in the bank; None if it need not
     """
 
     bucket: Bucket
@@ -127,13 +127,16 @@ class Alone:
 
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
-"""A line that names a payout from farther away is of another payout with that name."""
+"""Longest distance in time between a payout and a bank line that names it.
+
+A line farther away belongs to another payout with the same name.
+"""
 
 EARLY: Final[Duration] = DAY
-"""A bank may date a transfer a day earlier than the provider."""
+"""How much earlier than the provider a bank may date a transfer."""
 
 NAMES_REPORTED: Final = 3
-"""Payouts of a group that a sentence names."""
+"""Most payouts of a group that a sentence names."""
 
 
 class BankLeg:
@@ -142,7 +145,7 @@ class BankLeg:
     links      groups that belong together, sorted
     transfers  bank lines of orders paid outside providers
     alone      the other payouts and lines, sorted
-    late       breaks about providers that pay out late, once `expect` was called
+    late       breaks about providers that pay out late, set by `expect`
     """
 
     def __init__(
@@ -158,7 +161,8 @@ class BankLeg:
     ) -> None:
         """Match the lines. Raises ValueError if sums do not fit in 64 bits.
 
-        orders  book lines paid outside providers, or that a person matched with a bank line
+        orders  book lines that were paid outside providers or that a person matched with a bank
+                line
         """
         self._rules, self._as_of = rules, as_of
         self._payouts = sorted(payouts, key=_payout_order)
@@ -203,7 +207,7 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Join by hand if the sums agree; then by hand and reference, equal currencies first."""
+        """Join by hand if the sums agree; then by hand and by reference, equal currencies first."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -212,7 +216,7 @@ class BankLeg:
         yield from self._grouped([e for e in left if e.payout.minor > 0 < e.line.minor])
 
     def _claimed(self, found: Iterable[Transfer]) -> Iterator[Transfer]:
-        """Yield transfers, and keep their lines from being joined again."""
+        """Yield transfers, and mark their lines so that nothing else joins them."""
         for each in found:
             self._joined |= set(each.lines)
             yield each
@@ -222,7 +226,7 @@ class BankLeg:
         return [e for e in edges if not {e.payout.payout_id, e.line.line_id} & joined]
 
     def _edges(self, by_hand: set[tuple[str, str]]) -> list[_Edge]:
-        """Return all pairs of a payout and a line that a person or a text joins."""
+        """Return all pairs of a payout and a line that are joined by a person or by a text."""
         by_key: dict[str, list[Payout]] = defaultdict(list)
         by_id = {each.payout_id: each for each in self._payouts}
         for payout in self._payouts:
@@ -246,7 +250,10 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield the links of connected groups. `whole`: only groups whose sums agree."""
+        """Yield the links of connected groups.
+
+        whole  yield only groups whose sums agree
+        """
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -255,7 +262,9 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Judge a group. Return None if a side has several currencies: no rate could be found.
+        """Judge a group.
+
+        Return None if a side has several currencies, because no rate could be found.
 
         Raises ValueError if sums do not fit in 64 bits.
         """
@@ -282,7 +291,7 @@ class BankLeg:
         return replace(link, bucket=bucket)
 
     def _by_date(self) -> Iterator[Link]:
-        """Join equal sums, each line within the margin of its payout.
+        """Join payouts and lines with equal sums, each line within the date margin of its payout.
 
         Equal sums are interchangeable: the earliest payout takes the earliest line that it can.
         """
@@ -307,7 +316,7 @@ class BankLeg:
                     free = next(waiting, None)
 
     def _returned(self) -> Iterator[Link]:
-        """Join payouts that failed with the bank's two lines: the money came, and it went back."""
+        """Join each failed payout with the two bank lines of the money coming and going back."""
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)
@@ -333,7 +342,7 @@ class BankLeg:
                 yield Link(bucket="by_group", payouts=(payout,), lines=pair)
 
     def _sent_again(self, links: Sequence[Link]) -> list[Link]:
-        """Add each payout that failed to the transfer by which its money was sent again."""
+        """Add each failed payout to the transfer by which its money was sent again."""
         found = list(links)
         failed = [e for e in self._left_payouts() if e.sent and not e.minor and e.paid_at]
         if not failed:
@@ -387,7 +396,7 @@ class BankLeg:
         return any(each in text for each in texts)
 
     def credits_alone(self) -> list[Searchable]:
-        """Return unmatched incoming bank lines, among which orders may find theirs."""
+        """Return unmatched incoming bank lines, which are candidates for orders."""
         return [_of_line(e.line) for e in self.alone if e.line is not None and e.line.minor > 0]
 
     def decisions(
@@ -417,11 +426,11 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that pay out later than ever, as far as their captures wait for it.
+        """Find providers that pay out later than ever before, judged by the captures that wait.
 
-        Payouts from wallets are left to `Wallets`, which knows what is there. Captures count that
-        are older than the longest time between two payouts, and of which each is not yet reported
-        by itself because it is not settled.
+        Payouts from wallets are left to `Wallets`, which knows each wallet's balance. Captures
+        count if they are older than the longest time between two payouts and are not yet reported
+        one by one as unsettled.
         """
         waiting = list(unsettled)
         paid: dict[tuple[str, str], list[Payout]] = defaultdict(list)
