@@ -283,7 +283,8 @@ def match(
 
 
 def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[str]:
-    """Return whether one break is meant. Raises UsageError where both or neither are given."""
+    """Return whether one break is named, rather than several chosen. Raises UsageError where both
+    or neither are given."""
     if (name is None) == (where is None):
         raise UsageError("say which break by its id, or which ones by --where")
     if where is None and seen is not None:
@@ -298,7 +299,8 @@ def _many(
     *,
     done: str,
 ) -> None:
-    """Show how many breaks are meant, with their money; and do it to them once that is said."""
+    """Show the count and money of the chosen breaks, and apply `do` to them if the user passed
+    --yes."""
     from app.finance.break_choice import read_choice
 
     where, yes, seen = options
@@ -328,8 +330,8 @@ def _many(
 
 
 def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
-    """Raise UsageError if the breaks may not be decided about together, or have changed since they
-    were shown."""
+    """Raise UsageError if the breaks cannot be decided together or changed since they were
+    shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
             "they have changed since they were shown: look at what is meant now, and say its mark; "
@@ -340,7 +342,7 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
 
 
 def _preview(chosen: ChosenBreaks) -> None:
-    """Print the count and money of breaks by cause and currency, and which are left out."""
+    """Print the count and money of the breaks by cause and currency, and the breaks left out."""
     from app.finance.break_choice import sums_of
     from reconcile.money import to_json
 

@@ -1,4 +1,5 @@
-"""Commands on an order's case: files that people attach to it or its breaks, letter, checklist."""
+"""Commands on an order's case: attachments of the order or its breaks, the letter, the
+checklist."""
 
 from __future__ import annotations
 
@@ -242,7 +243,8 @@ def _exhibits(made: Letter) -> str:
 
 
 def _say_missing(case: DisputeCase) -> None:
-    """Print to standard error what is missing before the deadline: the letter does not say it."""
+    """Print to standard error what is still missing before the deadline. The letter does not say
+    it."""
     missing = [each for each in case.items if not each.there]
     _say_deadline(case)
     if case.limits.sources:
@@ -254,7 +256,7 @@ def _say_missing(case: DisputeCase) -> None:
 
 
 def _say_deadline(case: DisputeCase) -> None:
-    """Print the deadline, in the merchant's time."""
+    """Print the deadline in the merchant's time zone."""
     from app.core.zones import local_text
 
     printing.note(local_text(case.deadline, printing.merchant_zone(), named=True))

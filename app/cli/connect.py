@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 DEFAULT_FILE: Final = Path("tallyhook.env")
 MAX_SECRET_BYTES: Final = 64 * 1024
-"""More than any list of keys in PEM."""
+"""Limit on a file of secrets; no list of keys in PEM is longer."""
 
 MAX_WAIT_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
@@ -157,7 +157,8 @@ def connect(
 def _source_name(
     given: str | None, provider: str, profile: Profile, *, before: Mapping[str, str]
 ) -> str:
-    """Return the name given; else the file's one source with this profile; else the profile's."""
+    """Return the given name, else the file's only source with this profile, else the profile's
+    name."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
             raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")
@@ -175,7 +176,7 @@ def _source_name(
 
 
 def _own(source: str) -> str:
-    """Return the beginning of the names of a source's variables."""
+    """Return the prefix of the names of a source's variables."""
     return f"{PREFIX}SOURCES__{source.upper()}__"
 
 
@@ -190,8 +191,9 @@ def _sharing(
     wanted: Mapping[str, str],
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the setting that says whether others use the account, as given or typed; nothing if it
-    is known. Raises UsageError for a yes without a way to tell their payments apart."""
+    """Return the setting that says whether other shops or systems share the account. The answer
+    comes from the option or the prompt; return no setting if it is known already. Raises UsageError
+    if the account is shared and no way to tell its payments apart is set."""
     from app.providers.configured import ways_to_tell_apart
 
     own, known = _own(source), {**before, **os.environ, **wanted}
@@ -211,8 +213,8 @@ def _sharing(
 
 
 OLD_ADDRESS_DAYS: Final = 396
-"""Days that an address is taken after another one has replaced it: 13 months. Some providers keep
-the address with each payment, and report a chargeback of it a year later."""
+"""Days that an old address is accepted after its replacement: 13 months. Some providers keep the
+address with each payment, and report a chargeback of it a year later."""
 
 
 def _address(
@@ -224,8 +226,9 @@ def _address(
     before: Mapping[str, str],
     path: Path,
 ) -> dict[str, str]:
-    """Return the source's secret address with the old ones and their ends, where it is all that
-    protects the source and there is none yet or another is asked for. Raises UsageError."""
+    """Return the source's secret address, and its old addresses with the time each one expires.
+    Return nothing unless the address is the source's only protection and is missing, or a new one
+    was requested. Raises UsageError when an unknown source's address is to be replaced."""
     from app.config.settings import DatedSecret, addresses
     from app.providers.schemes import UNSIGNED
     from reconcile.instants import DAY, format_instant
@@ -255,7 +258,7 @@ def _address(
 def _wanted(
     source: str, provider: str, asked: Mapping[str, str | None], *, before: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the settings that are no secrets."""
+    """Return the settings that are not secret."""
     own = _own(source)
     environment = asked["ENVIRONMENT"]
     if environment is None and f"{PREFIX}ENVIRONMENT" not in {**before, **os.environ}:
@@ -277,7 +280,7 @@ def _secrets(
     *,
     before: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return secrets and credentials that are not configured yet, or were given by a file."""
+    """Return secrets and credentials that are not configured yet, or that came from a file."""
     from app.providers.connecting import UNDOCUMENTED, described_credentials, takes_keys
     from app.providers.schemes import UNSIGNED
 
@@ -309,8 +312,8 @@ def _secrets(
 
 
 def _as_setting(text: str) -> tuple[str, str]:
-    """Return secrets of a file as a setting: one a line, newest first, keys in PEM as they are; or
-    keys by their id as JSON."""
+    """Return the secrets in a file as one setting. The file has one secret a line, newest first,
+    with keys in PEM as they are; or it is JSON that maps key ids to keys."""
     if text.lstrip().startswith("{"):
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
@@ -348,7 +351,7 @@ def _texts(text: str, option: str) -> dict[str, str]:
 
 
 def _read(file: Path) -> str:
-    """Return the content of a file, or of standard input. Its words are in no error."""
+    """Return the content of a file, or of standard input. Errors never quote the content."""
     try:
         if file == Path("-"):
             content = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
@@ -370,8 +373,7 @@ def sits_at_a_terminal() -> bool:
 
 
 def _asked(sentence: str, name: str) -> str:
-    """Ask a person for a text that is not shown. Raises UsageError where there is no terminal to
-    type at."""
+    """Prompt for a text without echoing it. Raises UsageError without a terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
             f"{sentence}. There is no terminal to ask at: give --secret-file FILE, or - to read it"
@@ -382,8 +384,8 @@ def _asked(sentence: str, name: str) -> str:
 
 
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
-    """Raise UsageError for settings that would be overwritten: in the file, or by the environment,
-    which wins."""
+    """Raise UsageError for settings whose value in the file or the environment would be
+    overwritten. The environment takes precedence over the file."""
     problems = [
         f"{variable}: {path} says otherwise; change it there, or leave it" for variable in differing
     ]

@@ -60,22 +60,22 @@ AMOUNT: Final = "1500.00"
 CURRENCY: Final = "KES"
 
 PATIENCE_S: Final = 300.0
-"""Everything must have happened within this time; a run takes a few hundredths of it."""
+"""Time limit for a whole run, which normally takes a few hundredths of it."""
 
 ANSWER_S: Final = 30.0
-"""For one answer of a server; on a machine that does much else it may take long."""
+"""Time limit for one answer of a server; it is long because the machine may be busy."""
 
 AGAIN: Final = (429, 503)
-"""Statuses after which the same call is to be made again, after Retry-After."""
+"""Statuses after which a call is repeated, after the time in Retry-After."""
 
 LOOK_S: Final = 0.1
 
 SAME_MOMENT_S: Final = 1.0
-"""Seconds within which a Ctrl-C reaches every process of a terminal: the end of a server may be
-seen before it."""
+"""Seconds within which a Ctrl-C reaches every process of a terminal. A server may be seen to end
+before the signal arrives here."""
 
 Ready = Callable[[], Awaitable[bool]]
-"""Looks once whether something has happened."""
+"""Checks once whether something has happened."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Party:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """Result of one scenario: Tallyhook's ledger and the provider's truth."""
+    """Result of one scenario: Tallyhook's ledger, and what really happened at the provider."""
 
     scenario: Scenario
     ledger: dict[str, Any]
@@ -102,7 +102,7 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """The outcome is the true one, and so is the money wherever an outcome states it."""
+        """Whether the outcome is the true one, and the money too wherever an outcome states it."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":
@@ -112,7 +112,7 @@ class Played:
         return all(totals.get(side) == self.truth.get(side) for side in sides)
 
     def line(self) -> str:
-        """Return one line for a person; `orders show` has the ids of its evidence."""
+        """Return one line for people; `orders show` lists the ids of the evidence."""
         first: str = self.ledger["explanation"][0]
         words = first.partition(" [")[0]
         codes = ", ".join(dict.fromkeys(f["code"] for f in self.ledger["findings"]))
@@ -131,9 +131,9 @@ def order_of(scenario: Scenario) -> str:
 
 
 async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: None) -> None:
-    """Look until it has happened.
+    """Poll until `what` has happened.
 
-    Raises UnreachableError when it takes too long, or whatever `watch` raises meanwhile.
+    Raises UnreachableError after PATIENCE_S, or whatever `watch` raises meanwhile.
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -156,10 +156,10 @@ async def answers(http: httpx2.AsyncClient, url: str) -> bool:
 async def call(
     http: httpx2.AsyncClient, method: str, url: str, *, again: Collection[int] = AGAIN, **words: Any
 ) -> httpx2.Response:
-    """Make one call as a shop should: again while the server asks for that, or does not answer in
-    time. All of ours may be repeated.
+    """Make one call as a shop should; repeat it on a timeout, or when the server asks for that.
 
-    Raises UnreachableError when it takes too long, or for what no repetition changes.
+    All of our calls may be repeated. Raises UnreachableError after PATIENCE_S, or for an error that
+    no repetition changes.
     """
     ends = monotonic() + PATIENCE_S
     while True:
@@ -182,7 +182,7 @@ async def call(
 async def place_orders(http: httpx2.AsyncClient, party: Party) -> Instant:
     """Register every order at the service and open every session, all at once.
 
-    Returns when the last session expires.
+    Return when the last session expires.
     """
     opened = await asyncio.gather(*(_place(http, party, each) for each in SCENARIOS.values()))
     return max(opened)
@@ -248,7 +248,7 @@ async def compare(http: httpx2.AsyncClient, party: Party) -> list[Played]:
 async def published_as_folded(
     http: httpx2.AsyncClient, party: Party, played: Sequence[Played]
 ) -> bool:
-    """Return whether the outcome feed ends as the ledgers do."""
+    """Return whether the last rows of the outcome feed agree with the ledgers."""
     url = f"{party.service}/api/v1/outcomes?limit=1000"
     feed = await call(http, "GET", url, headers=party.headers)
     last = {each["order"]: each["outcome"] for each in feed.json()["outcomes"]}
@@ -268,15 +268,15 @@ async def verdicts(http: httpx2.AsyncClient, party: Party) -> dict[str, int]:
 
 
 BACKLOG = 128
-"""Connections that may wait until a server of the demo has started."""
+"""Connections that may queue until a server of the demo has started."""
 
 STOP_S = 15.0
-"""Seconds a process has to end by itself when asked; then it is killed."""
+"""Seconds that a process has to end when asked; then it is killed."""
 
 
 def listener_on(wanted: int) -> socket.socket:
-    """Bind a socket to the wanted port of the loopback address, or to any free one if another
-    process has it. From now on no other can: callers wait until it is served."""
+    """Bind a socket to the wanted loopback port, or to any free port if that one is taken. The
+    socket holds the port from now on: callers queue until it is served."""
     for port in (wanted, 0):
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -291,7 +291,7 @@ def listener_on(wanted: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> tuple[str, int]:
-    """Return the host and the port on which it listens."""
+    """Return the host and port of a listening socket."""
     host, port = listener.getsockname()[:2]
     return host, port
 
@@ -311,8 +311,8 @@ def inherited(number: int) -> socket.socket:
 
 
 class Child:
-    """`python -m app WORDS…` with its log in a file, serving a socket that is handed over. Use as
-    `async with`."""
+    """Child process `python -m app WORDS…`, with its log in a file, serving an inherited socket.
+    Use as `async with`."""
 
     def __init__(
         self,
@@ -344,7 +344,7 @@ class Child:
         return self
 
     def _clean(self) -> dict[str, str]:
-        """Return the environment with no settings of Tallyhook's but the given ones."""
+        """Return the environment with only the given settings of Tallyhook."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYHOOK_")}
         return kept | dict(self._environ)
 
@@ -361,7 +361,7 @@ class Child:
         await end_of(process, within_s=STOP_S, component=self.name)
 
     def check(self) -> None:
-        """Raise UnreachableError, with the end of its log, when the process has ended."""
+        """Raise UnreachableError, with the end of the process's log, if it has ended."""
         if self._process is not None and self._process.returncode is not None:
             tail = self.log.read_text(errors="replace")[-600:].strip()
             why = why_ended(self._process.returncode)
@@ -376,11 +376,11 @@ class Child:
 PATH: Final = "/payments/outcomes"
 
 SECRET: Final = "whsec_ZGVtbyBzaG9wLCBub3QgYSBzZWNyZXQgZWl0aGVyIQ=="  # noqa: S105
-"""Known to both sides of the demo; not to be used elsewhere."""
+"""Secret known to both sides of the demo; not to be used elsewhere."""
 
 
 class ShopSeen:
-    """Notifications that the shop received. `refused`: those whose signature was wrong."""
+    """Notifications that the shop received. `refused` are those with a wrong signature."""
 
     def __init__(self) -> None:
         self._source = Source(name="shop", profile=load_profile("checkout"), secrets=[SECRET])
@@ -389,7 +389,7 @@ class ShopSeen:
         self.refused = 0
 
     async def outcome(self, request: Request) -> Response:
-        """Take one notification."""
+        """Receive one notification."""
         body = await request.body()
         incoming = Incoming(request.headers.raw, body)
         if self._source.verify(incoming, now=self._clock.now()) is not None:
@@ -442,7 +442,7 @@ HOST: Final = "127.0.0.1"
 
 
 async def play(*, once: bool) -> int:
-    """Play all scenarios. Returns 0 when every one ended as it must, else 1."""
+    """Play all scenarios. Return 0 if every one ended as expected, else 1."""
     _take_folder()
     interruption = _Interruption()
     began = monotonic()
@@ -463,8 +463,9 @@ async def play(*, once: bool) -> int:
 
 
 class _Interruption:
-    """A Ctrl-C or SIGTERM while the demo plays: it cancels this task, and is remembered, since a
-    server that was interrupted with it may be seen to end first."""
+    """Handler of Ctrl-C and SIGTERM while the demo plays: it cancels this task and keeps the
+    signal. The same signal may end a server first, so the signal number tells the two cases
+    apart."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -479,8 +480,8 @@ class _Interruption:
         self._playing.cancel()
 
     async def or_result(self, work: Awaitable[int]) -> int:
-        """Return the exit code of this work, or of an interruption that came before it failed or in
-        that moment."""
+        """Return the exit code of this work, or that of a signal. The signal counts if it arrived
+        before the work failed, or within SAME_MOMENT_S after."""
         try:
             return await work
         except (asyncio.CancelledError, TallyhookError):
@@ -493,7 +494,7 @@ class _Interruption:
 
 
 def _take_folder() -> None:
-    """Empty the demo's folder, unless a demo that still runs is using it."""
+    """Empty the demo's folder. Raises UsageError if a running demo uses it."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
         raise UsageError(f"a demo is running here (process {mark.read_text()}); stop it first")
@@ -556,7 +557,7 @@ def _console(listener: socket.socket, environ: Mapping[str, str]) -> Child:
 async def _open_console(
     context: AppContext, http: httpx2.AsyncClient, console: Child, *, port: int
 ) -> None:
-    """Say how to open the console, once it answers; the rows come while the page is open."""
+    """Print how to open the console once it answers; rows appear while the page is open."""
     url = f"http://{HOST}:{port}"
     await until(_answering(http, f"{url}/sign-in"), what="the console", watch=console.check)
     print(f"Open {url}/enter#{await demo_link(context)}", flush=True)
@@ -564,7 +565,7 @@ async def _open_console(
 
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
-    """Wait until Ctrl-C or SIGTERM, which is now the normal end. Raises UnreachableError when a
+    """Wait for Ctrl-C or SIGTERM, which now end the demo normally. Raises UnreachableError if a
     server ended by itself."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -602,7 +603,7 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
 
 
 def _environ(provider_port: int, shop_port: int) -> dict[str, str]:
-    """Return the demo's settings, which are also written to a file for later commands."""
+    """Return the demo's settings. They are also written to a file for later commands."""
     environ = {
         "TALLYHOOK_ENVIRONMENT": "sandbox",
         "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{FOLDER.absolute()}/tallyhook.db",

@@ -1,4 +1,4 @@
-"""Commands on evidence and on the log in which it is sealed: evidence, log."""
+"""Commands on evidence and on the log that seals it."""
 
 from __future__ import annotations
 
@@ -201,8 +201,8 @@ def _reason(with_personal_data: bool, reason: str | None) -> str | None:
 
 
 def refuse_existing(path: Path, *, binary: bool = False) -> None:
-    """Raise UsageError for a file that exists, for a folder that does not, and for a terminal where
-    the content is no text."""
+    """Raise UsageError if a file exists, its folder does not, or binary content would go to a
+    terminal."""
     if path == printing.STANDARD:
         return printing.check_output(path, binary=binary, what="a bundle")
     if path.exists() or path.is_symlink():
@@ -212,7 +212,7 @@ def refuse_existing(path: Path, *, binary: bool = False) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file for its owner alone, since it may hold personal data; or to standard output."""
+    """Write a file readable by its owner alone, or standard output. It may hold personal data."""
     if path == printing.STANDARD:
         with printing.whole_file(path) as output:
             output.write(content)

@@ -1,6 +1,5 @@
-"""The go-live checklist: run it, print it, and sign what only a person can state; and files to
-deploy with, printed or written out.
-"""
+"""Commands on the go-live checklist and on deployment files. They run and print the checklist, sign
+the items that only a person can state, and print deployment files or write them to a folder."""
 
 from __future__ import annotations
 

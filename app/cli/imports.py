@@ -1,6 +1,5 @@
-"""Commands that import: records for order books, statement for the provider's files, bank for what
-the bank booked; presets, by which such files are known.
-"""
+"""Commands that import order books (records), statements and bank files, and list presets. A preset
+tells how one kind of export is recognized and read."""
 
 from __future__ import annotations
 
@@ -111,22 +110,22 @@ IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "chang
            "rejected", "withdraws")  # fmt: skip
 
 COLUMNS_NAMED = 20
-"""Columns that were not read, in a sentence. Some files have a hundred; JSON has all of them."""
+"""Unread columns that a sentence names. Some files have a hundred; JSON lists all of them."""
 
 CHANGES_SHOWN = 20
-"""Changed rows that are printed; --changes writes all of them."""
+"""Changed rows that are printed; --changes writes all of them to a file."""
 
 COVERED = ("name", "wallet", "since", "until", "by")
 """Members of a coverage line in an import's document."""
 
 Use = Callable[["AppContext", Any], Awaitable["Imported"]]
-"""(context, what to call with progress) → what became of the file"""
+"""(context, progress callback) → result of the import"""
 
 
 def run_import(use: Use, form: printing.Format) -> None:
     """Import with a progress bar and print the result.
 
-    Ends with exit code 1 where rows were rejected, or the file was.
+    Exit with 1 if the file or some of its rows were rejected.
     """
 
     done = _import_one(use)
@@ -238,7 +237,7 @@ def _covered_name(name: str, wallet: str | None) -> str:
 
 
 def _few(names: Sequence[str], *, of: int | None = None) -> str:
-    """Name the first columns or rows, and count the others; of: how many there are in all."""
+    """Name the first columns or rows, and count the others. `of` is the total count."""
     shown = ", ".join(names[:COLUMNS_NAMED])
     more = (len(names) if of is None else of) - COLUMNS_NAMED
     return f"{shown}, and {more:,} more" if more > 0 else shown
@@ -267,7 +266,7 @@ def request_of(
     until: LastDayOption = None,
     by: operators.ByOption = None,
 ) -> Any:
-    """Build an `ImportRequest`. Its parameters are the options of every command that imports."""
+    """Build an `ImportRequest`. The parameters are the options shared by all import commands."""
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
@@ -296,7 +295,7 @@ def request_of(
 
 
 def importing(*, without: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command the options of `request_of`, except these, in place of its `**options`."""
+    """Replace a command's `**options` by the options of `request_of`, except those in `without`."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
@@ -417,7 +416,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
 def _withdraw(
     kind: ImportKind, number: int, *, reason: str, by: str | None, form: printing.Format
 ) -> None:
-    """Take an import back, and print what happened to its lines."""
+    """Withdraw an import, and print what happened to its lines."""
     from app.cli import operators
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 
@@ -544,10 +543,9 @@ async def _import(
     kind: ImportKind | None,
     source: str | None,
 ) -> Imported:
-    """Identify a file and import it.
+    """Identify a file and import it. Raises UsageError where a person must say what it is.
 
-    Raises UsageError where a person must say what it is: a line under another source is another
-    line, and its money would count twice.
+    A line under another source is another line, so its money would count twice.
     """
     from app.finance.imports import identify, import_kind
 

@@ -1,4 +1,4 @@
-"""Local work as with a provider's own tools: `trigger` sends its events, `listen` hands them on."""
+"""Local testing as with a provider's own tools: `trigger` sends events, `listen` forwards them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from reconcile.money import Money
 
 SERVE: Final = "http://127.0.0.1:8080"
-"""Where `serve` listens by default."""
+"""Address where `serve` listens by default."""
 
 DEFAULT_PORT: Final = 8085
 MAX_SHOWN: Final = 300
-"""Characters of an answer that are shown."""
+"""Limit, in characters, on the part of an answer that is shown."""
 
 
 ToOption = Annotated[
@@ -41,7 +41,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help="Also to an address beyon
 
 @asynccontextmanager
 async def sending() -> AsyncIterator[httpx2.AsyncClient]:
-    """Open the client that sends requests on; tests put another in its place."""
+    """Open the client that forwards requests. Tests replace it."""
     from app.core.http import outgoing_client
     from app.core.recorded import SEND_LIMIT_S
 
@@ -57,8 +57,7 @@ def stays_here(to: str) -> bool:
 
 
 def check_target(to: str, *, yes: bool, what: str) -> None:
-    """Raise UsageError for a text that is no address, and for an address beyond this machine that
-    was not confirmed."""
+    """Raise UsageError for an invalid address, or an unconfirmed one beyond this machine."""
     from app.core.recorded import target_of
 
     target_of(to, "")
@@ -69,8 +68,8 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
 
 
 def tell_answer(answer: Exchange, *, to: str) -> None:
-    """Print the answer in one line. Raises UnreachableError where there was none; exit code 1 for a
-    refusal."""
+    """Print the answer in one line. Raises UnreachableError if none came; exits with 1 if the
+    answer is a refusal."""
     if answer.status is None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
@@ -160,7 +159,8 @@ def _sends_its_secret(signer: Source) -> bool:
 
 
 def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
-    """Return the source that signs. Raises UsageError if it is live, or not exactly one fits."""
+    """Return the source whose secret signs. Raises UsageError if it is live, or if not exactly one
+    source fits."""
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
 
@@ -322,7 +322,8 @@ def _send_file(path: Path, forward: str) -> None:
 
 @contextmanager
 def _appending(path: Path) -> Iterator[IO[str]]:
-    """Open a file at its end, for its owner alone. Raises UsageError where it cannot be written."""
+    """Open a file for appending, readable by its owner alone. Raises UsageError where it cannot be
+    written."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with open(os.open(path, flags, 0o600), "a", encoding="utf-8") as file:

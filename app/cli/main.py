@@ -1,6 +1,6 @@
 """`tallyhook …`: the commands, how `--help` lists them, and what their errors become.
 
-Heavy things are imported inside commands: the time that `--help` takes is felt.
+Heavy modules are imported inside commands: the time that `--help` takes is felt.
 """
 
 import os
@@ -67,16 +67,16 @@ SECTIONS: Final = {
     "Evidence and personal data": ("evidence", "log", "audit", "erase", "privacy"),
     "The store": ("db", "backup", "restore", "prune", "prove", "refold", "reindex"),
 }
-"""The commands of `tallyhook --help`: those of one person's work together, in their order."""
+"""Sections of `tallyhook --help`: commands that one person uses together, in order of use."""
 
 _WHOLE: Final = 1_000
-"""Characters of a first sentence at most: more than any has, so that none is cut."""
+"""Limit on the length of a command's first sentence; none is longer, so none is cut."""
 
 _THE_LIBRARY_SAYS: Final = "Value error, "
 
 
 class Commands(TyperGroup):
-    """A group that lists its commands with their whole first sentences."""
+    """A command group that lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of commands; where there are many, in sections."""
@@ -88,7 +88,7 @@ class Commands(TyperGroup):
                 )
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a command; a value that does not fit is reported without the library's words."""
+        """Run a command, and report an invalid value in our own words rather than the library's."""
         try:
             return super().invoke(ctx)
         except typer.BadParameter as error:
@@ -170,7 +170,7 @@ def _root(
         ),
     ] = None,
 ) -> None:
-    """Options of `tallyhook` itself; its help stands where it is made."""
+    """Define the options of `tallyhook` itself; their help texts are in `application`."""
     running.GIVEN_FILE.set(token_file)
 
 
@@ -207,8 +207,8 @@ def run(words: Sequence[str]) -> int:
 
 
 def _is_of_a_text(error: BaseException) -> bool:
-    """Return whether the error came of a text that has no UTF-8; a database's driver wraps that,
-    and is wrapped."""
+    """Return whether the error was caused by text that UTF-8 cannot encode. A database driver wraps
+    that error, and its wrapper may be wrapped again."""
     seen = list[BaseException]()
     cause: BaseException | None = error
     while cause is not None and cause not in seen:  # one may be raised from itself
@@ -218,8 +218,8 @@ def _is_of_a_text(error: BaseException) -> bool:
 
 
 def application_for(words: Sequence[str]) -> typer.Typer:
-    """Build the application with the one command or group that the first word names, or whole where
-    it names none. To prepare all of them takes longer than most of them run."""
+    """Build an application with only the command or group that the first word names. Build all of
+    it if the word names none. Building all takes longer than most commands run."""
     alone = copy(application)
     alone.registered_commands = [
         each
@@ -233,13 +233,13 @@ def application_for(words: Sequence[str]) -> typer.Typer:
 
 
 def _typed(words: Sequence[str]) -> int:
-    """Run the command and return its exit code. Typer itself says where the words do not fit."""
+    """Run the command and return its exit code. Typer reports invalid arguments itself."""
     try:
         application_for(words)(list(words), prog_name="tallyhook")
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):
             raise end.__context__ from None
-        # Typer ends a question that was interrupted as one that was answered with no.
+        # Typer would treat an interrupted question as one answered with no.
         stopped = end.__context__ and end.__context__.__context__
         if isinstance(stopped, KeyboardInterrupt):
             raise stopped from None
@@ -257,8 +257,8 @@ def _unwritten(error: OSError) -> int:
 
 
 def _unforeseen(error: Exception) -> int:
-    """Report a fault of ours and return the exit code. The error's own message is left out: it may
-    quote a phone number or a secret, as a database's quotes every value of its statement."""
+    """Report an internal error and return the exit code. Leave out the error's own message: it may
+    quote a phone number or a secret, as a database error quotes every value of its statement."""
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
@@ -269,6 +269,6 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _is_text(word: str) -> bool:
-    """Return whether a text can be written as UTF-8; bytes that could not be read are half
-    characters."""
+    """Return whether a text can be encoded as UTF-8. Bytes that could not be decoded are lone
+    surrogates."""
     return word.encode("utf-8", "replace").decode() == word

@@ -1,6 +1,4 @@
-"""Commands on who may come in: operators, tokens, audit; and on proposals: what waits for a second
-person, and deciding about it.
-"""
+"""Commands on operators, tokens and the audit trail; and on proposals that need a second person."""
 
 from __future__ import annotations
 
@@ -406,7 +404,7 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 
 
 def proposal_notice(proposal: Proposal) -> str:
-    """Say what a command proposed instead of doing it."""
+    """Describe the proposal that a command made instead of acting."""
     from reconcile.instants import format_instant
 
     return (

@@ -1,4 +1,4 @@
-"""Commands on orders and what the shop does with them: orders, checkout, notifications."""
+"""Commands on orders, checkout and notifications of the shop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def print_ledger(
     ledger: Mapping[str, Any], records: Sequence[Mapping[str, Any]], *, zone: tzinfo
 ) -> None:
-    """Print the answer and the next steps, then reasons, events, money and records.
+    """Print the plain answer and next steps, then reasons, events, money and records.
 
     The answer is read to customers: its times are the merchant's; the evidence is in UTC.
 
@@ -93,7 +93,7 @@ def print_ledger(
 async def _refused(
     context: AppContext, ledger: Mapping[str, Any], as_of: Instant | None
 ) -> list[str]:
-    """List the ids of refused deliveries that name the order or a payment of it."""
+    """List the ids of refused deliveries that name the order or one of its payments."""
     from app.orders.delivery_log import refused_that_may_be_of
 
     names = {ledger["order"], *(attempt["reference"] for attempt in ledger["attempts"])}
@@ -112,7 +112,7 @@ def _print_refused(refused: Sequence[str]) -> None:
 
 
 def _record(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row of one record: its content, and who stated it."""
+    """Return a table row for one record: its content, and who stated it."""
     named = [f"{kind} {record[kind]}" for kind in ("session", "payment") if kind in record]
     money = record.get("money")
     amounts = [] if money is None else [f"{money['currency']} {money['amount']}"]
@@ -142,7 +142,8 @@ FOUND = ("order", "outcome", "captured", "phone", "found", "explanation")
 def _for_whom(
     rows: Sequence[Mapping[str, Any]], form: printing.Format
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows for a table with the merchant's times in their sentences; others unchanged."""
+    """Return rows for a table, with the merchant's local times in their sentences. For other
+    formats, return the rows unchanged."""
     if form is not printing.Format.table:
         return rows
     zone = printing.merchant_zone()
@@ -430,8 +431,8 @@ checkout_group = typer.Typer(help="Payments that this installation starts.", no_
 EXIT_CODES: Final = {
     "opened": 0, "paid": 1, "expired": 1, "refused": 1, "unresolved": 1, "unknown": 4
 }  # fmt: skip
-"""The customer can pay: 0. There is nothing to pay, it is in doubt what was paid, the session's
-time is over, or the service will not: 1. The service cannot be reached: 4."""
+"""Exit codes of a checkout. 0: the customer can pay. 1: nothing is due, the amount paid is in
+doubt, the session has expired, or the service refuses. 4: the service cannot be reached."""
 
 
 @checkout_group.callback()

@@ -1,5 +1,5 @@
-"""Tables of pages that are generated from the program: `python -m app.cli.page_tables` writes them,
-and the digest of the verifier of this release; tests compare both."""
+"""Tables in Markdown pages that are generated from the program. `python -m app.cli.page_tables`
+writes them, and the digest of this release's verifier; tests compare both."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,8 @@ ROOMS: Final = Path(__file__).parents[1]
 
 
 def command_table() -> str:
-    """Return every command in the order of `--help`: its arguments and its first sentence."""
+    """Return a table of every command in the order of `--help`, with arguments and first
+    sentence."""
     commands: Any = typer.main.get_command(application)
     lines = ["Each follows `tallyhook`:"]
     for names in SECTIONS.values():
@@ -46,8 +47,8 @@ TABLES: Final[Mapping[str, Callable[[], str]]] = {
 
 
 def with_table(page: str, table: str) -> str:
-    """Return the page with this table or list in place of the one with the same first line, which
-    ends at an empty line. Raises ValueError where there is none."""
+    """Replace the table or list on the page whose first line equals the first line of `table`. It
+    ends at an empty line. Raises ValueError if the page has none."""
     lines, rows = page.split("\n"), table.rstrip("\n").split("\n")
     begin = lines.index(rows[0])
     end = next((n for n in range(begin, len(lines)) if not lines[n]), len(lines))

@@ -1,4 +1,5 @@
-"""Listings as table, JSON, JSON Lines or CSV. Results go to standard output, all else to error."""
+"""Listings as table, JSON, JSON Lines or CSV. Results go to standard output, everything else to
+standard error."""
 
 import json
 import os
@@ -38,13 +39,13 @@ OrderArguments = Annotated[
 
 
 def moment(text: str | None, option: str) -> Instant | None:
-    """Read an RFC 3339 instant, or the beginning of a day of the merchant's; None for None. Raises
-    UsageError."""
+    """Parse an RFC 3339 instant, or a day as its beginning in the merchant's zone. Return None for
+    None. Raises UsageError."""
     return None if text is None else _ends(text, option)[0]
 
 
 def _ends(text: str, option: str) -> tuple[Instant, Instant]:
-    """Return when a day begins and ends; for a moment, that moment."""
+    """Return the beginning and end of a day; for an instant, return it twice."""
     try:
         if _is_day(text):
             return Calendar(merchant_zone()).day(text)
@@ -56,18 +57,19 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
 
 
 def end_of(text: str | None, option: str) -> Instant | None:
-    """Read the end of a span: a day is within it, an instant itself is not. Raises UsageError."""
+    """Parse the exclusive end of a span; a day given as the end is included. Raises UsageError."""
     return None if text is None else _ends(text, option)[1]
 
 
 def deadline(text: str | None, option: str) -> Instant | None:
-    """Read a deadline: an instant, or the last second of a day. Raises UsageError."""
+    """Parse a deadline: an instant, or a day, which means its last second. Raises UsageError."""
     end = end_of(text, option)
     return Instant(end - SECOND) if end is not None and _is_day(str(text)) else end
 
 
 def merchant_zone() -> tzinfo:
-    """Return the zone of days and months by the settings; UTC if none is set."""
+    """Return the time zone of the merchant's days and months, from the settings; UTC if none is
+    set."""
     from app.config.load import load_settings
     from app.core.zones import zone_named
 
@@ -77,14 +79,14 @@ def merchant_zone() -> tzinfo:
 def local_sentence(
     row: Mapping[str, Any], zone: tzinfo, *, name: str = "sentence"
 ) -> dict[str, Any]:
-    """Return a row for people: its sentence gives times in the zone, which it names."""
+    """Return a row for people: its sentence shows times in the zone and names the zone."""
     from app.core.zones import local_text
 
     return {**row, name: local_text(row[name], zone, named=True)}
 
 
 def local_moment(row: Mapping[str, Any], zone: tzinfo, *, name: str) -> dict[str, Any]:
-    """Return a row for people: an instant as the zone's clocks show it, a day alone as that day."""
+    """Return a row for people: an instant in the zone's local time, a plain day unchanged."""
     from app.core.zones import local_moment as shown
 
     return {**row, name: shown(parse_instant(row[name]), zone)}
@@ -105,7 +107,7 @@ OutputOption = Annotated[
 
 
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
-    """Raise UsageError where the bytes would go to a terminal, or the folder does not exist."""
+    """Raise UsageError if bytes would go to a terminal, or the folder does not exist."""
     if binary and path is None:
         raise UsageError(f"{what} is not text: say -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
@@ -116,10 +118,10 @@ def check_output(path: Path | None, *, binary: bool, what: str) -> None:
 
 @contextmanager
 def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
-    """Return the writer of an output file. A file gets its name once it is complete, and not at all
-    otherwise. It is for its owner alone: it has orders, money and payers.
+    """Yield a writer for an output file that appears only when complete.
 
-    Raises UsageError where it cannot be written.
+    The file is readable by its owner alone: it has orders, money and payers. Raises UsageError
+    where it cannot be written.
     """
     if path is None or path == STANDARD:
         yield sys.stdout.buffer
@@ -134,7 +136,7 @@ def whole_file(path: Path | None) -> Iterator[IO[bytes]]:
 
 
 MAX_NUMBER = 2**63 - 1
-"""The largest number that a database takes, of a run, an audit entry or a leaf."""
+"""Largest number of a run, an audit entry or a leaf; the database takes no larger one."""
 
 
 class Format(StrEnum):
@@ -160,15 +162,14 @@ def _in_utf_8() -> None:
 
 
 def print_file(text: str) -> None:
-    """Print the text of a file, which is UTF-8 whatever the terminal's encoding is."""
+    """Print the text of a file as UTF-8, whatever the terminal's encoding is."""
     _in_utf_8()
     print(text, end="" if text.endswith("\n") else "\n")
 
 
 def _encoded(form: Format | None) -> Format | None:
-    """Have standard output take what programs read as UTF-8, as in a file, whatever the terminal's
-    encoding is. CSV for a spreadsheet begins with a byte order mark, which no program expects in a
-    pipe."""
+    """Switch standard output to UTF-8 for formats that programs read. CSV for a spreadsheet begins
+    with a byte order mark, which no program expects in a pipe."""
     if form not in (None, Format.table):
         _in_utf_8()
     if form is not Format.csv_excel:
@@ -194,16 +195,16 @@ DocumentOption = Annotated[
         help="table for people; json, or jsonl on one line, for programs.",
     ),
 ]
-"""For what is one document and no list of rows."""
+"""Format option for a single document rather than a list of rows."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
     typer.Option("--format", callback=_encoded, help="json, or jsonl on one line."),
 ]
-"""For what only programs read."""
+"""Format option for output that only programs read."""
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
-    """Print rows, in a table or CSV by the given columns, in JSON whole."""
+    """Print rows. Tables and CSV have only the given columns; JSON has every member."""
     if form is Format.json:
         print(json_text(list(rows), indent=2))
     elif form is Format.jsonl:
@@ -220,35 +221,35 @@ def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: For
 def emit_up_to(
     limit: int, rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format
 ) -> None:
-    """Print rows like `emit`, and say so where as many as `limit` were found: there may be more."""
+    """Print rows like `emit`; if `limit` rows were found, note that there may be more."""
     emit(rows, columns=columns, form=form)
     if len(rows) == limit:
         note(f"There may be more than {these(rows)}: raise --limit.")
 
 
 ROWS_OF_DOCUMENT: Final = 50
-"""Rows of one part of a document for people, such as the events of an order: the newest."""
+"""Rows shown of one part of a document for people, such as an order's events: the newest."""
 
 
 def emit_newest(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str]) -> None:
-    """Print the last rows of a part of a document as a table, and how many there are before."""
+    """Print the last rows of a part of a document as a table, and count the earlier ones."""
     emit(rows[-ROWS_OF_DOCUMENT:], columns=columns, form=Format.table)
     if len(rows) > ROWS_OF_DOCUMENT:
         print(f"{len(rows) - ROWS_OF_DOCUMENT:,} before these: --format json lists all.\n")
 
 
 def these(rows: Sequence[Any]) -> str:
-    """Count the listed rows in words, for a sentence."""
+    """Count the listed rows in words, for use in a sentence."""
     return "this one" if len(rows) == 1 else f"these {len(rows):,}"
 
 
 def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
-    """Print one JSON document; for jsonl on one line."""
+    """Print one JSON document; jsonl prints it on one line."""
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """Return JSON as people read it, but escape characters that could command a terminal."""
+    """Return indented JSON with characters escaped that could control a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if text.replace("\n", "").isprintable():
         return text
@@ -258,7 +259,8 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
 
 
 def cell(value: Any) -> str:
-    """Return a cell for a spreadsheet. Our numbers stay numbers; text never becomes a formula."""
+    """Return a cell for a spreadsheet. Our numbers stay numbers; text is never read as a
+    formula."""
     return str(value) if type(value) is int else safe_cell(_text(value))
 
 
@@ -279,7 +281,7 @@ def _is_money(value: Any) -> bool:
 
 
 def shown(value: Any) -> str:
-    """Return text for people: money with its thousands apart."""
+    """Return text for people: amounts get thousands separators."""
     if _is_money(value):
         return f"{value['currency']} {Decimal(value['amount']):,f}"
     return printable(_text(value))
@@ -320,13 +322,13 @@ def _table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
 
 
 _FILE_WIDTH = 200
-"""Characters of a line where the width is unknown: sentences are broken there, ids never."""
+"""Line width in characters where the terminal's is unknown. Sentences wrap at it; ids never do."""
 
 _ANY_WIDTH = 100_000
 
 
 def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
-    """Print fields one below another, for a terminal so narrow that ids would be broken."""
+    """Print fields below one another, for a terminal so narrow that ids would wrap."""
     widest = max(map(len, columns))
     for row in rows:
         print()
@@ -336,7 +338,7 @@ def _one_below_another(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]
 
 
 def say(sentence: str) -> None:
-    """Print one line that may hold texts of others."""
+    """Print one line that may include text from outside."""
     print(printable(sentence))
 
 
@@ -358,7 +360,7 @@ def progress(label: str, total: int | None) -> Iterator[Any]:
 
 @contextmanager
 def progress_ahead(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that finds out how much it is. Yields `ahead(total)` and
+    """Show a progress bar for work whose total becomes known on the way. Yields `ahead(total)` and
     `advance(count)`."""
     with _bar() as bar:
         if bar is None:
@@ -373,15 +375,15 @@ def progress_ahead(label: str) -> Iterator[Any]:
 
 @contextmanager
 def measure(label: str) -> Iterator[Any]:
-    """Show a progress bar for work that knows how far it is. Yields `show(done, total)`."""
+    """Show a progress bar for work that reports its own position. Yields `show(done, total)`."""
     with _bar() as bar:
         yield _shown_as(bar, label)
 
 
 @contextmanager
 def measure_both(label: str, then: str) -> Iterator[Any]:
-    """Show a progress bar for work in two parts; the second only counts. Yields `show(done, total)`
-    and `advance(count)`."""
+    """Show a progress bar for work in two parts; the second part has no total. Yields `show(done,
+    total)` and `advance(count)`."""
     with _bar() as bar:
         show = _shown_as(bar, label)
         if bar is None:
@@ -423,12 +425,12 @@ def _bar() -> Iterator[Any]:
 
 
 FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
-"""Formats with a cell a column."""
+"""Formats with one cell per column."""
 
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
 TABLE_MAX = 1_000
-"""Rows of a table at most: it is laid out as a whole, and nobody reads more of them."""
+"""Limit on a table's rows: it is laid out in memory, and nobody reads more."""
 
 
 async def print_document(head: Mapping[str, Any], items: Items, *, name: str, form: Format) -> None:

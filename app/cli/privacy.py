@@ -158,7 +158,7 @@ def restore(
 
 
 def _tell_owner(database: Path | None) -> None:
-    """Print a note if the restored files belong to another user than the service's."""
+    """Print a note if the restored files belong to another user than the service."""
     if database is None or database.stat().st_uid == database.absolute().parent.stat().st_uid:
         return
     folder = database.absolute().parent
@@ -171,8 +171,8 @@ def _tell_owner(database: Path | None) -> None:
 def stated_losses(
     without_erasures: bool, accept_gap: bool, *, reason: str, by: str | None
 ) -> tuple[Without | None, str | None]:
-    """Return the word to go on without the journal, and the reason to go on with a gap; one reason
-    serves both. Raises UsageError for half of either."""
+    """Return the choice to restore without the erasure journal, and the reason to accept a gap. One
+    reason serves both. Raises UsageError if an option or its reason is given alone."""
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
@@ -182,15 +182,15 @@ def stated_losses(
 
 
 def stated_gap(said: bool, *, reason: str) -> str | None:
-    """Return the reason to go on with a gap; None where none is accepted. Raises UsageError for
-    half of it."""
+    """Return the reason for accepting a gap; None if no gap is accepted. Raises UsageError if the
+    option or the reason is given alone."""
     if said != bool(reason.strip()):
         raise UsageError("--accept-gap and --reason are said together, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
-    """Print which gap was accepted, if one was."""
+    """Print the gap that was accepted, if there is one."""
     if found is not None:
         printing.note(f"The gap is accepted and kept: {found.sentence()}.")
 

@@ -23,7 +23,7 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
-    """Print the totals and ties of a run, then its breaks as they are read."""
+    """Print a run's totals and ties, and then each break as it is loaded."""
     from app.finance.reconcile_period import run_document
 
     people = form is printing.Format.table
@@ -152,7 +152,7 @@ def run(
 
 
 MOST_PROCESSES: Final = 2
-"""Processes that match unless a number is given: each takes some 100 MiB."""
+"""Default limit on matching processes: each one uses about 100 MiB."""
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
@@ -179,7 +179,8 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
 
 
 def _interrupted(number: int | None = None) -> str:
-    """Print what an interrupted run leaves, and how to continue. number: of the last ended run."""
+    """Say what an interrupted run leaves behind, and how to continue. number: of the last run that
+    ended"""
     if number is not None:
         return (
             f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "
@@ -319,7 +320,7 @@ def save(
 
 
 def _text_of(file: Path) -> str:
-    """Return the text of a file of rules without mistakes; report those with the file's name."""
+    """Return the text of a valid file of rules. Errors are reported with the file's name."""
     from app.finance.rule_file import MAX_BYTES, read_rules
 
     try:

@@ -1,6 +1,5 @@
-"""Commands on periods: report and its journal; period, which closes months and proves them; and
-schedule, by which reports and reconciliations are made at their times.
-"""
+"""Commands on periods: reports and journals; closing and proving months; and the schedule. The
+schedule makes reports and reconciliations at set times."""
 
 from __future__ import annotations
 
@@ -46,7 +45,7 @@ class JournalFormat(StrEnum):
 
 
 class BasisName(StrEnum):
-    """The date that places money in the period."""
+    """Which date decides the period that money belongs to."""
 
     captured = "captured"
     received = "received"

@@ -1,5 +1,5 @@
-"""Runs an operation from a command, with settings, an open store, one event loop, and the
-operator's name."""
+"""Runs a command's operation with settings, an open store, one event loop and the operator's
+name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
-    """Run to the end on the fast event loop."""
+    """Run a coroutine to its end on the fast event loop."""
     import asyncio
 
     try:
@@ -53,7 +53,7 @@ def with_context(
     from app.wiring.opening import open_context
 
     settings = load_settings() if loaded is None else loaded
-    # A command's result is what it prints; only what went wrong is logged beside it.
+    # Logs show only faults, since a command's result is what it prints.
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Result:
@@ -76,13 +76,13 @@ async def _note_unread(context: AppContext) -> None:
 
 
 def processes(chosen: int | None, *, most: int) -> int:
-    """Return how many processes work: the chosen number, else one for each core, at most `most`."""
+    """Return the number of processes: the chosen number, else one per core, at most `most`."""
     return min(len(os.sched_getaffinity(0)), most) if chosen is None else chosen
 
 
 BY_OWN: Final = "TALLYHOOK_OPERATOR_TOKEN"
-"""The environment variable with an operator's own token. An option for it there is none: whoever
-lists the machine's processes would read it."""
+"""Environment variable with an operator's own token. There is no option for it: other users of the
+machine could read it in the process list."""
 
 GIVEN_FILE: Final[ContextVar[Path | None]] = ContextVar("given_file", default=None)
 """The file of `tallyhook --token-file`."""
@@ -91,8 +91,8 @@ _MOST_BYTES: Final = 1_000
 
 
 def given_token() -> str | None:
-    """Return the operator's token: from a file, else from the environment. Raises UsageError where
-    the file cannot be read."""
+    """Return the operator's token, from the --token-file or else the environment. Raises UsageError
+    where the file cannot be read."""
     path = GIVEN_FILE.get()
     if path is None:
         return os.environ.get(BY_OWN) or None
@@ -106,7 +106,8 @@ def given_token() -> str | None:
 
 
 async def _holder(context: AppContext) -> Proven | None:
-    """Return the holder of the given token; None without one. Raises UsageError for others."""
+    """Return the holder of the given token; None without a token. Raises UsageError for a wrong
+    one."""
     from app.access.tokens import ScopeMissing, TokenNotInForce, holder_of
 
     token = given_token()

@@ -36,9 +36,9 @@ TokenOption = Annotated[
 
 
 def check_nothing_to_play(context: typer.Context) -> None:
-    """Raise UsageError for an option that would do nothing without --play.
+    """Raise UsageError for an option that has no effect without --play.
 
-    A token in the environment may be there for another command.
+    A token in the environment is allowed: another command may need it.
     """
 
     for name in ("speed", "token"):
@@ -48,7 +48,7 @@ def check_nothing_to_play(context: typer.Context) -> None:
 
 
 def check_webhook_url(url: str) -> None:
-    """Raise UsageError for a text that is no address to send events to."""
+    """Raise UsageError for a text that is not a URL to send events to."""
     from app.sandbox.settings import is_absolute_http
 
     if not is_absolute_http(url):
@@ -58,7 +58,7 @@ def check_webhook_url(url: str) -> None:
 
 
 def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | None) -> None:
-    """Play a scenario. Exit code 1 where something came otherwise than the scenario says."""
+    """Play a scenario. Exit with 1 where a result differs from the scenario's expectation."""
     import anyio
 
     from app.sandbox.playing import Stage, play_script, read_script
@@ -117,7 +117,7 @@ Inherited = Annotated[
 CONSOLE_HOST = "127.0.0.1"
 
 EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of in live
-"""Addresses that mean every one of this machine's."""
+"""Addresses that stand for all interfaces of this machine."""
 
 
 UNENCRYPTED = (
@@ -232,7 +232,7 @@ def console(
 
 @contextmanager
 def _ending_in_log(parent: int | None) -> Iterator[None]:
-    """Log why a child of `serve` ends as a line of the shared log, which is JSON."""
+    """Log the reason why a child of `serve` ends, as a line of the shared JSON log."""
     try:
         yield
     except TallyhookError as error:
@@ -246,7 +246,7 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
 
 
 def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socket | None]:
-    """Return host, port, and the inherited socket there, if there is one."""
+    """Return host, port and, if there is one, the inherited socket there."""
     from app.cli.demo import address_of, inherited
 
     if fd is None:

@@ -42,7 +42,7 @@ def register(application: typer.Typer) -> None:
 
 
 def _brought(before: str | None, after: str) -> str:
-    """Say in one sentence what an upgrade has done."""
+    """Describe in one sentence what an upgrade did."""
     if before is None:
         return f"The database was empty; it has its tables now and is at version {after}."
     if before == after:

@@ -1,4 +1,4 @@
-"""Commands on payments of no order: list, show, assign, withdraw, dismiss."""
+"""Commands on payments without an order: list, show, assign, withdraw, dismiss."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COLUMNS = (
 )
 
 AT_ONCE = 200
-"""Payments that are read at a time."""
+"""Payments that are loaded at a time."""
 
 Payment = Annotated[
     str, typer.Argument(metavar="PAYMENT", help="Its id, or the provider's reference of it.")

@@ -151,7 +151,8 @@ async def do_second_factor(view: View, reason: str) -> str:
 
 
 def _session_of(view: View) -> str:
-    """Return the binding of a passkey's challenge: this session, whatever its cookie is now."""
+    """Return the session that a passkey's challenge is bound to. It stays the same when the
+    session's cookie is renewed."""
     return f"passkey {view.person.name} {view.person.began_at}"
 
 
@@ -240,7 +241,8 @@ async def ask_link_company(view: View) -> Form:
 
 
 async def do_link_company(view: View, reason: str) -> ActionResult:
-    """Show the way there; a form that led to another host would be stopped by the browser."""
+    """Show a link to the company's sign-in. Browsers block a form that redirects to another
+    host."""
     grant = new_challenge(
         view.console.mark_key, to=link_grant_of(view.cookie), now=view.context.clock.now()
     )
@@ -253,11 +255,11 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
 
 
 OTHERS: Final = "others"
-"""Word for all sessions of the person but this one."""
+"""Form value that stands for all of the person's sessions but this one."""
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:
-    """Return the sessions that a form is to end. Raise NotFoundError if there is none."""
+    """Return the sessions that the form asks to end. Raise NotFoundError if there is none."""
     asked, here = view.needed("session"), sessions.session_id(view.cookie)
     own = await sessions.own_sessions(view.context, view.person.name)
     if asked == OTHERS:

@@ -1,4 +1,4 @@
-"""Every action: a new one is one entry here, and its two functions."""
+"""List of every action. A new action adds an entry here, and its two functions."""
 
 from typing import Final
 

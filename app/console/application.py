@@ -1,4 +1,4 @@
-"""Routes of the console: pages in every format, actions, signing in, live news, static files."""
+"""Routes of the console: pages in every format, actions, signing in, live updates, static files."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
@@ -70,7 +70,7 @@ LISTED_ON: Final = {
     "/rows": "/runs",
     "/trail": "/bank",
 }
-"""Pages that lead to a page of one thing, if that has no list of its own."""
+"""Menu page to which each page of one thing belongs, where the thing has no list of its own."""
 NOT_CONFIRMED: Final = (
     "that is not your password, or it was tried too often: wait a minute and look again"
 )
@@ -87,12 +87,14 @@ NOT_ALLOWED: Final = (
 )
 
 ENDED: Final = "ended"
-"""Parameter of the sign-in form after an action's form came too late: KEPT if its text is kept."""
+"""Parameter of the sign-in form after an action's form arrived too late. It is KEPT if the form's
+text is kept."""
 KEPT: Final = "kept"
 
 
 class _Subject(Convertor[str]):
-    """Rest of a path, line ends included, because an order's reference may hold anything."""
+    """Converter for the rest of a path, line ends included: an order's reference may hold
+    anything."""
 
     regex = r"(?s:.+)"
 
@@ -107,7 +109,7 @@ register_url_convertor("subject", _Subject())
 
 
 def split_format(subject: str) -> tuple[str, str]:
-    """Split an address's last part into the thing's name and the format."""
+    """Split the last part of an address into the thing's name and the format."""
     name, dot, ending = subject.rpartition(".")
     return (name, ending) if dot and name and ending in FORMATS else (subject, "html")
 
@@ -257,7 +259,7 @@ class Application:
         return self._pages.html(view, page, document)
 
     def _problem(self, view: View, status: int, sentence: str) -> Response:
-        """Show an error, with the way to the list that the page belongs to."""
+        """Show an error, with a link to the list that the page belongs to."""
         path = "/" + view.request.url.path.split("/")[1].partition(".")[0]
         path = LISTED_ON.get(path, path)
         listed = next((each for each in PAGES if each.path == path), None)
@@ -267,7 +269,7 @@ class Application:
         return self._pages.problem(status, sentence, view=view, back=path, button=button)
 
     async def _form_again(self, view: View, of: Page | Act, error: UsageError) -> Response:
-        """Show the page with the form that a person mistyped.
+        """Show the page again with the form that a person filled in wrongly.
 
         Raises UsageError if that page cannot be shown.
         """
@@ -336,7 +338,7 @@ class Application:
     async def _ask(
         self, view: View, act: Act, problem: str | None = None, *, form: Form | None = None
     ) -> Response:
-        """Show an action's form; problem: why it was refused."""
+        """Show an action's form. `problem` is why the form was refused."""
         typed = {} if view.request.method == "POST" else self._signing.unsent(view.request)
         values = {
             "act": act,
@@ -360,7 +362,7 @@ class Application:
         )
 
     async def _do(self, view: View, act: Act) -> Response:
-        """Take the action of a form that was sent."""
+        """Run the action of a submitted form."""
         form, reason = await act.ask(view), ""
         first = partial(first_use, self._console.context, view.given.get("form", ""))
         if form.preview:
@@ -429,20 +431,20 @@ class Application:
         return self._pages.problem(status, sentence, view=view)
 
     async def _on_fault(self, request: Request, error: Exception) -> Response:
-        """Answer a fault of ours; the server logs it."""
+        """Answer a request that failed by a fault of ours; the server logs the fault."""
         return self._pages.problem(
             500, "This page has a fault. The log names the place; everything else goes on."
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:
-        """Answer an error that came before it was known who asks."""
+        """Answer an error that was raised before the operator was identified."""
         status = 400 if isinstance(error, UsageError) else 503
         assert not isinstance(error, ConfigurationError)
         return self._pages.problem(status, spoken(str(error)))
 
 
 async def _following(page: Page, view: View, document: Document) -> Document | None:
-    """Load the page after a document; None if it is the last one."""
+    """Load the page that follows a document; None if it is the last page."""
     for member, parameter in page.following.items():
         if (place := document.get(member)) is not None:
             others = dict.fromkeys(page.following.values())
@@ -452,7 +454,7 @@ async def _following(page: Page, view: View, document: Document) -> Document | N
 
 
 def _saying(behind_s: int, answer: Response) -> Response:
-    """Name the age of unread deliveries in an answer's header, where there are any."""
+    """Add the age of the oldest unread delivery to the answer's headers, if there is one."""
     if behind_s:
         answer.headers["Tallyhook-Behind"] = str(behind_s)
     return answer
@@ -490,11 +492,11 @@ async def _suggest(view: View) -> Response:
 
 
 def _typed(view: View, of: Page | Act) -> dict[str, str]:
-    """Return everything typed or chosen in the form on the page before; empty if there was none."""
+    """Return the text entered in the form on the previous page; empty if there was none."""
     given = dict(view.request.query_params)
     return given if any(name in given for name in of.typed) else {}
 
 
 def build_console(console: Console) -> SecurityMiddleware:
-    """Build the ASGI application; the caller opens and closes everything that it uses."""
+    """Build the ASGI application. The caller opens and closes the resources that it uses."""
     return Application(console).asgi()

@@ -34,13 +34,13 @@ from reconcile.money import Money, to_json
 from reconcile.reporting.words import CAUSE_WORDS
 
 LIVING: Final = STATES[:-1]
-"""States of breaks in the newest run."""
+"""States of the breaks that are still in the newest run."""
 
 CONDITIONS: Final = ("cause", "state", "currency", "assignee")
-"""Filters that also choose breaks for an action on all of them."""
+"""Filters that can also choose the breaks for a bulk action."""
 
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
-"""The filter of an age as a condition that chooses breaks."""
+"""Condition that chooses breaks by age, for each value of the age filter."""
 
 MOST_SKIPPED: Final = 1_000_000
 
@@ -183,7 +183,7 @@ def _form(
     fields: tuple[Field, ...] = (),
     button: str = "",
 ) -> Form:
-    """Make a form about a break. It begins with the break's sentence and the money at stake."""
+    """Make a form about a break. It shows the break's sentence and its money first."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSE_WORDS[found.seen.cause]
     return Form(
@@ -204,13 +204,13 @@ def _form(
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
-    """Make the form decide about the state that it showed, or about nothing."""
+    """Return a hidden field, so that the form acts only on the state that it showed."""
     mark = break_acts.mark_of(found)
     return Field(name="seen", label="What was shown", kind="hidden", value=mark)
 
 
 async def _people(view: View) -> list[str]:
-    """List operators who may work on breaks."""
+    """List operators who may be assigned a break."""
     return [
         each.name
         for each in await known_operators(view.context)
@@ -229,7 +229,8 @@ async def _assignee_field(view: View, value: str) -> Field:
 
 
 async def _assignee_given(view: View) -> str:
-    """Return the chosen operator; empty: nobody. Raises UsageError for one who may not."""
+    """Return the chosen operator; empty: nobody. Raises UsageError for an operator who may not be
+    assigned a break."""
     to = view.given.get("to", "")
     if to and to not in await _people(view):
         raise UsageError("nobody of this name may work on breaks")
@@ -279,7 +280,7 @@ async def ask_accept(view: View) -> Form:
 
 
 async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the break, or propose that."""
+    """Accept the break, or propose to accept it."""
     found = await _seen_break(view)
     seen, by = view.given.get("seen") or None, view.person.name
     proposal = await break_acts.accept_break(
@@ -289,7 +290,7 @@ async def do_accept(view: View, reason: str) -> str | ActionResult:
 
 
 async def match_document(view: View) -> Document:
-    """GET /match/{break}?text=&amount=&from=&to=&line=…: lines left over, and the chosen ones."""
+    """GET /match/{break}?text=&amount=&from=&to=&line=…: unmatched lines, and the chosen ones."""
     found = await break_acts.one_break(view.context, view.subject)
     sought = left_over.LineSearch(
         text=view.word("text") or "",
@@ -395,11 +396,11 @@ async def do_unmatch(view: View, reason: str) -> str:
 # --- several breaks at once -----------------------------------------------------------------------
 
 SHOWN: Final = 10
-"""Breaks that a preview lists; all are counted and added up."""
+"""Breaks that a preview lists; its counts and sums include all."""
 
 
 def _list(view: View) -> str:
-    """Return the address of the filtered list where breaks were chosen."""
+    """Return the address of the filtered list in which the breaks were chosen."""
     known = (*CONDITIONS, "age", "order", "skip")
     given = parse_qsl(view.word("list") or "")
     query = urlencode([(name, value) for name, value in given if name in known])
@@ -416,7 +417,7 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
-    """Sum up the breaks per cause and currency, list the largest, and say which are left out."""
+    """Sum up the breaks by cause and currency, list the largest, and name those left out."""
     found = chosen.of
     totals = [
         f"{CAUSE_WORDS[each.cause]}: {counted(each.count, 'break')} of {_money(each.money)}."
@@ -446,9 +447,9 @@ def _named(found: break_acts.SeenBreak) -> str:
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
-    """Say why there is nothing to decide about.
+    """Explain why no break is chosen.
 
-    Raises the error again if the mistake is in the condition's field, which the list shows.
+    Raises the error again if its cause is the condition field, which the list page shows.
     """
     if view.word("where") is not None and view.request.method != "POST":
         raise error
@@ -574,7 +575,7 @@ async def ask_settle(view: View) -> Form:
 
 
 async def do_settle(view: View, reason: str) -> str | ActionResult:
-    """Decide about late money, or propose that."""
+    """Decide what to do with late money, or propose a decision."""
     found, action = await _seen_break(view), view.given.get("action", "")
     if action not in SETTLINGS:
         raise UsageError("choose an action for the late money")

@@ -1,4 +1,4 @@
-"""Page of an order's dispute case; attachments and letter of a case, and attachments of breaks."""
+"""Page of an order's dispute case, with attachments and letter; and attachments of breaks."""
 
 from datetime import tzinfo
 from typing import Any
@@ -215,7 +215,7 @@ async def ask_letter(view: View) -> Form:
 def _typed_moment(at: Instant | None, zone: tzinfo) -> str:
     """Write a moment as a person types it in the zone, to the second; empty for None.
 
-    In the hour that occurs twice, this could be read as another moment: then it is written in UTC.
+    A moment in the hour that a clock change repeats is written in UTC, since it is ambiguous.
     """
     if at is None:
         return ""
@@ -248,6 +248,6 @@ async def do_letter(view: View, reason: str) -> Response:
 async def _letter_taken(
     context: AppContext, asked: dispute_case.CaseRequest, form: LetterForm
 ) -> tuple[bool, bytes]:
-    """Return whether the letter's name must be short, and its bytes."""
+    """Return whether the letter's file name must be short, and the letter's bytes."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content

@@ -1,4 +1,4 @@
-"""The page of covered days; declaring coverage, and withdrawing that."""
+"""Page of covered days, and the actions that declare coverage and withdraw a declaration."""
 
 from collections.abc import Sequence
 
@@ -34,7 +34,7 @@ async def coverage_document(view: View) -> Document:
 
 
 def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> list[str]:
-    """Return a phrase on a file's coverage for each name: its days, or that they are unknown."""
+    """Return a phrase for each name: the days that its file covers, or that they are unknown."""
     return [
         f"{' '.join(filter(None, (line.name or 'no named source', line.wallet)))}: "
         f"{coverage.days_of_span(line, calendar) or 'days that the file does not state'}"
@@ -71,7 +71,7 @@ async def ask_declare(view: View) -> Form:
 
 
 def day_fields(*, required: bool) -> tuple[Field, ...]:
-    """Return the fields of the first and the last day that a file covers."""
+    """Return the form fields for the first and last day that a file covers."""
     return (
         Field(
             name="first_day",

@@ -60,7 +60,7 @@ MEDIA: Final[dict[ReportFormat, tuple[str, str, str]]] = {
     "json": ("json", "application/json", "for programs"),
     "table": ("txt", "text/plain", "plain text"),
 }
-"""(ending, media type, purpose) of each format of a report."""
+"""(file ending, media type, purpose) of each report format."""
 
 CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
     "too_early": (None, "Wait until then."),
@@ -107,13 +107,13 @@ CHECKS: Final[Mapping[closings.BlockerCode, tuple[str | None, str]]] = {
         "before it is understood.",
     ),
 }
-"""(page, remedy) of each check before a month is closed."""
+"""(page, remedy) for each condition that must hold before a month is closed."""
 
 
 def day(text: str, name: str, *, zone: tzinfo, after: bool = False) -> Instant | None:
-    """Return the start of a day in the zone, or of the next one; None for an empty text.
+    """Return the start of a day in the zone, or of the day after it if `after`.
 
-    Raises UsageError if it isn't a day.
+    Return None for an empty text. Raises UsageError if the text isn't a day.
     """
     if not text.strip():
         return None
@@ -176,12 +176,13 @@ async def periods_document(view: View) -> Document:
 
 
 def _journals() -> list[dict[str, str]]:
-    """Return the forms of a closed month's journal."""
+    """Return the formats of a closed month's journal."""
     return [{"form": form, "as": print_name(form)} for form in JOURNAL_FORMATS]
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed or counts now. Raises NotFoundError if there is none."""
+    """Return a closed month, or an open one as it stands now. Raises NotFoundError if there is
+    none."""
     try:
         return await closed_periods.month_in_books(context, name)
     except UsageError as error:
@@ -189,7 +190,7 @@ async def month_of(context: AppContext, name: str) -> Month:
 
 
 async def period_document(view: View) -> Document:
-    """GET /periods/{month}: what is against closing it, found by a job that folds every order.
+    """GET /periods/{month}: reasons against closing it, found by a job that folds every order.
 
     If the month waits for an earlier one, the document names that. Raises UsageError if the job
     failed.
@@ -213,7 +214,7 @@ async def period_document(view: View) -> Document:
 
 
 async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
-    """Look for what is against closing a month, unless it is closed or being closed."""
+    """Find the reasons against closing a month, unless it is closed or being closed."""
     closed, left = await close_period.months(view.context)
     done = next((each for each in closed if each.period == month.name), None)
     document: dict[str, Any] = {
@@ -245,7 +246,7 @@ async def _closing(view: View, month: Month, *, under_way: bool) -> Document:
 
 
 def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any]]:
-    """List each condition that holds, and each reason against closing.
+    """List the conditions that hold, and the reasons against closing.
 
     may_judge  whether the operator may judge refused deliveries again; others get a link to the
                list of them
@@ -277,7 +278,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
 
 
 def _red_lines(view: View, month: str) -> tuple[closings.Blocker, ...]:
-    """Return what was against closing the month when its page was looked at last."""
+    """Return the reasons against closing the month, as of the last look at its page."""
     job = view.console.jobs.newest("look", month)
     return () if job is None or job.result is None else tuple(job.result)
 
@@ -300,8 +301,8 @@ async def reports_document(view: View) -> Document:
 async def asked_scope(
     view: View, *, as_of: Instant | None = None
 ) -> tuple[str, Scope, Month | None]:
-    """Return the period of an address: `period` with from and to, or a month; with its name, and
-    the month if it is one. as_of: None for now."""
+    """Return the period that an address asks for, with its name, and its month if it is one. The
+    address has `period` with from and to, or the name of a month. as_of: None for now."""
     name, known = view.subject, as_of or view.context.clock.now()
     if name != "period":
         month = await month_of(view.context, name)
@@ -342,8 +343,8 @@ async def trends_page_document(view: View) -> Document:
 
 
 async def _made(view: View, make: Callable[..., Awaitable[bytes]], *given: Any) -> bytes:
-    """Return the result of a use case, usually from another process. Raises UsageError for a
-    mistake in the files that the settings name."""
+    """Return a use case's result, usually made in another process. Raises UsageError for a mistake
+    in the files that the settings name."""
     try:
         return await view.console.work(make, *given)
     except ConfigurationError as error:
@@ -427,7 +428,7 @@ async def journal_document(view: View) -> Document | Response:
 
 
 POSTINGS: Final = 200
-"""Postings of an account on a page, which keep it under 100 KB; files have all."""
+"""Postings of an account that one page lists, to stay under 100 KB; files list all."""
 
 JOURNALS: Final[dict[JournalFormat, tuple[str, str]]] = {
     "beancount": ("Beancount", "for beancount and Fava"),
@@ -475,7 +476,8 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: what stands in a place, matched by a job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows behind one number, matched by a
+    job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))
@@ -574,7 +576,7 @@ async def ask_close(view: View) -> Form:
 
 
 async def do_close(view: View, reason: str) -> str | ActionResult:
-    """Close the month, or propose that. Raises UsageError with everything against it."""
+    """Close the month, or propose to. Raises UsageError that lists every reason against it."""
     month = (await month_of(view.context, view.needed("month"))).name
     exceptions = {
         line: view.given.get(f"except-{name.removeprefix('line-')}", "").strip()

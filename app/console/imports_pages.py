@@ -1,6 +1,7 @@
 """Pages of imports, and of a file between its dry run and its import (`upload_acts.py`).
 
-A file is sent, read without importing, and then imported or discarded; an import can be withdrawn.
+A file is uploaded, read without importing, and then imported or discarded. An import can be
+withdrawn.
 """
 
 from functools import partial
@@ -49,7 +50,7 @@ COUNTS: Final = ("read", "new", "changed", "unchanged", "rejected")
 MAX_NUMBER: Final = 10**9
 
 BEYOND: Final = MAX_NUMBER + 1
-"""A number above that of every import."""
+"""A number larger than any import's."""
 
 
 async def imports_document(view: View) -> Document | Response:
@@ -113,7 +114,7 @@ def _row(found: Any) -> dict[str, Any]:
 
 
 def upload_of(view: View, name: str) -> Upload:
-    """Return an upload of the operator. Raises NotFoundError with advice."""
+    """Return an upload of this operator. Raises NotFoundError that says what to do."""
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
@@ -124,7 +125,7 @@ def upload_of(view: View, name: str) -> Upload:
 
 
 def _problem_of(upload: Upload) -> str | None:
-    """Return why a file was not read or imported; None if it was, or is being read."""
+    """Return why a file was not read or imported. Return None if it was, or is being read."""
     if upload.job is not None and upload.job.problem is not None:
         return upload.job.problem
     if upload.seen is None or not upload.seen.refused:
@@ -133,12 +134,12 @@ def _problem_of(upload: Upload) -> str | None:
 
 
 def differs_in(upload: Upload) -> Balances | None:
-    """Return the statement for whose difference of balances a file was refused."""
+    """Return the statement whose balances differ, if that is why the file was refused."""
     return None if upload.seen is None or upload.busy else upload.seen.differs
 
 
 def clear_of(view: View) -> list[Upload]:
-    """Return the person's files that wait and have no unclear row, oldest first."""
+    """Return the person's uploads without unclear rows, oldest first."""
     return [
         each
         for each in reversed(view.console.uploads.of_person(view.person.name))
@@ -166,8 +167,7 @@ def state_of(upload: Upload) -> str:
 async def import_document(view: View) -> Document | Response:
     """GET /imports/{number or upload}: the result of an import, or of an upload's dry run.
 
-    `?rejects=1` of an upload is the file of its rejected rows, `?changes=1` the file of all
-    changed rows.
+    `?rejects=1` downloads the rejected rows of an upload, `?changes=1` all changed rows.
     """
     if view.subject.isascii() and view.subject.isdigit():
         return await _past(view, min(int(view.subject[:12]), MAX_NUMBER))
@@ -224,14 +224,14 @@ async def import_document(view: View) -> Document | Response:
 
 
 def _choices(identity: FileIdentity) -> list[dict[str, str]]:
-    """Return the possible kinds and sources of a file, for a person to choose."""
+    """Return the kinds and sources that a file may have, for a person to choose from."""
     if identity.kind == "statement":
         return [{"kind": "statement", "source": each} for each in identity.sources]
     return [{"kind": each, "source": ""} for each in identity.kinds]
 
 
 async def _past(view: View, number: int) -> Document | Response:
-    """Describe an earlier import, and its withdrawal if there was one."""
+    """Describe an earlier import, and its withdrawal if it was withdrawn."""
     found, taken_back = await imports.past_import(view.context, number), None
     if view.word("changes") is not None:
         name = f"import-{number}.changes.csv"
@@ -268,7 +268,7 @@ async def _past(view: View, number: int) -> Document | Response:
 
 
 def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
-    """Sum up each currency's rows without problems, with their money by column."""
+    """Sum up the valid rows of each currency, with the total of each money column."""
     return [
         {
             "currency": currency,
@@ -289,7 +289,7 @@ def money_rows(seen: imports.Imported) -> list[dict[str, Any]]:
 
 
 async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
-    """Return the (number, kind, file) of an import. Raises NotFoundError if there is none."""
+    """Return (number, kind, file) of the import in the address. Raises NotFoundError."""
     number = stated("import", view.number("import"))
     found = await imports.past_import(view.context, min(number, MAX_NUMBER))
     return found.number, found.kind, found.file
@@ -325,7 +325,7 @@ async def ask_take_back(view: View) -> Form:
 
 
 async def do_take_back(view: View, reason: str) -> str | ActionResult:
-    """Withdraw the import, or propose that."""
+    """Withdraw the import, or propose to."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
     if not shown:

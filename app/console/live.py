@@ -1,7 +1,7 @@
-"""Live news: one poller per process notices arrivals and notifies every open stream.
+"""Live updates: one poller per process detects new rows and notifies every open stream.
 
-A stream says only that there is news; the page then reloads its rows. So a restart or a lost line
-leaves neither a gap nor a duplicate.
+A stream says only that something is new; the page then reloads its rows. So a restart or a lost
+message leaves neither a gap nor a duplicate.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ log = structlog.get_logger()
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0
-"""Interval of a stream without news: it sends a comment and checks that its session still lives."""
+"""Seconds between heartbeats of an idle stream, which also check that its session still lives."""
 
 MOST: Final = 200
-"""Streams at a time: each holds a connection."""
+"""Limit on open streams: each holds a connection."""
 
 
 class Live:
-    """Poller of news. It looks only while somebody listens."""
+    """Poller for new rows. It polls only while a stream is open."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -68,7 +68,7 @@ class Live:
             self._listeners -= 1
 
     async def close(self) -> None:
-        """End all streams, before the server waits for open connections."""
+        """End all streams, before the server waits for open connections to close."""
         self._over = True
         async with self._changed:
             self._changed.notify_all()

@@ -1,6 +1,6 @@
 """Locales of numbers and dates on pages; sentences stay English, and JSON and CSV are for programs.
 
-A page is shown in the first locale of the browser's Accept-Language that is known, else in English,
+A page uses the first locale of the browser's Accept-Language that is known, else in English,
 whose dates are those of ISO 8601. What a person types is understood in all of them.
 """
 
@@ -43,7 +43,7 @@ LOCALES: Final = {
 """Locales by name, as in Unicode's CLDR; English keeps ISO days."""
 
 MOST_LANGUAGES: Final = 20
-"""Languages of a header that are looked at: browsers send some."""
+"""Languages of the header that are examined; some browsers send many."""
 
 _SHOWN: Final = ContextVar("locale", default=ENGLISH)
 
@@ -62,7 +62,7 @@ def locale_of(accepted: str) -> Locale:
 
 @contextmanager
 def shown_in(locale: Locale) -> Iterator[None]:
-    """Write numbers and dates in a locale, in this task."""
+    """Format numbers and dates in a locale within this task."""
     token = _SHOWN.set(locale)
     try:
         yield
@@ -75,7 +75,7 @@ def shown_locale() -> Locale:
 
 
 def local_number(value: int | Decimal) -> str:
-    """Write a number with its thousands apart."""
+    """Format a number with thousands separators."""
     locale, text = _SHOWN.get(), f"{value:,}"
     if locale.group == ",":
         return text
@@ -83,22 +83,23 @@ def local_number(value: int | Decimal) -> str:
 
 
 def local_day(value: date) -> str:
-    """Write a day."""
+    """Format a day."""
     return f"{value:{_SHOWN.get().day}}"
 
 
 class _Number(int):
-    """A whole number whose form `{:,}` is that of the locale."""
+    """A whole number that `{:,}` formats as the locale does."""
 
     def __format__(self, form: str) -> str:
         return local_number(int(self)) if form == "," else super().__format__(form)
 
 
 class LocalEnvironment(Environment):
-    """An environment of templates in which `"{:,}".format(…)` writes numbers of the locale."""
+    """Template environment in which `"{:,}".format(…)` uses the locale's separators."""
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return an attribute, as a template names it."""
+        """Return an attribute for a template; the `format` of a text writes numbers as the locale
+        does."""
         if attribute == "format" and isinstance(obj, str):
 
             def local(*values: Any, **named: Any) -> str:

@@ -1,4 +1,4 @@
-"""Mappings of columns: drafted on the page of a file that waits, saved by name, and deleted."""
+"""Column mappings: drafted on an upload's page, saved by name, and deleted."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -22,19 +22,19 @@ NEEDED: Final[dict[ImportKind, str]] = {
 }
 
 LESS: Final = frozenset({"gross"})
-"""Fields of money that two columns may say: what came, and what left."""
+"""Money fields that may take two columns: money in, and money out."""
 
 NUMBERS: Final = (
     ("", "1500.00"), (".,", "1,500.00"), (",", "1500,00"), (",.", "1.500,00"), (", ", "1 500,00"),
     (".'", "1'500.00"),
 )  # fmt: skip
-"""Notations of amounts: the mark of decimals, and that of thousands."""
+"""Notations of amounts: the decimal mark and the thousands separator."""
 
 SIGNS: Final = (
     ("", "as the usual columns have it"), ("none", "500.00; its type or column says that it left"),
     ("minus", "-500.00"), ("any", "with any sign; its type or column says that it left"),
 )  # fmt: skip
-"""Ways in which a file writes money that left."""
+"""Ways in which a file marks outgoing money."""
 
 DATES: Final = (
     ("iso", "2026-11-20, 20261120 or Nov 20, 2026"),
@@ -50,7 +50,7 @@ FIRST_ROWS: Final = ((NAMES_COLUMNS, "names the columns"), ("data", "is a row li
 
 
 async def _looked_at(view: View, upload: Upload) -> TablePreview:
-    """Return the columns and first rows of a file. Raises UsageError if it has none."""
+    """Return the columns and first rows of a file. Raises UsageError for a file without columns."""
     if upload.columns is None:
         upload.columns = await view.console.work(preview, upload.request)
     return upload.columns
@@ -64,7 +64,8 @@ def _kind(view: View) -> ImportKind:
 
 
 async def ask_map(view: View) -> Form:
-    """Ask for the meaning of each column, then of each word in columns with words of ours."""
+    """Ask what each column means, then what each word means in columns that use a fixed
+    vocabulary."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
     seen = await _looked_at(view, upload)
     known, given = presets.KINDS[kind], view.given
@@ -137,7 +138,7 @@ async def ask_map(view: View) -> Form:
 
 
 def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str]) -> list[Field]:
-    """Return a field for each word of the chosen columns that hold words of ours."""
+    """Return a form field for each word in the chosen columns that use a fixed vocabulary."""
     found = []
     for name, meanings in presets.KINDS[kind].words.items():
         for place, word in enumerate(_words_in(seen, given.get(f"column.{name}", ""), given)):
@@ -159,14 +160,14 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
 
 
 def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequence[str]:
-    """Return a column's words; without a heading, its shown name is one of them."""
+    """Return the words in a column. A column without a heading includes its displayed name."""
     words = seen.words.get(column, ())
     is_word = words and given.get("first", NAMES_COLUMNS) != NAMES_COLUMNS
     return list(dict.fromkeys([column, *words])) if is_word else words
 
 
 async def do_map(view: View, reason: str) -> str:
-    """Read the file by the chosen columns, in a dry run."""
+    """Read the file in a dry run with the chosen columns."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
     columns = {name: given.get(f"column.{name}", "") for name in known.names}

@@ -113,7 +113,7 @@ async def do_prove(view: View, reason: str) -> Response:
 
 
 async def _sealed_of(view: View, order: str) -> list[str]:
-    """List the leaves of an order: its deliveries, and its published outcomes."""
+    """List the log entries of an order: its deliveries and published outcomes."""
     arrivals = await read_orders.arrivals_of(view.context, order)
     published = await read_orders.published_of_order(view.context, order)
     return [
@@ -153,7 +153,7 @@ async def do_tell_again(view: View, reason: str) -> str:
 
 
 async def ask_reverify(view: View) -> Form:
-    """Preview the verdicts by the secrets and profiles of now."""
+    """Preview the verdicts that today's secrets and profiles give."""
     source = view.choice("source", tuple(view.context.sources))
     found = await previewed(view.context, only=source)
     lines = [
@@ -204,12 +204,12 @@ LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
         "order": tuple(ORDERS),
     },
 }
-"""Lists that may be saved, with the values of each filter; None: any word."""
+"""Lists that may be saved, with the allowed values of each filter; None allows any text."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
 WORD_MAX: Final = 80
-"""Characters of a filter with any word."""
+"""Maximum characters of a filter that allows any text."""
 
 
 async def _readable_order(view: View) -> str:
@@ -388,7 +388,7 @@ async def do_unpin(view: View, reason: str) -> str:
 
 
 def _list(view: View) -> tuple[str, dict[str, str]]:
-    """Return a list's page and filters. Raises UsageError for values that the page won't take."""
+    """Return a list's page and filters. Raises UsageError for values that the page rejects."""
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
@@ -503,7 +503,8 @@ def _kind(view: View) -> ProposalKind:
 
 
 async def _chosen(view: View) -> list[str]:
-    """Return the ticked orders, else those that a list's filters match; none without either."""
+    """Return the ticked orders, or else those that the list's filters match; empty without
+    either."""
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
@@ -515,7 +516,7 @@ async def _chosen(view: View) -> list[str]:
 
 
 async def ask_unmask_many(view: View) -> Form:
-    # A refused form shows the sent orders again by itself, unless they hold a number.
+    # A refused form shows the submitted orders again, unless they hold a number.
     chosen = [] if "orders" in view.given else await _chosen(view)
     return Form(
         subject=counted(len(chosen), "order") if chosen else "Several orders",
@@ -541,7 +542,7 @@ async def ask_unmask_many(view: View) -> Form:
 
 
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
-    """Propose to see the numbers."""
+    """Propose to see the customers' numbers."""
     orders = re.split(r"\r?\n", view.given.get("orders", ""))
     asked = unmask_many.UnmaskRequest(
         orders=[each for each in orders if each.strip()],

@@ -42,10 +42,10 @@ GROUPS: Final = {
     "not_paid": ("failed", "canceled", "expired", "timed_out"),
     "given_back": ("refunded", "partially_refunded", "charged_back"),
 }
-"""Groups of outcomes, as a person counts them."""
+"""Groups of outcomes, as people think of them."""
 
 SHOWN: Final = 15
-"""Orders shown that need a person, the newest."""
+"""Orders needing a person that are shown: the newest."""
 
 
 async def now_document(view: View) -> Document:
@@ -116,14 +116,14 @@ async def now_document(view: View) -> Document:
 
 
 _HELD: Final = ("held_back", "maybe_other_shop")
-"""Findings of an order that is held."""
+"""Findings on a held order."""
 
 DUE_SHOWN: Final = 10
-"""Open disputes whose deadlines are looked up in their messages, the newest."""
+"""Open disputes whose messages are searched for a deadline: the newest."""
 
 
 async def _finance_now(view: View) -> dict[str, Any] | None:
-    """Return what finance has to do, as far as the person's role reads it."""
+    """Return the tasks of finance that the person's role may see."""
     person, context = view.person, view.context
     if not person.may("breaks"):
         return None
@@ -180,17 +180,17 @@ async def _finance_now(view: View) -> dict[str, Any] | None:
 # --- orders ---------------------------------------------------------------------------------------
 
 CHOOSE: Final = ("numbers",)
-"""Purposes for which orders may be chosen, if the role may."""
+"""Purposes for which a role may choose several orders."""
 
 FOUND: Final = 20
-"""Orders that a search shows."""
+"""Maximum orders that a search shows."""
 
 SUGGESTED: Final = 8
-"""Orders suggested while a person types: as many as fit a small screen."""
+"""Orders suggested while a person types; they fit a small screen."""
 
 EVENTS: Final = 100
-"""Events, attempts and deliveries on an order's page: what reads well, and keeps the page of an
-order with thousands as small as that of others. Older events are on the pages before."""
+"""Events, attempts and deliveries shown on an order's page; older events are on further pages. The
+limit keeps the page of an order with thousands of events as small as others."""
 
 _CITES: Final = re.compile(r" \[([^\[\]]*?)(?: and ([\d,]+) more)?\]\.$")
 
@@ -207,7 +207,7 @@ def row_of(changed: read_orders.Changed) -> dict[str, Any]:
 async def orders_document(view: View) -> Document:
     """GET /orders?outcome=&group=&finding=&before=&after=&choose=
 
-    `group` is a group of outcomes. Orders that nobody has tried to pay stand by reference.
+    `group` is a group of outcomes. Orders without an attempt are sorted by reference.
     """
     outcome, group = view.choice("outcome", OUTCOME_WORDS), view.choice("group", tuple(GROUPS))
     finding = view.choice("finding", (*FINDING_CODES, NEEDS_A_PERSON))
@@ -248,13 +248,14 @@ async def orders_document(view: View) -> Document:
 
 
 def saved_lists(kept: Sequence[Any], page: str) -> list[dict[str, str]]:
-    """List a person's saved lists of a page, with their filters."""
+    """List a person's saved lists for a page, with their filters."""
     return [{"label": each.label, "query": each.query} for each in kept if each.kind == page]
 
 
 async def find_document(view: View, text: str) -> Document:
-    """POST /find?before=. The text is not shown again: it may be a phone number. Where it is none,
-    and not all bank lines were searched, it goes into the form that goes on before an instant."""
+    """POST /find?before=: orders and bank lines that match the text. The text is not shown again,
+    since it may be a phone number. If only part of the bank lines was searched and the text is not
+    a number, the form to search further back repeats it."""
     found = await find_orders.find_orders(
         view.context,
         text,
@@ -367,7 +368,7 @@ async def _refused(view: View, names: set[str], as_of: Instant | None) -> list[d
 
 
 def sentence_of(text: str) -> dict[str, Any]:
-    """Split a sentence from the ids that it cites, and from how many more it says there are."""
+    """Split a sentence into its text, the ids it cites, and the count of ids it leaves out."""
     found = _CITES.search(text)
     if found is None:
         return {"text": text, "cites": [], "more": None}
@@ -470,7 +471,7 @@ async def deliveries_document(view: View) -> Document:
 
 
 async def delivery_document(view: View) -> Document:
-    """GET /deliveries/{delivery}: looking at a refused one is noted in the trail."""
+    """GET /deliveries/{delivery}. Viewing a refused delivery is recorded in the audit trail."""
     entry = await delivery_log.show_delivery(view.context, view.subject)
     refused = delivery_log.is_refused(entry)
     if refused:

@@ -1,4 +1,4 @@
-"""Every page: a new one is one entry here, its function and its template."""
+"""List of every page. A new page adds an entry here, its function and its template."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Rendering of documents: HTML by a template, JSON, or one of their lists as CSV; and downloads."""
+"""Renders documents as HTML by a template, as JSON, or one of their lists as CSV; and downloads."""
 
 import json
 import re
@@ -37,7 +37,7 @@ FOLDER: Final = Path(__file__).parent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypingError:
-    """Mistake in a form on a page: its sentence, and what was typed."""
+    """Invalid form input on a page, with a sentence about the mistake and the typed text."""
 
     sentence: str
     typed: Mapping[str, str]
@@ -116,7 +116,7 @@ class Pages:
         *,
         mistake: TypingError | None = None,
     ) -> Response:
-        """Show a document by its page's template."""
+        """Render a document with its page's template."""
         act = self._acts.get(view.word("done") or "")
         own = (each.group for each in self._menu if _same_list(page, each))
         group = page.group or next(own, "")
@@ -141,7 +141,7 @@ class Pages:
         return self._answer(page.template, values, 200 if mistake is None else 400)
 
     def _navigation(self, view: View, page: Page | None) -> list[dict[str, Any]]:
-        """List pages by their word, and each group by its first page."""
+        """Return the menu: single pages by their own word, each group by its first page."""
         entries: dict[str, dict[str, Any]] = {}
         for each in self._menu:
             if view.person.may(each.reads):
@@ -156,14 +156,14 @@ class Pages:
     def of_person(
         self, view: View, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Show a page that isn't in the menu, such as a form."""
+        """Render a page that isn't in the menu, such as a form, for a signed-in person."""
         common = {"view": view, "person": view.person, "menu": self._navigation(view, None)}
         return self.plain(template, title=title, values={**common, **values}, status=status)
 
     def plain(
         self, template: str, *, title: str, values: Mapping[str, Any], status: int = 200
     ) -> Response:
-        """Show a page to anybody, without a menu."""
+        """Render a page without a menu, for people who are not signed in."""
         common: dict[str, Any] = {
             "title": title,
             "person": None,
@@ -185,7 +185,7 @@ class Pages:
         back: str = "/",
         button: str = "To the first page",
     ) -> Response:
-        """Show what went wrong; back, button: the way on, and its name."""
+        """Render an error page. `back` is the link that continues, and `button` its label."""
         values = {"sentence": sentence, "status": status, "back": back, "button": button}
         if view is None:
             return self.plain("problem.html", title="Not here", values=values, status=status)
@@ -213,8 +213,8 @@ class Pages:
         )
 
     def _timeline(self, events: list[dict[str, Any]], first: int) -> Drawing:
-        """Draw when each event happened and when it arrived, in the console's zone. `first`: the
-        number of the first of them."""
+        """Draw when each event happened and arrived, in the console's zone. `first` is the number
+        of the first event."""
 
         spoken = [
             Spoken(
@@ -230,7 +230,7 @@ class Pages:
 def _settling_chart(
     months: Sequence[str], source: str, currency: str, rows: Sequence[Mapping[str, Any]]
 ) -> Any:
-    """Draw what became of each month's captures, in whole major units."""
+    """Draw how each month's captures were settled, in whole major units."""
     own = {row["month"]: row for row in rows}
     return stacked(
         f"settling-{source}-{currency}",
@@ -266,12 +266,12 @@ def _fees_chart(
 
 
 def _same_list(page: Page, entry: Page) -> bool:
-    """Return whether a page is the menu's, or shows a thing of that page's list."""
+    """Return whether a menu entry is this page, or the list that this page belongs to."""
     return page.path.split("/")[1] == entry.path.split("/")[1]
 
 
 def _own(view: View, page: Page) -> str:
-    """Return the page's own address, with `{}` for the format, for links to the other formats."""
+    """Return the page's address with `{}` for the format, for links to the other formats."""
     query = "&".join(
         part for part in view.request.url.query.split("&") if part and not part.startswith("done=")
     )
@@ -284,27 +284,27 @@ def _own(view: View, page: Page) -> str:
 
 
 def as_json(document: Document) -> Response:
-    """Return the whole document."""
+    """Return the whole document as JSON."""
     text = json.dumps(document, ensure_ascii=False)
     return Response(text, media_type="application/json")
 
 
 SPOOLED_BYTES: Final = 8 * 1024 * 1024
-"""Rows of a CSV in memory, until its columns are known; more are on the disk."""
+"""Bytes of CSV rows kept in memory until its columns are known; more go to disk."""
 
 Following = Callable[[Document], Awaitable[Document | None]]
-"""Loads the document of the page after one; None: there is none."""
+"""Loads the document of the next page; returns None after the last one."""
 
 
 async def no_following(document: Document) -> Document | None:
-    """Return None: a document of one page."""
+    """Return None, for a document of one page."""
     return None
 
 
 def as_csv(
     document: Document, rows: str, *, zone: tzinfo, following: Following = no_following
 ) -> Response:
-    """Return a list with the rows of all its pages, and local times in columns of their own.
+    """Return a list as CSV: the rows of all its pages, and local times in extra columns.
 
     Amounts are numbers in columns of their own: `safe_cell` would mark a negative one as text,
     and no spreadsheet would add it up.
@@ -315,7 +315,7 @@ def as_csv(
 async def _csv_lines(
     document: Document, rows: str, following: Following, zone: tzinfo
 ) -> AsyncIterator[str]:
-    """Yield the lines. A row may have columns that no row before had: all are looked up first."""
+    """Yield the lines of a CSV. All rows are loaded first, since a later row may add columns."""
     yield BYTE_ORDER_MARK
     columns, page = dict[str, None](), cast(Document | None, document)
     with SpooledTemporaryFile(SPOOLED_BYTES, "w+", encoding="utf-8") as kept:
@@ -333,7 +333,7 @@ async def _csv_lines(
 
 
 def download(content: bytes | str, name: str, media: str = "application/octet-stream") -> Response:
-    """Return a file to save; no browser opens it by itself."""
+    """Return a file to save; browsers do not open it."""
     disposition = f'attachment; filename="{name}"'
     return Response(content, media_type=media, headers={"Content-Disposition": disposition})
 
@@ -358,11 +358,11 @@ def _flat(row: Mapping[str, Any], zone: tzinfo) -> dict[str, str]:
 
 
 _TIMES: Final = frozenset({"at", "since", "until"})
-"""Columns of times, beside those that end in `_at`."""
+"""Names of columns with times, besides those that end in `_at`."""
 
 
 def _local(value: str, zone: tzinfo) -> str:
-    """Write an instant as spreadsheets read a day and time."""
+    """Format an instant as a local date and time that spreadsheets parse."""
     return f"{moment_of(parse_instant(value)).astimezone(zone):%Y-%m-%d %H:%M:%S}"
 
 

@@ -28,7 +28,7 @@ from app.privacy.whose import typed_as
 from reconcile.instants import HOUR, format_instant, format_known
 
 KEPT_SHOWN: Final = 20
-"""Things that must stay, listed one by one up to here."""
+"""Maximum number of kept items that are listed one by one."""
 
 
 async def privacy_document(view: View) -> Document:
@@ -61,7 +61,7 @@ async def privacy_document(view: View) -> Document:
 
 
 def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureRequest:
-    """Make the request by what the form says, else for a number."""
+    """Build the request from the form's fields, or else for a phone number."""
     what = view.given.get("what", view.word("what") or "phone")
     return erase.ErasureRequest(
         phone=subject if what not in ("order", "email") else None,
@@ -73,14 +73,15 @@ def _asked(view: View, subject: str, *, reason: str = "") -> erase.ErasureReques
 
 
 def _mark(view: View, subject: str) -> str:
-    """Sign what the operator previewed."""
+    """Sign whose data the operator previewed."""
     content = "\0".join((view.person.name, view.given.get("what", ""), subject.strip()))
     key = view.console.mark_key.encode()
     return hmac.new(key, content.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 async def ask_erase(view: View) -> Form:
-    """Ask whose data; show the preview; or ask for the order again if it doesn't fit."""
+    """Ask whose data to erase, then show the preview. If the order doesn't fit, ask for it
+    again."""
     try:
         if "mark" in view.given:
             again = view.given.get("again", "")
@@ -97,7 +98,7 @@ async def ask_erase(view: View) -> Form:
 
 
 def _first_asked(*problem: str) -> Form:
-    """Ask whose data, after the problem with the last answer."""
+    """Ask whose data to erase; show the problem with the last answer."""
     return Form(
         subject="A customer's personal data",
         lines=(
@@ -116,7 +117,7 @@ def _first_asked(*problem: str) -> Form:
 
 
 def _whose(label: str) -> tuple[Field, ...]:
-    """Return the fields that name a person, or an order whose customer is meant."""
+    """Return the fields that identify a person, by their own data or by one of their orders."""
     choices = ("phone", "phone number"), ("email", "email address"), ("order", "order")
     return (
         Field(name="what", label=label, choices=choices, value="phone"),
@@ -130,7 +131,7 @@ def _whose(label: str) -> tuple[Field, ...]:
 
 
 async def _look(view: View, subject: str, *, looks: bool) -> Form:
-    """Preview the erasure; looks: whether the form may then propose it."""
+    """Preview the erasure. `looks` says whether the form only previews or may then propose."""
     try:
         found = await erase.erase(
             view.context,

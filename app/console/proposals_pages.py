@@ -1,4 +1,4 @@
-"""Pages of proposals: those that wait for a second person, past ones, and deciding about them."""
+"""Pages of waiting and past proposals, and the actions that decide about them."""
 
 import json
 from functools import partial
@@ -14,7 +14,7 @@ from reconcile.instants import format_instant, parse_instant
 
 
 async def proposals_document(view: View) -> Document:
-    """GET /proposals?before=: those that wait, then the others, newest first."""
+    """GET /proposals?before=: waiting proposals first, then the others, newest first."""
     before, kinds = view.word("before"), shown_kinds(view)
     waiting = [] if before else await view.console.proposals.waiting(kinds=kinds)
     past = await view.console.proposals.past(before=before or LAST, limit=view.rows, kinds=kinds)
@@ -145,7 +145,7 @@ async def ask_approve(view: View) -> Form:
 
 
 async def do_approve(view: View, reason: str) -> str | ActionResult:
-    """Approve a proposal; a job does work that takes long."""
+    """Approve a proposal. A job does the work if it takes long."""
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")

@@ -1,4 +1,4 @@
-"""Pages of matching rules: those in force, forms for common ones, trying others, expected fees."""
+"""Pages of matching rules: those in force, forms for common rules, previews, expected fees."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -48,7 +48,7 @@ METHODS: Final[Mapping[str, str]] = {
 
 
 async def ask_add_rule(view: View) -> Form:
-    """Make the form of one rule, with its values in force."""
+    """Build the form for one rule, filled with its values in force."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
@@ -141,7 +141,7 @@ _FIELDS: Final[Mapping[str, Callable[[View, rule_file.Rules], tuple[Field, ...]]
 
 
 async def do_add_rule(view: View, reason: str) -> str:
-    """Put the rule into those in force, and compare."""
+    """Add the rule to those in force, and preview the difference."""
     kind = stated("rule", view.choice("rule", RULE_FORMS))
     saved = await match_rules.current_rules(view.context)
     toml = "" if saved is None else saved.toml
@@ -183,13 +183,13 @@ def _with_rule(toml: str, kind: str, given: Mapping[str, str], rules: rule_file.
 
 
 async def tried_as(view: View, rules: str) -> str:
-    """Mark a preview with the number of the rules in force, and the rules that it tries."""
+    """Return a preview's mark: the number of the rules in force, and the rules that it tries."""
     saved = await match_rules.current_rules(view.context)
     return f"{0 if saved is None else saved.number} {rules}"
 
 
 def rules_tried(job: Job) -> str:
-    """Return the rules of a preview's mark."""
+    """Return the rules from a preview's mark."""
     return job.mark.partition(" ")[2]
 
 
@@ -223,7 +223,7 @@ async def preview_document(view: View) -> Document:
 
 
 async def fees_document(view: View) -> Document:
-    """GET /fees?from=&to=: fee rules that the statement lines of some days suggest."""
+    """GET /fees?from=&to=: fee rules suggested by the statement lines of some days."""
     found = await _suggested_fees(view)
     calendar = Calendar(view.context.calendar_zone)
     days = {
@@ -234,7 +234,8 @@ async def fees_document(view: View) -> Document:
 
 
 async def _text_rule(view: View, line: str) -> tuple[str, str]:
-    """Return the key and the text of a rule about bank lines of the same payer, else text."""
+    """Return the key and text of a rule for bank lines with the same payer, or else the same
+    text."""
     key = view.choice("as", ("bank_payers", "other_business")) or "other_business"
     if not view.person.may("bank"):
         raise UsageError("your role may not read what the bank wrote")
@@ -246,7 +247,7 @@ async def _text_rule(view: View, line: str) -> tuple[str, str]:
 
 
 async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
-    """Suggest fees of the days of the address; without any, those of the last whole month."""
+    """Suggest fee rules from the days in the address; by default from the last whole month."""
     zone, calendar = view.context.calendar_zone, Calendar(view.context.calendar_zone)
     this_month = calendar.month(calendar.day_of(view.context.clock.now())[:7]).start
     last_day = calendar.day_of(Instant(this_month - TICK))
@@ -291,7 +292,8 @@ async def do_preview(view: View, reason: str) -> str:
 
 
 async def _tried(view: View, rules: str) -> str:
-    """Compare rules with those in force, in a process with a time limit; return its address."""
+    """Compare rules with those in force, in a process with a time limit; return the preview's
+    address."""
     work = partial(view.console.reads_rules, match_rules.previewed_rules, rules)
     mark = await tried_as(view, rules)
     job = await view.job("preview", view.person.name, work=work, mark=mark)
@@ -330,7 +332,7 @@ async def ask_save_rules(view: View) -> Form:
 
 
 async def do_save_rules(view: View, reason: str) -> str | ActionResult:
-    """Save the rules, or propose that."""
+    """Save the rules, or propose to."""
     job = preview_of(view, view.needed("preview"))
     if job.ended is None or job.problem is not None or not await _still_against(view, job):
         raise UsageError("what these rules would change now is not known: try them again")
@@ -341,5 +343,5 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 
 
 async def _still_against(view: View, job: Job) -> bool:
-    """Return whether the rules in force are still those of the comparison."""
+    """Return whether the rules in force are still those that the preview compared with."""
     return job.mark == await tried_as(view, rules_tried(job))

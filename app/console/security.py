@@ -50,7 +50,7 @@ class SecurityMiddleware:
         self._counted = Repeating()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand the request on."""
+        """Answer a bad request, or pass the request on."""
         if scope["type"] != "http":  # the server's own start and end
             await self._application(scope, receive, send)
             return
@@ -91,9 +91,9 @@ class SecurityMiddleware:
 
 
 class RateLimiter:
-    """Rate limiter: a number of tries under each name within a time, by default a minute.
+    """Rate limiter: limits the tries under each name within a time, by default a minute.
 
-    Beyond MOST names, the longest unused are dropped.
+    Beyond MOST names, it drops those that were unused the longest.
     """
 
     MOST: Final = 10_000
@@ -108,7 +108,7 @@ class RateLimiter:
         self._tried: OrderedDict[str, deque[float]] = OrderedDict()
 
     def take(self, name: str) -> bool:
-        """Use a try. Returns False if none is left."""
+        """Count a try. Return False if the limit is reached."""
         now = self._clock()
         tried = self._tried.setdefault(name, deque(maxlen=self._most))
         self._tried.move_to_end(name)
@@ -121,9 +121,9 @@ class RateLimiter:
 
 
 def network_block(address: str) -> str:
-    """Return the network under which tries are counted, about one customer of a provider.
+    """Return the network whose tries are counted together, about one customer of a provider.
 
-    IPv4 within IPv6, as a dual socket shows it, counts as IPv4.
+    An IPv4 address mapped into IPv6, as a dual-stack socket shows it, counts as IPv4.
     """
     try:
         found = ipaddress.ip_address(address)

@@ -28,7 +28,7 @@ from app.orders.notify_shop import STATES, list_notifications, redeliver
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
-"""Items that a person may sign at any time; of the others, the checks say whether one may."""
+"""Items that a person may sign at any time. For others, the checks decide whether one may."""
 
 ITEM_TITLES: Final = {
     "api_keys": "Token and secrets",
@@ -47,7 +47,7 @@ ITEM_TITLES: Final = {
 
 
 def problem_sentence(problem: str | None) -> str | None:
-    """Say why the last try to notify the shop failed."""
+    """Explain why the last try to notify the shop failed."""
     if problem is None:
         return None
     kind, _, number = problem.partition("_")
@@ -197,13 +197,13 @@ async def tokens_document(view: View) -> Document:
 
 
 def last_checks(view: View) -> Checked | None:
-    """Return what this console's checks found last; None if none ended yet."""
+    """Return the last finished checks that this console ran; None if there are none yet."""
     job = view.console.jobs.newest("checks")
     return None if job is None else job.result
 
 
 async def golive_document(view: View) -> Document:
-    """GET /golive: the checklist, and what this console's checks found last."""
+    """GET /golive: the checklist, and the result of this console's last checks."""
     job, found = view.console.jobs.newest("checks"), last_checks(view)
     items = await last_checklist(view.context, None if found is None else found.checklist)
     may_be_signed = ITEMS if found is not None else SIGNED
@@ -257,11 +257,11 @@ async def do_redeliver(view: View, reason: str) -> str:
 
 
 MOST_AGAIN: Final = 1_000
-"""Notifications that a page sends again at once; the command has no limit."""
+"""Notifications that the page resends at once; the command has no limit."""
 
 
 async def _untaken(view: View) -> list[int]:
-    """List the numbers of the form's list, of a state or an order."""
+    """List the numbers of the notifications that the form selects by state or order."""
     state, order = view.choice("state", STATES), view.word("order")
     if state is None and order is None:
         raise UsageError("give a state or an order, to choose the list")
@@ -302,7 +302,7 @@ def _numbers(found: list[int]) -> str:
 
 
 async def do_redeliver_all(view: View, reason: str) -> str:
-    """Send the notifications that were shown again, or none."""
+    """Resend the notifications that were shown; all of them or none."""
     found = await _untaken(view)
     seen = compare_digest(view.given.get("seen", "").encode(), _numbers(found).encode())
     if len(found) > MOST_AGAIN or not seen:
@@ -360,7 +360,7 @@ async def ask_verify(view: View) -> Form:
 
 
 async def do_verify(view: View, reason: str) -> str:
-    """Verify the log in another process, once for all who ask."""
+    """Verify the log in another process. Operators who ask meanwhile share the result."""
 
     async def work() -> VerifiedLog:
         try:
@@ -404,7 +404,7 @@ async def ask_invite(view: View) -> Form:
 
 
 async def do_invite(view: View, reason: str) -> ActionResult:
-    """Make the link, and show it once."""
+    """Create the link, and show it once."""
     chosen = view.given.get("role")
     role = next((each for each in operators.ROLES if each == chosen), None)
     if role is None:
@@ -501,7 +501,7 @@ async def ask_add_token(view: View) -> Form:
 
 
 async def do_add_token(view: View, reason: str) -> ActionResult:
-    """Make the token, and show it once."""
+    """Create the token, and show it once."""
     name = view.given.get("name", "").strip()
     scopes = [scope for scope in tokens.TOKEN_SCOPES if view.given.get(scope) == "yes"]
     if not scopes:

@@ -1,4 +1,4 @@
-"""Page of setting up: each source's address, deliveries and advice; test events in the sandbox."""
+"""Setup page: each source's address, deliveries and advice; and test events in the sandbox."""
 
 import asyncio
 import re
@@ -28,7 +28,7 @@ from app.receiving.source_state import SourceState, explained_states
 from reconcile.instants import format_known
 
 LIMIT_S: Final = 10.0
-"""Seconds to wait for the service's answer, with a page that waits too."""
+"""Seconds to wait for the service's answer while the browser waits for the page."""
 
 SERVE: Final = "http://127.0.0.1:8080"
 """Default address of `serve`."""
@@ -59,7 +59,7 @@ async def setup_document(view: View) -> Document:
 
 
 async def _settings(context: AppContext) -> list[Check]:
-    """Compare the settings of the next start with those of the service's last one."""
+    """Compare the settings that the next start would use with those of the running service."""
     note, key = await noted_service(context), context.phone_key
     if note is None or key is None:
         return []
@@ -207,7 +207,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
 def _outcome(
     answer: Exchange, service: str, reference: str | None, *, nameless: str | None
 ) -> ActionResult:
-    """Say what the service answered; nameless: what to do where the event names no order."""
+    """Describe the service's answer. nameless: what to do where the event names no order"""
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(

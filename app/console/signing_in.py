@@ -41,30 +41,31 @@ log = structlog.get_logger()
 NAME_TRIES: Final = 5
 """Tries per minute with one name, from one network."""
 NAME_TRIES_IN_ALL: Final = 20
-"""The limit for all networks together from which nobody of that name has signed in so far."""
+"""Tries per minute with one name from all networks where its operator never signed in."""
 NETWORK_TRIES: Final = 20
 NOTED_FOR_S: Final = 3600.0
-"""Seconds in which only the first failure of a network is noted: the trail is kept for ever, and
-guessing must not fill it."""
+"""Seconds in which only a network's first failure is recorded. The trail is kept forever, and
+password guessing must not fill it."""
 MAX_FORM_BYTES: Final = 16 * 1024
 MAX_FIELDS: Final = 50
 FORM_WITHIN_S: Final = 30.0
 MAX_NEXT: Final = 2_000
-"""Characters of an address that a cookie keeps meanwhile; browsers keep 4,096 bytes of one."""
+"""Characters of the target address that a cookie keeps during sign-in; browsers allow 4,096
+bytes."""
 
 BEGUN: Final = "-begun"
-"""End of the name of the cookie of somebody who was sent to the company's sign-in."""
+"""Suffix of the cookie name for a browser that was sent to the company's sign-in."""
 
 BROWSER: Final = "-browser"
-"""End of the name of the cookie of a browser on the sign-in page, to which a passkey's challenge is
-bound."""
+"""Suffix of the cookie name for a browser on the sign-in page, which a passkey challenge is bound
+to."""
 
 Purpose = Literal["sign-in", "again", "link"]
-"""Why somebody is sent to the company's sign-in: to come in, to prove once more who they are, or to
-sign in there from now on."""
+"""Reason for sending somebody to the company's sign-in. `sign-in` opens a session, `again` confirms
+who the operator is, and `link` makes the company's account their way to sign in."""
 
 BY_ITSELF: Final = "Tallyhook-By-Itself"
-"""Header of requests that a page's script makes by itself; they don't keep the session alive."""
+"""Header of requests that a page's script makes unprompted; they don't extend the session."""
 
 
 async def form_fields(request: Request) -> dict[str, str]:
@@ -93,7 +94,7 @@ async def form_fields(request: Request) -> dict[str, str]:
 
 
 def local(address: str) -> str:
-    """Return an address of this console; the first page instead of any other address."""
+    """Return an address of this console unchanged, and the first page for any other address."""
     plain = address.isprintable() and "\\" not in address
     return address if plain and address.startswith("/") and not address.startswith("//") else "/"
 
@@ -108,7 +109,7 @@ def _network(request: Request) -> str:
 
 
 def qr_code(text: str) -> Markup:
-    """Draw a QR code as SVG: dark on light in every theme, for cameras."""
+    """Draw a QR code as SVG, dark on light in every theme so that cameras read it."""
     import segno  # one page needs it
 
     made = segno.make(text, micro=False, error="m")
@@ -132,9 +133,9 @@ class UnsentForm:
 
 
 class UnsentForms:
-    """Forms that came after their session had ended, until the operator signs in again.
+    """Store of forms that arrived after their session had ended, until the operator signs in again.
 
-    One per session, under the hash of its cookie, in memory alone.
+    It keeps one per session, under the hash of its cookie, only in memory.
     """
 
     MOST: Final = 200
@@ -145,10 +146,9 @@ class UnsentForms:
         self._kept: OrderedDict[str, UnsentForm] = OrderedDict()
 
     def put(self, cookie: str, *, name: str, where: str, fields: Mapping[str, str]) -> None:
-        """Keep a session's form instead of its last one.
+        """Store a session's form, replacing its last one. Beyond MOST, the oldest is dropped.
 
-        Beyond MOST, the oldest is dropped. Passwords, possible phone numbers and the form's id are
-        left out.
+        Passwords, possible phone numbers and the form's id are left out.
         """
         until = self._clock() + self.KEPT_S
         typed = {
@@ -162,18 +162,18 @@ class UnsentForms:
             self._kept.popitem(last=False)
 
     def hand_over(self, cookie: str, new: str, *, name: str) -> None:
-        """Move a form to the new session; drop it if another operator signed in."""
+        """Move a form to the new session, or drop it if another operator signed in."""
         kept = self._kept.pop(_hashed(cookie), None)
         if kept is not None and kept.name == name:
             self._kept[_hashed(new)] = kept
 
     def at(self, cookie: str, where: str) -> Mapping[str, str]:
-        """Return the text that was typed in the form at an address; empty if none is kept."""
+        """Return the text typed in the form at an address; empty if none is kept."""
         kept = self._kept.get(_hashed(cookie))
         return kept.fields if kept and kept.where == where and kept.until > self._clock() else {}
 
     def drop(self, cookie: str) -> None:
-        """Forget a form that was sent, or whose operator has left."""
+        """Drop a form that was submitted, or whose operator has signed out."""
         self._kept.pop(_hashed(cookie), None)
 
 
@@ -186,7 +186,7 @@ def _hashed(cookie: str) -> str:
 
 
 def link_grant_of(cookie: str) -> str:
-    """Return the binding of a grant to link the company's account: this session alone."""
+    """Return the name that binds a grant to link the company's account to this session alone."""
     return f"link {_hashed(cookie)}"
 
 
@@ -205,7 +205,8 @@ class SigningIn:
         self._noted = RateLimiter(1, within_s=NOTED_FOR_S)
 
     async def person(self, request: Request, *, used: bool = True) -> Person | None:
-        """Return the signed-in person. used: False if the page asks by itself."""
+        """Return the signed-in person. `used` is False for requests that a script made
+        unprompted."""
         token = self._cookie(request)
         if not token:
             return None
@@ -222,7 +223,7 @@ class SigningIn:
         )
 
     def _open_to(self, way: Way) -> bool:
-        """Return whether people may be signed in this way, by the settings of now."""
+        """Return whether the current settings let people sign in this way."""
         if way == "company":
             return self._console.company is not None
         return way == "link" or self._console.context.settings.oidc.local_accounts == "on"
@@ -231,7 +232,7 @@ class SigningIn:
         return request.cookies.get(self._console.cookie, "")
 
     def _may_try(self, request: Request, name: str | None = None, *, known: bool = False) -> bool:
-        """Use a try. Returns False if none is left.
+        """Count a try. Returns False if none is left.
 
         known  whether a session proves the name: then strangers' tries don't count
         """
@@ -265,13 +266,13 @@ class SigningIn:
         return self._unsent.at(self._cookie(request), address_of(request))
 
     def keep_typed(self, request: Request, person: Person, fields: Mapping[str, str]) -> None:
-        """Keep a form's text while its person proves at the provider who they are."""
+        """Keep a form's text while its operator confirms their identity at the provider."""
         self._unsent.put(
             self._cookie(request), name=person.name, where=address_of(request), fields=fields
         )
 
     def forget_unsent(self, request: Request) -> None:
-        """Forget the kept text of this form, which was sent now."""
+        """Drop the kept text of this form, which was submitted now."""
         if self.unsent(request):
             self._unsent.drop(self._cookie(request))
 
@@ -283,7 +284,8 @@ class SigningIn:
         return answer
 
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
-        """Set the session's cookie, or another one, whose name ends with `also`, for a sign-in."""
+        """Set the session's cookie, or the cookie of a sign-in, whose name has the suffix
+        `also`."""
         # A day longer than any session, so that a late form still tells whose it is.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
@@ -306,18 +308,18 @@ class SigningIn:
         return self._form("link.html", title=title, to=to, status=403, problem=str(error))
 
     def proof_of(self, person: Person) -> str:
-        """Return what an irreversible act asks a person for: `password`, `company` (to sign in
-        there once more) or nothing."""
+        """Return the proof that an irreversible act requires: `password`, `company` or nothing.
+        `company` means to sign in at the company's provider again."""
         if person.way == "link":
             return ""  # the machine's owner made it, for an hour or for the demo
         fresh = person.proved_within(self._console.context.clock.now())
         return "" if person.way == "company" and fresh else person.way
 
     async def confirms(self, request: Request, person: Person, password: str) -> bool:
-        """Check the operator's password again, within the tries, and renew their session.
+        """Check the operator's password again, within the limit on tries, and renew their session.
 
-        `with_session` puts the new cookie into the answer. With the company's account the provider
-        has checked, which renewed it.
+        `with_session` adds the new cookie to the answer. With the company's account, the provider
+        has checked the identity and renewed the session already.
         """
         if person.way != "password":
             return not self.proof_of(person)
@@ -337,13 +339,14 @@ class SigningIn:
         return True
 
     def with_session(self, request: Request, answer: Response) -> Response:
-        """Return an answer with the cookie of a session that was renewed in its request."""
+        """Return the answer, with the new cookie if its request renewed the session."""
         if (renewed := getattr(request.state, "renewed", None)) is not None:
             self._set_cookie(answer, renewed)
         return answer
 
     async def _note_failure(self, request: Request, name: str | None = None) -> None:
-        """Note a failed try in the trail, at times; name: the session's operator, if any."""
+        """Record a failed try in the trail, at limited intervals. name: the session's operator, if
+        any"""
         network = _network(request)
         if self._noted.take(network if name is None else f"{network} {name}"):
             await sessions.note_failure(self._console.context, name=name)
@@ -381,8 +384,8 @@ class SigningIn:
         return self._begun(request, token, local(form.get("next", "/")), name=name)
 
     def _passkey_of(self, request: Request, form: Mapping[str, str]) -> PasskeyAnswer | None:
-        """Return the form's answer of a passkey, if it has one. Raise SignInRefused where its
-        challenge is too old, or another browser's."""
+        """Return the passkey's answer in the form; None without one. Raise SignInRefused if its
+        challenge is too old or belongs to another browser."""
         if not form.get("passkey"):
             return None
         console, challenge = self._console, form.get("challenge", "")
@@ -433,7 +436,7 @@ class SigningIn:
     # --- the company's account --------------------------------------------------------------------
 
     async def to_company(self, request: Request) -> Response:
-        """Send a browser to the company's sign-in, with a cookie by which it comes back."""
+        """Send a browser to the company's sign-in, with a cookie that recognizes it on return."""
         company, asked = self._console.company, request.query_params
         purpose = next((each for each in get_args(Purpose) if each == asked.get("for")), "sign-in")
         where = local(asked.get("next", "/"))
@@ -463,13 +466,14 @@ class SigningIn:
         return answer
 
     def _granted(self, request: Request, grant: str) -> bool:
-        """Return whether the form on My account, with the password, led here in this session."""
+        """Return whether this session's form on My account, with the password, started this
+        sign-in."""
         now = self._console.context.clock.now()
         to = link_grant_of(self._cookie(request))
         return challenges.begun_at(self._console.mark_key, grant, to=to, now=now) is not None
 
     async def from_company(self, request: Request) -> Response:
-        """Take a browser back from the company's sign-in, once."""
+        """Complete a sign-in when the browser returns from the company's sign-in. Works once."""
         company, given = self._console.company, request.query_params
         if company is None:
             return self._pages.problem(404, "There is no such page.")
@@ -534,7 +538,8 @@ class SigningIn:
         return answer
 
     async def enter(self, request: Request) -> Response:
-        """Let somebody in by a link of the machine's owner; the demo's on this machine alone."""
+        """Sign somebody in by a link of the machine's owner; the demo's link works on this machine
+        only."""
         title = "Come in by a link"
         if request.method != "POST":
             return self._link_form(title, "/enter")
@@ -550,7 +555,7 @@ class SigningIn:
             return self._link_form(title, "/enter", error)
 
     async def invite(self, request: Request) -> Response:
-        """Show an invitation's form, and accept what the operator sets in it."""
+        """Show the form of an invitation, and store the password that the operator sets in it."""
         if not self._open_to("password"):
             return await self._sign_in_form(request, status=403, problem=LOCAL_OFF)
         if request.method != "POST":

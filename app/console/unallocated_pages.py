@@ -1,4 +1,4 @@
-"""Pages of payments that no order has, and what people decide about them."""
+"""Pages of payments without an order, and the decisions about them."""
 
 from typing import Any, Final
 
@@ -81,7 +81,7 @@ async def _payment(view: View) -> Unallocated:
 
 
 def _form(found: Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any) -> Form:
-    """Make a form about a payment, which carries the last decision about it."""
+    """Build a form about a payment. It carries the last decision about the payment."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field(
         name="replaces", label="", kind="hidden", value=found.last_act or "", required=False
@@ -96,7 +96,8 @@ def _form(found: Unallocated, *lines: str, fields: tuple[Field, ...] = (), **mor
 
 
 def _button(view: View, *, alone: bool) -> str:
-    """Return the text of the button: others than finance propose; empty: the act's own."""
+    """Return the button's label; empty for the action's own label. Roles that may not assign alone
+    get a label that proposes."""
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 

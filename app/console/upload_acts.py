@@ -1,4 +1,4 @@
-"""Actions on files that wait for their import: send, read otherwise, import, discard."""
+"""Actions on uploads: upload, read with other options, import, discard."""
 
 from dataclasses import replace
 from hmac import compare_digest
@@ -55,13 +55,13 @@ PRESETS: Final = (
 
 
 async def _mappings(view: View) -> dict[str, Path]:
-    """Return the mappings to choose from, by name: saved ones, and those of the folder."""
+    """Return the mappings to choose from, by name: saved ones and those in the folder."""
     saved = {each.name: Path(each.name) for each in await list_mappings(view.context)}
     return saved | mappings_in(view.context.settings.console.mappings)
 
 
 async def _reading_fields(view: View) -> tuple[Field, ...]:
-    """Return the fields that say what a file is, and how it is to be read."""
+    """Return the form fields that say what a file is and how to read it."""
     kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
     return (
         Field(
@@ -194,7 +194,7 @@ async def do_upload(view: View, reason: str) -> str:
 
 
 def days_in(view: View) -> tuple[str, str] | None:
-    """Return the first and the last day that a form states; None for none. Raises UsageError."""
+    """Return the first and last day that the form states; None if empty. Raises UsageError."""
     first, last = (view.given.get(name, "").strip() for name in ("first_day", "last_day"))
     if bool(first) != bool(last):
         raise UsageError("say both the first and the last day that the file covers, or neither")
@@ -224,7 +224,7 @@ def begin_reading(
 ) -> None:
     """Begin the job that recognizes a file and reads it in a dry run.
 
-    content  the mapping that a person has drafted for it
+    content  a mapping that a person drafted for it
     """
     console = view.console
     if content:
@@ -261,7 +261,7 @@ def begin_reading(
 
 
 async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
-    """Read from the form how a file is to be read. Raises UsageError."""
+    """Build the import request from the form's reading options. Raises UsageError."""
     given = view.given
     mappings = await _mappings(view)
     mapping, preset = given.get("mapping", ""), given.get("preset", "")
@@ -313,9 +313,9 @@ async def ask_read_as(view: View) -> Form:
 
 
 async def do_read_as(view: View, reason: str) -> str:
-    """Read a file that waits once more, as the form says.
+    """Read an upload again with the form's options.
 
-    A button that only says what the file is keeps the sheet, the encoding and the like.
+    A button that only says what the file is keeps the other options, such as sheet and encoding.
     """
     upload = upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
@@ -365,7 +365,7 @@ async def ask_import(view: View) -> Form:
 
 
 async def do_import(view: View, reason: str) -> str:
-    """Import the bytes that the dry run has read."""
+    """Import the bytes that the dry run read."""
     upload = upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
@@ -383,7 +383,7 @@ async def do_import(view: View, reason: str) -> str:
 
 
 def _begin_import(view: View, upload: Upload) -> None:
-    """Begin the job that imports a file as its dry run has read it."""
+    """Begin the job that imports a file with the options of its dry run."""
     assert upload.seen is not None
     kind, source, request = upload.seen.kind, upload.seen.source, upload.request
     if upload.seen.rejected:
@@ -404,7 +404,8 @@ def _begin_import(view: View, upload: Upload) -> None:
 
 
 def _forget_imported(view: View, upload: Upload) -> int | None:
-    """Forget a file that was imported whole. Returns the import's number; None for another one."""
+    """Drop an upload that was imported whole. Return the import's number; None for any other
+    upload."""
     if upload.done is None or upload.done.number is None or upload.done.rejects is not None:
         return None
     view.console.uploads.forget(upload)
@@ -431,7 +432,7 @@ async def ask_import_all(view: View) -> Form:
 
 
 async def do_import_all(view: View, reason: str) -> str:
-    """Import the files that were shown and are still clear, one after another."""
+    """Import the files that were shown and still have no unclear row, one after another."""
     shown = set(view.given.get("uploads", "").split())
     clear = [each for each in clear_of(view) if each.name in shown]
     for upload in clear:
@@ -464,7 +465,7 @@ async def ask_accept_difference(view: View) -> Form:
 
 
 async def do_accept_difference(view: View, reason: str) -> ActionResult:
-    """Propose to import a bank's file with the difference that was shown."""
+    """Propose to import a bank file despite the difference of balances that was shown."""
     upload = upload_of(view, view.needed("upload"))
     differs = differs_in(upload)
     if differs is None:

@@ -38,34 +38,34 @@ from app.finance.imports import Imported, ImportKind, ImportRequest
 from reconcile.instants import HOUR, Duration, Instant
 
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
-"""Limit of an uploaded file: 300,000 rows. It takes twice its size while it is received. Larger
+"""Limit on an uploaded file: 300,000 rows. It takes twice its size while it is received. Larger
 files are imported by command, which reads them in place."""
 
 MAX_FORM_BYTES: Final = MAX_FILE_BYTES + 64 * 1024
-"""The limit of a file, with the form around it."""
+"""Limit on a form with one file."""
 
 READ_ON_BYTES: Final = 4 * MAX_FORM_BYTES
-"""Limit up to which a form that is too long is read and thrown away. A browser that is cut off
-while it sends shows no answer."""
+"""Limit up to which a form that is too long is read and discarded. A browser that is cut off while
+sending shows no answer."""
 
 MOST_RECEIVED: Final = 4
-"""Forms received at a time; others wait their turn, unread."""
+"""Limit on forms received at a time; others wait, unread."""
 
 MOST_KEPT: Final = 8
-"""Files at a time, and in one form: 256 MiB at most."""
+"""Limit on kept files, and on files in one form: 256 MiB at most."""
 
 READ_AT_ONCE: Final = 2
-"""Files that are read at a time, each in a process of its own; one is imported at a time."""
+"""Files read at a time, each in a process of its own. Only one is imported at a time."""
 
 RECEIVED_WITHIN_S: Final = 300.0
 """Seconds for a form to arrive: 32 MiB at one megabit a second. A stalled sender must not hold a
 turn."""
 
 TURN_WITHIN_S: Final = 20.0
-"""Seconds that a form waits for its turn."""
+"""Seconds that a form waits until it may be received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Long enough to ask a colleague about a row; files hold customers' data."""
+"""How long an upload is kept: enough to ask a colleague about a row. Files hold customers' data."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096
@@ -75,12 +75,12 @@ MAX_NAME_BYTES: Final = 120
 PREFIX: Final = "tallyhook-uploads-"
 
 _LAST: Final = b"--\r\n"
-"""End of a form's last line."""
+"""End of the last line of a form."""
 
 
 @dataclass(slots=True, kw_only=True)
 class ReceivedFile:
-    """File as it arrived, alone in a folder."""
+    """A file as it arrived, in a folder of its own."""
 
     folder: Path
     path: Path
@@ -125,12 +125,12 @@ class Upload:
 
     @property
     def changes_file(self) -> Path:
-        """File of all rows that the import would change."""
+        """File that lists all rows that the import would change."""
         return self.file.folder / "changes.csv"
 
     @property
     def busy(self) -> bool:
-        """Return whether a job reads it now."""
+        """Return whether a job is reading it now."""
         return self.job is not None and self.job.ended is None
 
 
@@ -149,7 +149,7 @@ class Uploads:
     # --- receiving -------------------------------------------------------------------------------
 
     async def receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Return a form's fields and the files that were chosen.
+        """Return a form's fields and its files.
 
         Raises UsageError if the form is invalid, too long or too slow, or gets no turn;
         UnreachableError if the disk is full.
@@ -174,7 +174,7 @@ class Uploads:
             ) from error
 
     async def _turn(self, request: Request) -> None:
-        """Wait for a turn. Raises UsageError if none comes."""
+        """Wait until another form may be received. Raises UsageError if that takes too long."""
         try:
             async with asyncio.timeout(TURN_WITHIN_S):
                 await self._turns.acquire()
@@ -187,7 +187,7 @@ class Uploads:
             ) from None
 
     async def _receive(self, request: Request) -> tuple[dict[str, str], list[ReceivedFile]]:
-        """Read a form. Its mistakes are reported after its end, else no browser would show them."""
+        """Read a form to its end, then report mistakes: a browser shows no answer before."""
         body = _whole_body(request)
         parser = MultiPartParser(
             request.headers,
@@ -243,7 +243,7 @@ class Uploads:
         self._kept[upload.name] = upload
 
     def holds(self, file: ReceivedFile) -> bool:
-        """Return whether this file is kept."""
+        """Return whether the store holds this file."""
         return any(each.file is file for each in self._kept.values())
 
     def of(self, name: str, *, by: str) -> Upload | None:
@@ -262,7 +262,7 @@ class Uploads:
         upload.file.drop()
 
     def close(self) -> None:
-        """Delete everything."""
+        """Delete all uploads and the folder."""
         self._kept.clear()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -279,7 +279,7 @@ class Uploads:
 
 
 def _delete_left_behind() -> None:
-    """Delete folders of killed consoles: their locks are free."""
+    """Delete folders of killed consoles, whose locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         with suppress(OSError):  # another user's, a link, or gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
@@ -292,9 +292,10 @@ def _delete_left_behind() -> None:
 
 
 async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
-    """Yield a form's bytes as they arrive; read one that is too long on to READ_ON_BYTES.
+    """Yield a form's bytes as they arrive.
 
-    Raises UsageError at its end if it is too long, or lacks a form's last mark (RFC 2046, 5.1.1).
+    A form that is too long is read on up to READ_ON_BYTES. Raises UsageError at its end if it is
+    too long, or lacks the closing delimiter (RFC 2046, 5.1.1).
     """
     size, end = 0, b""
     async for part in request.stream():
@@ -315,7 +316,7 @@ async def _whole_body(request: Request) -> AsyncGenerator[bytes]:
 def _taken_from(
     form: FormData, place: Callable[[], Path]
 ) -> tuple[dict[str, str], list[ReceivedFile]]:
-    """Return the fields and files of a form. place: makes a folder for one file."""
+    """Return the fields and files of a form. place: creates a folder for one file."""
     fields: dict[str, str] = {}
     files: list[ReceivedFile] = []
     try:
@@ -350,13 +351,13 @@ def _copied(sent: UploadFile, folder: Path) -> ReceivedFile:
 
 
 def _file_name(sent: str) -> str:
-    """Return the file's name without its folder, cut and printable."""
+    """Return the name of an uploaded file, without its folder, shortened and printable."""
     name = printable(re.split(r"[/\\]", sent)[-1]).lstrip(".")
     return name.encode()[:MAX_NAME_BYTES].decode(errors="ignore") or "file"
 
 
 def mappings_in(folder: Path | None) -> dict[str, Path]:
-    """Return a folder's mappings, the files *.toml, by name."""
+    """Return the mappings in a folder, the files *.toml, by name."""
     if folder is None:
         return {}
     return {each.stem: each for each in sorted(folder.glob("*.toml")) if each.is_file()}

@@ -1,7 +1,8 @@
 """Types of pages, actions and the console that they use.
 
 A page is data: an address, a permission, a function that makes a document of JSON values, and a
-template that shows the document. So the page equals its `.json`, and its `.csv` is one list of it.
+template that shows the document. So the page and its `.json` have the same content, and its `.csv`
+is one list of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -39,10 +40,10 @@ JobKind = Literal[
 # --- pages and actions ----------------------------------------------------------------------------
 
 ROWS: Final = 50
-"""Rows on a listing's page, which keep it under 50 KB."""
+"""Rows on a page of a listing, to keep it under 50 KB."""
 
 ROWS_OF_CSV: Final = 5_000
-"""Rows of a listing that are looked up together for its CSV, which has all of them."""
+"""Rows loaded at a time for a listing's CSV, which contains all rows."""
 
 FORMATS: Final = ("html", "json", "csv")
 
@@ -93,12 +94,12 @@ Word = TypeVar("Word", bound=str)
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
 }
-"""Roles that may take an action, or look at something."""
+"""Roles that may take each action or look at each thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Person:
-    """Operator who is signed in, as the session says, and how and when they proved who they are.
+    """Signed-in operator of a session, with how and when they proved who they are.
 
     began_at  beginning of the session, which stays the same when its cookie is renewed
     """
@@ -114,7 +115,7 @@ class Person:
         return self.role in ROLES_OF[what]
 
     def proved_within(self, now: Instant) -> bool:
-        """Return whether the proof counts for an irreversible act too."""
+        """Return whether the proof is recent enough for an irreversible act."""
         return now - self.proved_at < FRESH_FOR
 
 
@@ -139,27 +140,27 @@ class View:
 
     @property
     def file(self) -> ReceivedFile | None:
-        """The file of a form that takes one; None if none was chosen."""
+        """Return the uploaded file of a form; None if none was chosen."""
         return next(iter(self.files), None)
 
     @property
     def cookie(self) -> str:
-        """The cookie of the session: the new one where this request renewed it."""
+        """Return the session's cookie: the new one where this request renewed it."""
         renewed: str | None = getattr(self.request.state, "renewed", None)
         return renewed or self.request.cookies.get(self.console.cookie, "")
 
     @property
     def context(self) -> AppContext:
-        """The context that use cases take."""
+        """Return the context for use cases."""
         return self.console.context
 
     @property
     def rows(self) -> int:
-        """Rows of a listing to look up at a time."""
+        """Return how many rows of a listing to load at a time."""
         return ROWS_OF_CSV if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
-        """Return the same view with other parameters in its address; None removes one."""
+        """Return this view with some parameters of its address changed; None removes one."""
         kept = {**self.request.query_params, **params}
         query = urlencode({name: value for name, value in kept.items() if value is not None})
         scope = {**self.request.scope, "query_string": query.encode()}
@@ -170,7 +171,7 @@ class View:
     ) -> Job:
         """Begin a job in the operator's name, and wait a little for its end.
 
-        Raises UsageError if it failed, or if one of the kind and subject is running.
+        Raises UsageError if it failed, or if one with this kind and subject is running.
         """
         jobs = self.console.jobs
         job = jobs.begin(kind, subject, by=self.person.name, work=work, mark=mark)
@@ -180,7 +181,7 @@ class View:
     async def shared_job(
         self, kind: JobKind, subject: str, *, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Use the running or still good job of anybody, or begin one; wait a little.
+        """Use anybody's running or recent job, or begin one, and wait a little.
 
         A job is good for GOOD_FOR, until the audit trail grows: each import, decision and run is
         an entry there. Raises UsageError if the job failed.
@@ -199,7 +200,8 @@ class View:
         return stated(name, self.word(name))
 
     def choice(self, name: str, among: Mapping[Word, Any] | tuple[Word, ...]) -> Word | None:
-        """Return a parameter with a set of possible values. Raises UsageError for another value."""
+        """Return a parameter that has a set of possible values. Raises UsageError for other
+        values."""
         word = self.word(name)
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")

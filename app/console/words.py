@@ -1,4 +1,4 @@
-"""Words, money and moments as pages show them: filters of the templates."""
+"""Template filters that show words, money and moments."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -81,7 +81,7 @@ TONES: Final[Mapping[str, str]] = {
     "matched": "good",
     "break": "look",
 }
-"""Colour of each word; its sign and its text say the same without colour."""
+"""Colour of each word. Its sign and text say the same without colour."""
 
 VERDICTS: Final[Mapping[str, str]] = {
     "stored": "Taken: its signature is right, and it is kept.",
@@ -197,7 +197,7 @@ FINDINGS: Final[Mapping[FindingCode, str]] = {
     "unread_money_event": "Message about money not understood",
     "held_back": "Held back for a person",
 }
-"""Short name of each finding; the engine has the sentences."""
+"""Short name of each finding; the engine has the full sentences."""
 
 HOLDS: Final[Mapping[HoldReason, str]] = {
     "rules_changed": "Newer rules alone let it be shipped",
@@ -213,14 +213,14 @@ AGES: Final = {
     "month": "8 to 30 days old",
     "older": "Older than 30 days",
 }
-"""Ages of breaks (`worklist.AGES`)."""
+"""Age groups of breaks (`worklist.AGES`)."""
 
 SETTLINGS: Final[Mapping[LateDecision, str]] = {
     "refund": "Give it back",
     "accept": "Keep it",
     "credit": "Credit it to the customer",
 }
-"""Decisions about late money."""
+"""Possible decisions about late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "by_reference": "It names its payout, and is as much.",
@@ -235,7 +235,7 @@ BANK_PLACES: Final[Mapping[Bucket, str]] = {
     "not_covered": "Its payout may be of a day that no imported statement covers.",
     "other_business": "No payout: money that left, or that came from nobody who pays out.",
 }
-"""Meaning of each place of a bank line, in one sentence."""
+"""Meaning of each state of a bank line, in one sentence."""
 
 SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "book": "Lines of the order book.",
@@ -245,7 +245,7 @@ SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "payouts": "Payouts of the statements, held against the bank.",
     "bank": "What the bank booked.",
 }
-"""Content of each side of the control totals."""
+"""What each side of the control totals contains."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",
@@ -270,7 +270,7 @@ STEPS: Final[Mapping[str, str]] = {
     "unmatched": "took the match back",
     "settled": "decided about its money",
 }
-"""Steps of a break's life, by a run or a person."""
+"""Steps in a break's history, made by a run or a person."""
 
 NOTIFICATIONS: Final[Mapping[str, str]] = {
     "waiting": "The shop has not taken it yet; it is sent again by itself.",
@@ -290,19 +290,19 @@ PROPOSALS: Final[Mapping[str, str]] = {
 """Meaning of each state of a proposal."""
 
 BEGUN: Final = "Another operator approved it, and it was begun."
-"""Meaning of `approved` if the act is not finished."""
+"""Meaning of `approved` while the act is not finished."""
 
 OPEN: Final = "Another operator approved it. Its proposer, and nobody else, may do it for a while."
-"""Meaning of `approved` if the proposer acts afterwards."""
+"""Meaning of `approved` if the proposer must act afterwards."""
 
 DONE_BY: Final[Mapping[str, str]] = {"unmask": "see-numbers", "export": "take-copy"}
-"""Actions by which a proposer does what was approved, if approving doesn't."""
+"""Actions by which a proposer carries out what was approved, where approval does not."""
 
 TAKEN: Final[Mapping[str, str]] = {
     "looking": "is at it",
     "waiting": "waits for somebody else",
 }
-"""State of an alarm that somebody has taken, in words after a name."""
+"""State of an alarm that somebody works on, in words that follow a name."""
 
 ACTIONS: Final[Mapping[Action, str]] = {
     "records_imported": "imported records",
@@ -384,30 +384,30 @@ ACTIONS: Final[Mapping[Action, str]] = {
     "company_linked": "linked the company's account",
     "role_changed": "came in with another role of the company's account",
 }
-"""Actions of the audit trail, in words after a name."""
+"""Actions in the audit trail, in words that follow a name."""
 
 
 def with_words(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Return an address's query: the filters, some changed, without those that are None."""
+    """Return a query string of these filters with some changed; None removes one."""
     chosen = {name: value for name, value in {**filters, **changed}.items() if value is not None}
     return f"?{urlencode(chosen)}" if chosen else ""
 
 
 def badge(word: str) -> Markup:
-    """Show a word of the vocabulary with its tone, which gives it a sign."""
+    """Show a word of the vocabulary with its colour and sign."""
     tone, words = TONES.get(word, "bad"), word.replace("_", " ")
     return Markup('<span class="badge {}">{}</span>').format(tone, words)
 
 
 _AMOUNT: Final = re.compile(r"\b([A-Z]{3} )(-?\d{1,3}(?:,\d{3})*(?:\.\d+)?)(?![\w.,]*\d)", re.ASCII)
-"""An amount in a sentence of ours."""
+"""Pattern of an amount in our own sentences."""
 
 
 def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
     """Make the filter for our own sentences.
 
     Commands between backquotes become code, or links to pages that show the same. Moments are shown
-    in the zone, with UTC in their titles, and amounts as in the locale.
+    in the zone, with UTC in their titles; amounts are shown as in the locale.
     """
 
     def local(found: re.Match[str]) -> str:
@@ -437,7 +437,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
 
 _SHOWS: Final = re.compile(r"tallyhook (deliveries|proposals) show (\w+)", re.ASCII)
-"""Commands that show a thing with a page."""
+"""Commands that show one thing, with the page that shows it."""
 
 _LISTS: Final = {
     "tallyhook proposals list": ("/proposals", "the list"),
@@ -453,11 +453,11 @@ _LISTS: Final = {
     "bank imports": ("/imports?kind=bank", "of the bank's files"),
     "tallyhook bank imports": ("/imports?kind=bank", "the list of the bank's files"),
 }
-"""Commands that list things with a page: its address, and its name in a sentence."""
+"""Commands that list things, with the page's address and its name in a sentence."""
 
 
 def _code(command: str) -> Markup:
-    """Show a command, or the link to its page."""
+    """Show a command as code, or as a link to its page."""
     if command in _LISTS:
         path, word = _LISTS[command]
         return Markup('<a href="{}">{}</a>').format(path, word)
@@ -501,7 +501,7 @@ _OPTIONS: Final = tuple(
         (r"name one as --line", "choose one of them"),
     )
 )
-"""Options of commands in messages, and the words for a form in their place."""
+"""Command options that messages mention, with the form's wording that replaces them."""
 
 
 def file_part(text: str) -> str:
@@ -510,13 +510,14 @@ def file_part(text: str) -> str:
 
 
 def spoken(text: str) -> str:
-    """Make an error a sentence of a page: in the words of forms, with a capital and an end."""
+    """Turn an error into a sentence for a page. It uses the words of forms, begins with a capital
+    and ends with a period."""
     sentence = capital(of_forms(text))
     return sentence + ("" if sentence.endswith((".", "?", "!")) else ".")
 
 
 def of_forms(text: str) -> str:
-    """Replace options of commands by fields of forms, except between backquotes."""
+    """Replace command options by the names of form fields, except between backquotes."""
     parts = text.split("`")
     for place in range(0, len(parts), 2):
         for pattern, words in _OPTIONS:
@@ -530,7 +531,7 @@ def ended(text: str) -> str:
 
 
 def major(amount: str) -> str:
-    """Separate an amount's thousands, as the locale does."""
+    """Format an amount in major units with the locale's separators."""
     return local_number(Decimal(amount))
 
 
@@ -542,7 +543,7 @@ def money(value: Mapping[str, Any] | None) -> Markup:
 
 
 def money_cell(value: Mapping[str, Any] | None) -> Markup:
-    """Show an amount in a cell of numbers, which no line breaks."""
+    """Show an amount in a table cell without line breaks."""
     if value is None:
         return Markup('<span class="none">—</span>')
     shown = Markup("<small>{}</small> {}")
@@ -571,9 +572,9 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
 
 
 def booked_in(zone: tzinfo) -> Callable[[str], Markup]:
-    """Make the filter for dates of files.
+    """Make the filter for dates in files.
 
-    Banks and statements name days alone, which are stored as midnights in the zone.
+    Banks and statements give only days, which are stored as midnights in the zone.
     """
     moment = moment_in(zone)
 
@@ -594,7 +595,8 @@ def clock_time(instant: Instant, zone: tzinfo) -> str:
 
 
 def address(kind: str, name: str, form: str = "") -> str:
-    """Return the address of a thing's page. A name that ends like a format gets an ending."""
+    """Return the address of a thing's page. A name that ends like a format gets an explicit
+    ending."""
     ending = f".{form}" if form else ""
     if not form and name.rpartition(".")[2] in FORMATS:
         ending = ".html"
@@ -602,7 +604,7 @@ def address(kind: str, name: str, form: str = "") -> str:
 
 
 def size(count: int) -> str:
-    """Write a number of bytes for people."""
+    """Format a number of bytes for people."""
     for unit in ("bytes", "KiB", "MiB", "GiB"):
         if count < 10_240 or unit == "GiB":
             return f"{local_number(count)} {unit}"
@@ -611,12 +613,12 @@ def size(count: int) -> str:
 
 
 def called(code: str) -> str:
-    """Name a cause of a break, or a place of a row."""
+    """Return the name of a break's cause, or of a row's place in the totals."""
     return _named(BUCKET_WORDS, code)
 
 
 def finding(code: str) -> str:
-    """Name a finding."""
+    """Return the name of a finding."""
     return _named(FINDINGS, code)
 
 
