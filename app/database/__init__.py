@@ -1,4 +1,4 @@
-"""One database as a whole: tables, migrations, the one writer, locks, room on its disk."""
+"""One database as a whole: its tables, migrations, single writer, locks and disk space."""
 
 __all__ = (
     "database",

@@ -3,8 +3,8 @@
     async with database.reading() as connection: …      # a snapshot
     async with database.writing() as connection: …      # one transaction
 
-Leaves out: statements, which are in the rooms' stores; and the inbox, with which
-`receiving/inbox.py` opens a database.
+Leaves out: statements, which are in the rooms' stores; and the inbox, which `receiving/inbox.py`
+opens together with a database.
 """
 
 import asyncio
@@ -42,32 +42,34 @@ SERVER_S: Final = 60.0
 """How long `serve` and workers wait at their start for a PostgreSQL server to answer."""
 
 AGAIN_S: Final = 0.2
-"""Pause between two tries."""
+"""Seconds between two attempts to connect."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Size of an SQLite file up to which it is checked before anything is acknowledged: a second from a
-slow disk. A larger file is checked while it is served."""
+"""Largest SQLite file that is checked before anything is acknowledged: it takes a slow disk a
+second. A larger file is checked while it is served."""
 
 
 class Database:
     """One database. Connections are opened when they are needed; `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
-        """purpose: see `open`; `upgrading` for use without `open`."""
+        """Prepare a database without opening it. `purpose` is described at `open`; `upgrading` is
+        for callers that never call `open`."""
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
-        """Whether several processes may receive and fold on this database."""
+        """Whether several processes may receive and fold on this database, as on PostgreSQL."""
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.spread = False
-        """True once it is open, if deliveries and events lie on other nodes: see `layout`."""
+        """True if deliveries and events lie on other nodes. Known once the database is open: see
+        `layout`."""
         self.environment: str | None = settings.environment
         self.looked = True
-        """Whether the whole file has been checked; else call `look`."""
+        """Whether the whole file has been checked. If not, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None
-        """Called before an existing database is written or upgraded; what it raises prevents
+        """Called before an existing database is written or upgraded. An error that it raises stops
         that."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
@@ -79,7 +81,7 @@ class Database:
         writes = self.shared and purpose not in ("upgrading", "reading")
         holder = Holder(purpose) if writes else None
         self.watch = ServerWatch() if writes and purpose != "alone" else None
-        """Watch over the PostgreSQL server; None on SQLite, and for who needs none."""
+        """Watch over the PostgreSQL server; None on SQLite, and where the purpose needs none."""
         self.reader = engine.reading_engine(
             self.url,
             hosts=self.hosts,
@@ -126,8 +128,8 @@ class Database:
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
         """Lend a connection on one consistent snapshot. Raises StoreUnavailable without one.
 
-        settled  keep appends out meanwhile, where deliveries lie on several nodes: each of their
-                 answers has a snapshot of its own
+        settled  block appends meanwhile if deliveries lie on several nodes, since each node answers
+                 from its own snapshot
         """
         try:
             async with (
@@ -148,8 +150,8 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads on a snapshot of its own, at a third of the cost of
-        `reading` for one question. Raises StoreUnavailable without a connection."""
+        """Run a plain, read-only function on a new snapshot. For a single query this costs a third
+        of `reading`. Raises StoreUnavailable without a connection."""
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
@@ -157,7 +159,7 @@ class Database:
             raise self.writer.judged(error) from error
 
     async def is_pooled(self) -> bool:
-        """Return whether a pooler gives each transaction another connection to the server. Raises
+        """Return whether a pooler may run each transaction on a different server connection. Raises
         StoreUnavailable without a connection."""
         if not self.shared:
             return False
@@ -176,7 +178,8 @@ class Database:
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[AsyncConnection]:
-        """Begin a transaction, after all other writers. Raises StoreUnavailable without room."""
+        """Begin a transaction once all earlier writers are done. Raises StoreUnavailable if the
+        disk has too little space."""
         await self.writer.make_room()
         async with self.writer.transaction() as connection:
             yield connection
@@ -186,15 +189,15 @@ class Database:
     async def open(self, purpose: Purpose) -> None:
         """Check that the database is this environment's and that its schema is ours.
 
-        serving  for a receiver: nobody else may serve, and on SQLite an older database is brought
-                 up to date, cached pages are dropped and the log is folded and synced. A large file
-                 is still to be checked: see `looked`
-        working  for the process behind a receiver: pages and log likewise, since the receiver
-                 deletes from its inbox what this process has read
-        alone    as serving, while no service runs
-        writing  beside a service: a new SQLite database is made
-        folding  beside the working process: nothing is made
-        reading  likewise, without a writing connection
+        serving  for a receiver: no other process may serve. On SQLite an older database is
+                 upgraded, cached pages are dropped, and the log is folded and synced. A large file
+                 must still be checked: see `looked`
+        working  for the worker beside a receiver: treats pages and log in the same way, since the
+                 receiver deletes from its inbox what the worker has read
+        alone    like `serving`, while no service runs
+        writing  beside a service: creates a missing SQLite database
+        folding  beside the worker: creates nothing
+        reading  like `folding`, without a writing connection
         """
         with system_errors_explained():
             if purpose in ("serving", "alone"):
@@ -235,9 +238,11 @@ class Database:
             raise StorePoisoned(f"{found[0]}: {PUT_BACK}")
 
     async def watch_server(self) -> int:
-        """Look at the PostgreSQL server: whether commits wait for a standby. Where another server
-        took over, connect anew, which checks it. Return whether that was so. Raises as
-        `Writer.transaction` does."""
+        """Check the PostgreSQL server, and whether its commits wait for a standby. If another
+        server took over, reconnect, which checks the new one.
+
+        Returns 1 if it reconnected, else 0. Raises the errors of `Writer.transaction`.
+        """
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
         now = monotonic()
@@ -265,8 +270,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Have all writers connect anew, and refuse their writes if one of them cannot. First all
-        leave the former server, on which no check would keep them."""
+        """Reconnect all writers, and raise the first failure. All of them leave the former server
+        first, because no check would keep them off it."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -278,11 +283,11 @@ class Database:
             raise failures[0]
 
     async def _open_writing(self, *, upgrade: bool) -> None:
-        """Check version, schema and stamp. A new SQLite database is made. Does not ask for room:
-        commands that free space need this, too.
+        """Check version, schema and stamp; create a missing SQLite database. Does not check the
+        disk space, because commands that free space need a connection, too.
 
-        upgrade  whether an older SQLite database is brought up to date. Only whoever serves it may:
-                 under any other command a service of the older version may be at work
+        upgrade  whether to upgrade an older SQLite database. Only the serving process may: beside
+                 any other command, a service of the older version may be running
         """
         self._make_folder()
         if self.path is not None:
@@ -302,7 +307,7 @@ class Database:
         self._note_made(identity)
 
     async def _bring_up_to_date(self, connection: AsyncConnection, current: str | None) -> None:
-        """Run the migrations that are due. Raise StrangeSchema unless the schema is then ours."""
+        """Run the pending migrations. Raise StrangeSchema if the schema then differs from ours."""
         if current is not None:
             await run(connection, self.check)
         if current != schema.NEWEST:
@@ -316,8 +321,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the file where there is none. Raise ConfigurationError for one to be stamped
-        without an environment, before an empty file is left behind."""
+        """Create the database file if it is missing. Raise ConfigurationError if no environment is
+        given for its stamp, before an empty file is left behind."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -329,7 +334,7 @@ class Database:
         self._check_is_file()
 
     def _check_there(self) -> None:
-        """Raise StoreUnavailable or ConfigurationError where there is no file to read."""
+        """Raise StoreUnavailable or ConfigurationError if there is no database file to read."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -377,8 +382,8 @@ class Database:
                 yield connection, await schema.current_version(connection)
 
     async def upgrade(self) -> tuple[str | None, str]:
-        """Run the migrations that are due. Return the versions before and after. Raise
-        ConfigurationError where a process serves an older SQLite database."""
+        """Run the pending migrations, and return the versions before and after. Raise
+        ConfigurationError while a process serves an older SQLite database."""
         with system_errors_explained():
             self._make_folder(stamped=False)
             if self.path is not None:
@@ -395,9 +400,11 @@ class Database:
         return before, schema.NEWEST
 
     async def distribute(self) -> list[str]:
-        """Distribute tables over the nodes of a Citus cluster, and return their names. Only for
-        who has the database alone. Raises UsageError without a cluster, and ConfigurationError
-        where the database is not up to date."""
+        """Distribute tables over the nodes of a Citus cluster, and return their names.
+
+        No other process may use the database. Raises UsageError without a cluster, and
+        ConfigurationError if the database is not up to date.
+        """
         if not self.shared:
             raise UsageError("SQLite has no nodes; `db distribute` needs PostgreSQL with Citus")
         async with self.writer.transaction() as connection:
@@ -409,7 +416,7 @@ class Database:
     async def create(self, *, anew: bool) -> Path:
         """Make an SQLite database, and return its path. Raises UsageError where there is one.
 
-        anew  also where there was one that is gone
+        anew  also if an earlier database is gone
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("PostgreSQL's databases are made by `createdb`, then `db upgrade`")
@@ -423,7 +430,8 @@ class Database:
         return self.path
 
     async def strange_objects(self) -> list[str]:
-        """Return a sentence on each difference of the schema from what the migrations make."""
+        """Return a sentence for each difference between the schema and what the migrations
+        create."""
         async with self.reading() as connection:
             if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)
@@ -431,7 +439,7 @@ class Database:
             return await schema.strange_objects(connection)
 
     async def close(self) -> None:
-        """Close all connections, files and locks, also of a database that was never opened."""
+        """Close all connections, files and locks, even if the database was never opened."""
         closing = [self.reader.dispose, self.writer.close]
         if self.writer.poison is not None:
             # The last connection to close folds the log, which readers cannot. After an I/O error
@@ -446,7 +454,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The part of an AppContext that use cases of rooms need that do not know it."""
+    """The part of an AppContext that is needed by use cases of rooms that cannot import it."""
 
     @property
     def database(self) -> Database:
@@ -469,9 +477,12 @@ async def sync_file(writer: Writer, path: Path) -> None:
 
 
 def drop_cached_pages(path: Path) -> None:
-    """Drop cached pages of the file and its log: after a failed write they may differ from the
-    disk. Only before this process opens the database: see `sync_file`. Raise OSError for a file
-    that cannot be read."""
+    """Drop cached pages of the file and its log, which may differ from the disk after a failed
+    write.
+
+    Call it only before this process opens the database: see `sync_file`. Raises OSError for a file
+    that cannot be read.
+    """
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         if name.exists():
             descriptor = os.open(name, os.O_RDONLY)
@@ -482,8 +493,8 @@ def drop_cached_pages(path: Path) -> None:
 
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
-    """Open a database, and wait for a PostgreSQL server that is still starting, for example with
-    its machine. Raises StoreUnavailable when it does not answer in time."""
+    """Open a database; wait for a PostgreSQL server that is still starting, for example after a
+    reboot. Raises StoreUnavailable if it does not answer in time."""
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:
@@ -505,7 +516,7 @@ async def once_there(database: Database, opening: Callable[[], Awaitable[None]])
 
 @contextmanager
 def system_errors_explained() -> Iterator[None]:
-    """Raise StoreUnavailable, with the system's reason, for an OSError in the block."""
+    """Turn an OSError in the block into a StoreUnavailable that gives the system's reason."""
     try:
         yield
     except OSError as error:

@@ -38,22 +38,23 @@ if TYPE_CHECKING:
     from app.database.hosts import Hosts
 
 Connection = AsyncConnection
-"""A connection as use cases hold it: they only pass it on to a store."""
+"""A connection as use cases see it: they only pass it to a store."""
 
 BUSY_TIMEOUT_MS = 5_000
-"""How long a statement waits for another process's lock before it fails as BUSY."""
+"""Milliseconds that a statement waits for another process's lock before it fails as BUSY."""
 
 WRITER_CACHE_KIB = 24_576
 """Page cache of the writing connection: twice the pages that a batch of 512 deliveries touches."""
 
 LOG_BYTES = 64 * 1024 * 1024
-"""Size to which the write-ahead log's file is cut after a reader let it grow too long."""
+"""Bytes to which the file of the write-ahead log is truncated after a slow reader let it grow."""
 
 STATEMENTS_KEPT = 512
-"""Prepared statements in the cache: some ten sizes of INSERT for each table (`insert_rows`)."""
+"""Prepared statements in the cache: about ten sizes of INSERT for each table (see
+`insert_rows`)."""
 
 READERS = 4
-"""Reading connections. On SQLite each has a thread."""
+"""Number of reading connections. On SQLite each has a thread."""
 
 
 def is_sqlite(url: str) -> bool:
@@ -62,7 +63,7 @@ def is_sqlite(url: str) -> bool:
 
 
 def database_place(url: str) -> str:
-    """Name the database for people: the absolute path of its file, or its hosts and name.
+    """Return the database's name for people: the absolute path of its file, or its hosts and name.
 
     User and password are left out.
     """
@@ -77,8 +78,8 @@ def sqlite_path(url: str) -> Path:
     """Return the database file of an SQLite URL. Symbolic links are resolved: locks, log and inbox
     lie beside the file itself.
 
-    Raises ConfigurationError for a database in memory, and StoreUnavailable where this user may not
-    look.
+    Raises ConfigurationError for a database in memory, and StoreUnavailable where this user has no
+    access.
     """
     database = make_url(url).database
     if not database or database == ":memory:":
@@ -99,12 +100,12 @@ _MEMINFO: Final = Path("/proc/meminfo")
 def read_ahead(
     path: Path, *, progress: Callable[[int, int], None] = lambda done, whole: None
 ) -> None:
-    """Read the whole file into the page cache, if it fits there.
+    """Read the whole file into the page cache if it fits.
 
     Rows of several tables arrive together, so each table is scattered over the file, and reading
     one page by page takes a disk several times as long.
 
-    progress  is called with the bytes read so far, and all of them
+    progress  called with the bytes read so far, and the size of the file
 
     Call it only before this process opens the database: closing a file drops the locks that SQLite
     holds on it. Raises StoreUnavailable where the disk fails.
@@ -144,10 +145,10 @@ def writing_engine(
     hosts: "Hosts | None" = None,
     holder: Holder | None = None,
 ) -> AsyncEngine:
-    """Make the engine of the one connection that writes and checkpoints.
+    """Create the engine of the one connection that writes and checkpoints.
 
-    hosts   of a PostgreSQL URL
-    holder  whose transactions it runs there
+    hosts   hosts of a PostgreSQL URL
+    holder  holder whose transactions it runs on PostgreSQL
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -179,7 +180,7 @@ def writing_engine(
 
 
 def hosts_of(url: str) -> "Hosts | None":
-    """Return the hosts of a PostgreSQL URL, for all engines of a process; None for SQLite."""
+    """Return the hosts of a PostgreSQL URL, shared by all engines of a process; None for SQLite."""
     if is_sqlite(url):
         return None
     from app.database.hosts import Hosts  # with the driver, which takes a fifteenth of a start
@@ -194,8 +195,10 @@ def reading_engine(
     hosts: "Hosts | None" = None,
     check: Callable[[Ask], None] | None = None,
 ) -> AsyncEngine:
-    """Make the engine of the connections that can only read. hosts: of a PostgreSQL URL; check:
-    looks at each new connection to one of them."""
+    """Create the engine of the read-only connections.
+
+    `hosts` are those of a PostgreSQL URL. `check` is called for each new connection to one of them.
+    """
     if hosts is not None:
         return postgresql.reading_engine(url, readers=readers, hosts=hosts, check=check)
     file = f"file:{sqlite_path(url).absolute()}"
@@ -220,7 +223,7 @@ _SQLITE_ARGUMENTS: Final[dict[str, Any]] = {
 }
 
 PATIENT: Final = statement("PRAGMA busy_timeout={ms}", ms=str(BUSY_TIMEOUT_MS))
-"""Wait for another connection's write lock for as long as a statement may take."""
+"""Wait for another connection's write lock as long as any statement may take."""
 
 _PRAGMAS: Final = ("PRAGMA foreign_keys=ON", PATIENT)
 
@@ -232,7 +235,7 @@ def _prepare(
     begin: str,
     check: Callable[[PlainConnection], None] | None = None,
 ) -> None:
-    """Have each new connection run the pragmas, and each transaction start with `begin`."""
+    """Run the pragmas on each new connection, and begin each transaction with `begin`."""
 
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
@@ -254,7 +257,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Read the settings back: a file system that refuses WAL would break the promise silently."""
+    """Raise unless the durability settings are in force: a file system that refuses WAL would break
+    the promise silently."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):
@@ -271,7 +275,8 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Make an empty SQLite database under `TMPDIR`, in one transaction that is never committed."""
+    """Create an empty SQLite database under `TMPDIR`, in one transaction that is never
+    committed."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:
@@ -285,8 +290,8 @@ async def scratch_database() -> AsyncIterator[AsyncConnection]:
 
 @cache
 def _table_statements() -> list[str]:
-    """List the statements that make all tables. The models are imported here: they take a fifth of
-    a start to load."""
+    """List the statements that create all tables. The models are imported here because loading them
+    takes a fifth of the start-up time."""
     from app.database.tables import metadata
 
     statements: list[str] = []

@@ -21,9 +21,10 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """List problems that SQLite's own check finds. For PostgreSQL there are `amcheck` and others.
+    """List the problems that SQLite's own check finds. PostgreSQL has `amcheck` and others for
+    this.
 
-    thorough  compare every index with its table, too: several times the work
+    thorough  also compare every index with its table, which takes several times as long
     until     cuts the check short when it is set; the list is then empty
     """
     if connection.dialect.name != "sqlite":
@@ -45,7 +46,7 @@ async def damage(
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
-    """Wait for either. Return whether the event was set before the work was done."""
+    """Wait for the event or the work. Return whether the event was set before the work was done."""
     waiting = asyncio.ensure_future(event.wait())
     await asyncio.wait([waiting, work], return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()
@@ -56,14 +57,14 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 class DatabaseFacts:
     """Facts about one database; the last six are PostgreSQL's.
 
-    version       such as (3, 40, 1) of SQLite, (18, 4) of PostgreSQL
+    version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
     journal_mode  of an SQLite file; None elsewhere
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      what would be lost if a standby took over, one sentence each
-    moved         that the server is another than was noted: one sentence, `; `, and what to do
-    no_writes     why the server takes no writes: one sentence, `; `, and what to do
-    pooled        that a pooler changes connections between transactions, likewise
+    moved         how the server differs from the one noted: one sentence, `; `, and what to do
+    no_writes     why the server refuses writes: one sentence, `; `, and what to do
+    pooled        a pooler that changes connections between transactions, in the same form
     """
 
     kind: Literal["SQLite", "PostgreSQL"]
@@ -78,7 +79,7 @@ class DatabaseFacts:
 
 
 async def database_facts(connection: AsyncConnection, *, pooled: bool = False) -> DatabaseFacts:
-    """Collect the facts; nothing is written. `pooled`: see `Database.is_pooled`."""
+    """Collect the facts without writing anything. `pooled` comes from `Database.is_pooled`."""
     if connection.dialect.name == "sqlite":
         mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
         return DatabaseFacts(

@@ -1,4 +1,4 @@
-"""Errors of database drivers, as errors of ours: to be tried again, or fatal.
+"""Translation of database drivers' errors into our own: temporary or fatal.
 
 After a storage I/O error the page cache may show what the disk does not hold. A retry would then
 acknowledge a lost row as a duplicate. So such an error poisons the store: the process acknowledges
@@ -22,7 +22,7 @@ PUT_BACK: Final = (
     "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
     "or move the file away and start afresh"
 )
-"""What to do about a damaged file. SQLite cannot tell which rows are still right."""
+"""Next step after a file was damaged. SQLite cannot tell which rows are still right."""
 
 _FATAL_SQLITE = {
     # A write that the kernel answers with EROFS is reported as an I/O error too.
@@ -37,7 +37,7 @@ _FATAL_SQLITE = {
         "see the kernel's log for a failed disk, let the service's user write, and start again",
     ),
 }
-"""Problem, and what to do, by SQLite's code."""
+"""Problem and next step, by SQLite's error code."""
 
 _PASSING_SQLITE: Final[dict[int, tuple[str, NotStored]]] = {
     sqlite3.SQLITE_FULL: ("the disk is full; free some space", "disk"),
@@ -57,8 +57,8 @@ _FATAL_POSTGRESQL = {
 _NO_CONNECTION: Final = "53300"
 
 _MAY_PASS: Final = ("57P03", _NO_CONNECTION)
-"""Codes of a server that is starting, or has no connection free, for example because those of a
-lost machine are not given up yet."""
+"""Codes of a server that is starting, or has no free connection, for example because it still
+counts those of a lost machine."""
 
 TAKES_NO_WRITES: Final = (
     "the server takes no writes: it is a standby, or default_transaction_read_only is on"
@@ -71,7 +71,8 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Said where a connection has none of our limits, or statements were prepared on another one."""
+"""Sentence for a connection that lacks our limits, or whose statements were prepared on another
+one."""
 
 _REFUSES_LIMITS: Final = "08P01"
 
@@ -97,15 +98,15 @@ _PASSING_POSTGRESQL = {
     "58": "the server reports a system error; see its log",
     "XX": "the server reports an internal error; see its log",
 }
-"""By code, or by its class, the first two characters. None is fatal: after an I/O error of its log
-the server itself stops and reads its disk again."""
+"""Problem by error code or error class, which is the code's first two characters. None is fatal:
+after an I/O error of its log the server itself stops and reads its disk again."""
 
 _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "53100": "disk"}
-"""Reasons other than `database`."""
+"""Reason for NotStored by error code or class, where it is not `database`."""
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """List the exceptions that a database raises, through SQLAlchemy or past it.
+    """List the exceptions that a database may raise, directly or through SQLAlchemy.
 
     asyncpg is looked up only where it is loaded, because loading takes a fifteenth of a start.
     """
@@ -120,12 +121,12 @@ def driver_errors() -> tuple[type[Exception], ...]:
 
 
 def is_conflict(error: Exception) -> bool:
-    """Return whether a statement was refused because a row with its key is there."""
+    """Return whether a statement was refused because a row with its key already exists."""
     return _found_in(error, "sqlstate") == "23505"  # unique_violation
 
 
 def as_store_error(error: Exception) -> TallyhookError | None:
-    """Return our error for a driver's error; None for a fault in our own SQL."""
+    """Return our error for a driver's error; None if the fault is in our own SQL."""
     code = _found_in(error, "sqlite_errorcode")
     if isinstance(code, int):
         return _of_sqlite(code & 0xFF)
@@ -152,8 +153,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
-    """Return whether a server may answer within moments: none answered, or one that is starting,
-    full or no primary yet. A server that refuses the user or lacks the database has answered."""
+    """Return whether the server may become usable within moments: it did not answer, is starting,
+    is full, or is not primary yet. False if it refuses the user or lacks the database."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -163,12 +164,12 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
 
 
 def is_full(error: StoreUnavailable) -> bool:
-    """Return whether the server has no connection free."""
+    """Return whether the server has no free connection."""
     return _found_in(error, "sqlstate") == _NO_CONNECTION
 
 
 def why_not_opened(error: OSError) -> str:
-    """Quote the system's reason, and say what to do about a failed disk or a missing right."""
+    """Return the system's reason, and what to do about a failed disk or a missing permission."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -201,7 +202,7 @@ def _of_postgresql(state: str) -> TallyhookError | None:
 
 
 def _is_of_driver(error: BaseException, name: str) -> bool:
-    """Return whether an error comes of an exception of asyncpg's with this name."""
+    """Return whether an asyncpg exception of this name is in the error's chain of causes."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
@@ -227,7 +228,7 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """Find an attribute of the driver's exception, or of one in its chain of causes."""
+    """Return an attribute of the driver's exception, or of one in its chain of causes."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

@@ -1,8 +1,8 @@
-"""Gaps: spans of time whose evidence may be lost, and that a person accepted. The instant of the
+"""Gaps: time spans whose evidence may be lost, and whose loss a person accepted. The instant of the
 last commit shows whether a database lost commits.
 
-Leaves out where that instant is noted besides (`receiving/inbox_store.py`), and what follows from a
-gap.
+Leaves out: the other place where that instant is noted (`receiving/inbox_store.py`), and the
+consequences of a gap.
 """
 
 import sqlite3
@@ -19,13 +19,13 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Place of a loss. `database`: its newest commits, with deliveries and with all that does not pass
-through the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
+"""Where data was lost. `database`: its newest commits, both of deliveries and of everything that
+bypasses the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundGap:
-    """A span that nobody has accepted yet; see `Gap`."""
+    """A gap that nobody has accepted yet; see `Gap`."""
 
     kind: GapKind
     since: Instant
@@ -34,11 +34,11 @@ class FoundGap:
     detail: str
 
     def sentence(self) -> str:
-        """Say what may be lost, for a person, without a full stop."""
+        """Return a sentence on what may be lost, for a person, without a full stop."""
         return _sentence(self)
 
     def accepted(self, *, at: Instant, by: str, reason: str) -> "Gap":
-        """Return the gap as it is stored."""
+        """Return this gap as accepted, ready to store."""
         return Gap(
             id=new_id("gap_", at),
             kind=self.kind,
@@ -73,15 +73,15 @@ def _sentence(gap: "FoundGap | Gap") -> str:
 
 
 ACCEPT: Final = "--accept-gap --reason TEXT"
-"""The words of a command that goes on after a gap."""
+"""Command-line options that accept a gap and continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A span in which something may be lost, and who accepted that.
+    """A time span in which something may be lost, and who accepted that.
 
-    since, until  both instants belong to the span
-    deliveries    how many acknowledged deliveries are lost at most; None where that is unknown
+    since, until  first and last instant of the span
+    deliveries    largest number of acknowledged deliveries that may be lost; None if unknown
     detail        what happened, a sentence of ours
     accepted_by   an operator's name, or that of the machine's owner
     """
@@ -97,19 +97,20 @@ class Gap:
     reason: str
 
     def sentence(self) -> str:
-        """Say what may be lost, for a person, without a full stop."""
+        """Return a sentence on what may be lost, for a person, without a full stop."""
         return _sentence(self)
 
 
 LAST_COMMIT: Final = "last commit"
-"""The counter that every transaction of an SQLite database raises: when it was committed, or one
-more than before where the clock did not go on."""
+"""Name of the counter that holds the instant of the last commit. Every transaction of an SQLite
+database raises it, by at least one if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Raise LAST_COMMIT, unless the connection changed no row. Return how many it has changed.
+    """Raise LAST_COMMIT if the connection changed rows since the last call. Return how many rows it
+    has changed in all.
 
-    counted  rows that it had changed when this was last called
+    counted  what the last call returned
     """
     ((changes,),) = connection.ask("SELECT total_changes()")
     if changes == counted:
@@ -125,7 +126,7 @@ _RAISE: Final = (
 
 
 def add_gap(connection: PlainConnection, gap: Gap) -> None:
-    """Add an accepted gap, in the caller's transaction."""
+    """Insert an accepted gap, in the caller's transaction."""
     connection.ask(_ADD, astuple(gap))
 
 
@@ -136,7 +137,7 @@ _ADD: Final = (
 
 
 def accepted_gaps(connection: PlainConnection) -> list[Gap]:
-    """Return all accepted gaps, in the order of their acceptance; there are a few at most."""
+    """Return all accepted gaps in the order of their acceptance. There are only a few."""
     return [
         Gap(
             id=row[0],
@@ -165,7 +166,8 @@ def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
 
 
 def spans_of(gaps: Iterable[Gap]) -> str:
-    """Return when gaps were: `from 2026-11-20T10:00:00Z to 2026-11-20T10:05:00Z`."""
+    """Return the time spans of gaps as text: `from 2026-11-20T10:00:00Z to
+    2026-11-20T10:05:00Z`."""
     return " and ".join(
         f"from {format_instant(gap.since)} to {format_instant(gap.until)}" for gap in gaps
     )
@@ -175,8 +177,11 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 
 def check_log_is_newer(database: Path) -> None:
-    """Raise ConfigurationError where the write-ahead log beside an SQLite file is older than the
-    file: SQLite would play its old pages over newer ones. Only before this process opens it."""
+    """Raise ConfigurationError if the write-ahead log beside an SQLite file is older than the file:
+    SQLite would overwrite newer pages with old ones.
+
+    Call it only before this process opens the database.
+    """
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:
         return

@@ -23,43 +23,44 @@ from app.database.statements import PlainConnection
 from reconcile.instants import DAY, EARLIEST, SECOND, Duration, Instant, format_instant
 
 SESSION: Final = "tallyhook.session"
-"""The setting that holds a connection's mark. A server connection without it was made for another
-client, or by a pooler, and has none of our limits."""
+"""Name of the setting that holds a connection's mark. A server connection without it was opened by
+another client or a pooler, and has none of our limits."""
 
 HOLD: Final[Duration] = 60 * SECOND
-"""How long a holder that is not heard of is waited for. A machine that is lost keeps `refold --all`
-and `db restored` waiting for as long."""
+"""Duration after which a silent holder may be taken over. A lost machine keeps `refold --all` and
+`db restored` waiting this long."""
 
 BEAT_S: Final = 15.0
-"""Seconds after which a holder that writes nothing renews its row: a quarter of HOLD, so that a
-slow server costs none its place."""
+"""Seconds after which a holder that writes nothing renews its row. A quarter of HOLD, so that a
+slow server does not cost it its place."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""How long the row of a holder stays that was taken over, and tells it so."""
+"""How long the row of a holder that was taken over is kept. It tells that holder so."""
 
 _numbers = count()
 
 
 class Holder:
-    """Place of a writing connection among those that write, also after it was made anew."""
+    """A writing connection's registration among all writers. It outlives a reconnect."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
-        """kind: what the process does; `alone` excludes all others."""
+        """Prepare a holder that has not entered yet. `kind` is what the process does; `alone`
+        excludes all other holders."""
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
-        """The mark of its connections: see SESSION."""
+        """Mark of its connections: see SESSION."""
         self.newest: tuple[str, ...] = ()
-        """Marks of transactions, one of which its row has: the last that was committed, and those
-        since whose commit was not answered. Empty before the first."""
+        """Marks of transactions, exactly one of which is in its row: the last one known to be
+        committed, and later ones whose commit was not confirmed. Empty before the first."""
         self.epoch = 0
         self.row: tuple[int, int] | None = None
-        """Place of its row (`ctid`) after its last transaction: see HELD."""
+        """Location of its row (`ctid`) after its last transaction: see HELD."""
         self.clock = clock or SystemClock()
         self._begun = ""
 
     def begin(self) -> tuple[Any, ...]:
-        """Return the values of HELD for a new transaction."""
+        """Start a new transaction, and return the values for HELD."""
         now = self.clock.now()
         self._begun = new_id("tx_", now)
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
@@ -77,15 +78,15 @@ HELD: Final = (
     "UPDATE holders SET newest = ?, until = ? WHERE ctid = ? AND holder = ? AND epoch = ? "
     "AND current_setting('tallyhook.session', true) = ? RETURNING ctid"
 )
-"""Locks a holder's own row until the transaction ends, and gives its new place. By the key alone it
-would pass all versions that a long snapshot keeps. Where it gives no row, the transaction must not
-write: see `find`."""
+"""Locks a holder's own row until the transaction ends, and returns the row's new location. A search
+by key alone would visit all versions that a long snapshot keeps. If it returns no row, the
+transaction must not write: see `find`."""
 
 _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a transaction of a holder. Raises as `find`."""
+    """Begin a transaction of a holder. Raises the errors of `find`."""
     held = connection.ask(HELD, holder.begin())
     if not held:
         find(connection, holder)
@@ -96,9 +97,12 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row, after HELD gave none: a transaction that was rolled back, or is in
-    doubt, had moved it. Raise StoreUnavailable for a connection that is not ours, and
-    StorePoisoned where another process took over."""
+    """Find a holder's row again after HELD returned none, because a transaction that was rolled
+    back or is in doubt had moved it.
+
+    Raises StoreUnavailable for a connection that is not ours, and StorePoisoned if another process
+    took over.
+    """
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)
@@ -115,7 +119,7 @@ TAKEN_OVER: Final = (
 
 
 class Found(NamedTuple):
-    """One holder's row."""
+    """One holder's row as it was read."""
 
     holder: str
     kind: str
@@ -134,21 +138,21 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Waits for the holder's transaction that is under way. Where that is committed, `newest` is
-another, and nothing is taken over."""
+"""Waits for the holder's transaction under way. If that commits, `newest` has changed, and nothing
+is taken over."""
 
 
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Enter a holder, or let it come back, while nobody else enters. Return the holders in its way
-    that should have been heard of; it has entered only if there are none.
+    """Enter a holder, or let it return, while nobody else can enter. Return the silent holders that
+    block it; it has entered only if there are none.
 
-    silent  what an earlier call returned, more than BEAT_S ago. Those not heard of since are taken
-            over: no clock of theirs is compared with ours
+    silent  what an earlier call returned, more than BEAT_S ago. Holders that were silent since then
+            are taken over: their clocks are never compared with ours
 
-    Raises StorePoisoned where it was taken over, StoreUnavailable where another is alone, and
-    UsageError where it would be alone and another is there.
+    Raises StorePoisoned if this holder was taken over, StoreUnavailable if an exclusive holder is
+    there, and UsageError if this one is exclusive and others are there.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()
@@ -193,12 +197,13 @@ def _process(holder: str) -> str:
 
 
 def leave(connection: PlainConnection, holder: Holder) -> None:
-    """Delete the holder's row, in a transaction of its own."""
+    """Delete the holder's row in its own transaction."""
     connection.ask(_DELETE, ([holder.id],))
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Say who is in the way, and until when at most, unless a clock is wrong."""
+    """Return the error that names the blocking holder, and until when it blocks at most, unless a
+    clock is wrong."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

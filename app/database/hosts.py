@@ -1,15 +1,15 @@
-"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when one is left.
+"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when to leave one.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
     2 watch     a transaction that lasts: whether another server writes now  `Connection.watched`
     3 leave     that server: its host is tried last                          `Hosts.leave`
 
-A server may take connections and confirm nothing: it is frozen, its disk hangs, or its standby has
-taken over and it does not know. Only a server with a newer timeline proves the last. Once a writer
-has reached another server, all connections to the one before are ended: what they read is out of
-date, and what they write may be lost.
+A server may accept connections and yet confirm nothing: it is frozen, its disk hangs, or its
+standby has taken over without its knowledge. Only a server with a newer timeline proves a takeover.
+Once a writer has reached another server, all connections to the former one are closed: they would
+read outdated data, and their writes may be lost.
 
-Leaves out: whether the new server has all commits of the one before (`takeover`).
+Leaves out: whether the new server has all commits of the former one (`takeover`).
 """
 
 import asyncio
@@ -32,21 +32,22 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""Limit of CONNECT_S for each of several hosts: a frozen one delays a connection by no more."""
+"""Value of CONNECT_S for each host if there are several, so that a frozen one delays a connection
+no longer."""
 
 CLOSE_S: Final = 0.5
-"""Seconds to end a connection in order. A frozen server never answers."""
+"""Seconds for closing a connection properly. A frozen server never answers."""
 
 WATCH_S: Final = 1.0
-"""Seconds that a transaction lasts before all hosts are asked whether another server writes, and
-until they are asked again."""
+"""Seconds after which a running transaction has all hosts asked whether another server writes; also
+the interval between further rounds."""
 
 LOOK_S: Final = 5.0
-"""Seconds between two such rounds of a process that only reads, where several hosts are named: no
+"""Interval of such rounds in seconds for a process that only reads, if several hosts are named: no
 commit would tell it of a takeover."""
 
 RARELY: Final = 10
-"""Part of a long transaction that passes between two such rounds."""
+"""A long transaction waits a tenth of its duration so far between two such rounds."""
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
@@ -57,10 +58,10 @@ _UNUSABLE: Final = (
     *(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
     asyncpg.InternalClientError,  # a standby, where one that takes writes is wanted
 )
-"""What a host raises that cannot be used."""
+"""Exceptions that mark a host as unusable."""
 
 Address = tuple[str | None, int | None]
-"""Host, or folder of its socket, and port; None where the driver is to find it."""
+"""Host (or folder of its socket) and port; None if the driver chooses."""
 
 _SERVER: Final = """
 SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on',
@@ -74,28 +75,28 @@ class Server(NamedTuple):
     """A running server.
 
     refuses_writes  whether it is a standby, or read-only
-    timeline        eight hexadecimal digits that grow with each takeover; empty where unknown
+    timeline        eight hexadecimal digits that grow with each takeover; empty if unknown
     """
 
     refuses_writes: bool
     timeline: str
 
     def succeeds(self, other: "Server") -> bool:
-        """Return whether this server has taken over from another one, and takes writes."""
+        """Return whether this server has taken over from the other one, and accepts writes."""
         return not self.refuses_writes and "" < other.timeline < self.timeline
 
 
 class Connection(asyncpg.Connection):  # type: ignore[misc]
-    """A connection that knows its server. Made by `Hosts`."""
+    """A connection that knows its server. `Hosts` creates it."""
 
     hosts: "Hosts"
     address: Address
     server: Server
     commit_s: float | None
-    """Seconds within which a commit must be confirmed; None: no more than for a statement."""
+    """Seconds within which a commit must be confirmed; None applies the limit of any statement."""
 
     async def close(self, *, timeout: float | None = None) -> None:  # noqa: ASYNC109
-        """End it in order, or break it off after CLOSE_S."""
+        """Close the connection properly, or abort it after CLOSE_S."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await super().close(timeout=timeout)
@@ -104,7 +105,7 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Break the connection off once another server writes, if the block lasts that long."""
+        """Abort the connection if another server starts writing while a long block runs."""
         loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[None]]()
         begin = loop.call_later(WATCH_S, lambda: tasks.append(loop.create_task(self.hosts.watch())))
         try:
@@ -116,8 +117,8 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
     @contextmanager
     def confirming(self) -> Iterator[None]:
-        """Break the connection off if the commit in the block is not confirmed in time. Whether it
-        was made is unknown, as after any lost connection."""
+        """Abort the connection if the commit in the block is not confirmed in time. Its outcome is
+        then unknown, as after any lost connection."""
         limit = None
         if self.commit_s is not None:
             loop = asyncio.get_running_loop()
@@ -131,16 +132,16 @@ class Connection(asyncpg.Connection):  # type: ignore[misc]
 
 
 class Hosts:
-    """The hosts of one URL, for all connections that a process makes by it."""
+    """The hosts of one URL, shared by all connections that a process opens with it."""
 
     def __init__(self) -> None:
         self._left: dict[Address, float] = {}
-        """Time at which each host was last left, or could not be used."""
+        """Time at which each host was last left or found unusable."""
         self._made = WeakSet[Connection]()
         self._looked_at = 0.0
         self._looking: asyncio.Task[None] | None = None
         self._timeline = ""
-        """The newest timeline that was written to."""
+        """Newest timeline that this process wrote to."""
         self._addresses: Sequence[Address] = ()
         self._words: dict[str, Any] = {}
 
@@ -153,12 +154,12 @@ class Hosts:
         port: int | Sequence[int] | None = None,
         **words: Any,
     ) -> Connection:
-        """Connect to the first host that can be used, those last that could not be used before.
+        """Connect to the first usable host; try those that failed before last.
 
-        Of several hosts one is wanted that takes writes, unless the URL says otherwise. Raises the
-        driver's errors, and StoreUnavailable where a server would not confirm commits.
+        Among several hosts it looks for one that accepts writes, unless the URL says otherwise.
+        Raises the driver's errors, and StoreUnavailable where a server would not confirm commits.
 
-        words  for the driver
+        words  further arguments for the driver
         """
         addresses = _addresses(host, port)
         words |= {"timeout": CONNECT_S if len(addresses) == 1 else HOST_S}
@@ -180,7 +181,7 @@ class Hosts:
         raise failures[0]
 
     async def _reach(self, address: Address, *, writes: bool, **words: Any) -> Connection:
-        """Connect to a host. Raise StoreUnavailable unless its server can be used."""
+        """Connect to one host. Raise StoreUnavailable if its server is unusable."""
         connection = await _connected(address, words)
         try:
             async with asyncio.timeout(words["timeout"]):
@@ -200,20 +201,20 @@ class Hosts:
         return connection
 
     async def watch(self) -> None:
-        """Ask all hosts again and again whether one of them has taken over."""
+        """Ask all hosts repeatedly whether one of them has taken over."""
         began = monotonic()
         while True:
             await self._look()
             await asyncio.sleep(max(WATCH_S, (monotonic() - began) / RARELY))
 
     def look_sometimes(self) -> None:
-        """Ask all hosts in the background, unless that was done within LOOK_S."""
+        """Ask all hosts in the background, unless they were asked within LOOK_S."""
         if len(self._addresses) > 1 and monotonic() >= self._looked_at + LOOK_S:
             self._looked_at = monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once, and drop those that another host has succeeded."""
+        """Ask all hosts at once, and leave the servers that another one has succeeded."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -226,7 +227,8 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Ask each host, where several are named; None where one does not answer in time."""
+        """Return the state of each host if several are named; None for one that does not answer in
+        time."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -237,7 +239,7 @@ class Hosts:
         }
 
     def leave(self, *connections: Connection, reason: str) -> None:
-        """Break connections off, and try their hosts last from now on."""
+        """Abort the connections to these servers, and try their hosts last from now on."""
         live = [each for each in connections if not each.is_closed()]
         for host in {each.address for each in live}:
             self._left[host] = monotonic()
@@ -267,7 +269,7 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts at once; the block need not wait for all answers."""
+    """Ask all hosts at once. The block may end before all have answered."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks
@@ -279,7 +281,7 @@ async def _asked(
 async def _answer(
     address: Address, words: Mapping[str, Any], question: str
 ) -> asyncpg.Record | None:
-    """Ask a host over a connection of its own; None where it does not answer in time."""
+    """Ask a host over a separate connection. Return None if it does not answer in time."""
     try:
         async with asyncio.timeout(WATCH_S):
             connection = await _connected(address, {**words, "target_session_attrs": "any"})

@@ -1,13 +1,13 @@
 """Tables that lie on the nodes of a Citus cluster; all others stay local to its coordinator.
 
-What fills disks is distributed by its own id, so that no row moves when an order adopts an event.
-The nodes are registered by whoever runs the cluster. `tables/` and the migrations know nothing of
-them: a distributed table is declared as the local one was.
+The two largest tables are distributed by their own ids, so that no row moves when an order adopts
+an event. The cluster's administrator registers the nodes. `tables/` and the migrations know nothing
+of them: a distributed table is declared like a local one.
 
-Citus joins no distributed table with another or with a local one. So `in_rounds` puts the rows that
-a statement needs in front of it, round by round; the statement itself stays as it is. A comment in
-a statement says which rows those are, such as `/* events WHERE order_key = ANY($1) */`. Without one
-they are all that the table has.
+Citus joins no distributed table with another or with a local one. So `in_rounds` first fetches the
+rows that a statement needs, table by table, and leaves the statement itself unchanged. A comment in
+a statement selects those rows, such as `/* events WHERE order_key = ANY($1) */`. Without a comment
+the whole table is fetched.
 """
 
 import re
@@ -24,23 +24,23 @@ from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS
 from app.database.statements import SPREAD, PlainConnection, statement
 
 LAYOUT: Final = "layout"
-"""Name of the fact in `meta` that says so where tables are distributed; there is none elsewhere."""
+"""Name of the fact in `meta` that marks distributed tables. It is absent elsewhere."""
 
 DISTRIBUTED: Final = "citus"
 """Value of that fact."""
 
 BY: Final = {"deliveries": "id", "events": "event_id"}
-"""The tables that are distributed, and the column that chooses the node of a row."""
+"""Each distributed table with the column that assigns a row to a node."""
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether `deliveries` and `events` lie on the nodes of a cluster, as the connection
-    learned it when it was made."""
+    """Return whether `deliveries` and `events` lie on the nodes of a cluster. The connection
+    learned this when it was opened."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError where the tables lie otherwise than noted."""
+    """Raise ConfigurationError if the tables are not laid out as noted."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -55,8 +55,10 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the tables that are not distributed yet, with their rows, and note the layout.
-    Return their names. For who has the database alone. Raises UsageError without a cluster."""
+    """Distribute the remaining tables with their rows, note the layout, and return their names.
+
+    No other process may use the database. Raises UsageError without a cluster.
+    """
     await _require_cluster(connection)
     local = []
     for name in BY:
@@ -104,10 +106,10 @@ _NOTE: Final = (
 
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
-    """Keep appends out until the transaction ends, and check that all nodes have every earlier
-    commit. Raises StoreUnavailable if one has not, or does not answer.
+    """Block appends until the transaction ends, and check that all nodes have every earlier commit.
+    Raises StoreUnavailable if one lacks a commit or does not answer.
 
-    long  have appends try again later, instead of waiting for the lock in front of short questions
+    long  make appends try again later, so that they do not wait for the lock ahead of short queries
 
     A commit over several nodes becomes visible bit by bit: first at the coordinator, with its due
     marks, then on each node. An append holds LINKING until it has told all of them.
@@ -145,9 +147,9 @@ _PARTNER: Final = {"deliveries": "events", "events": "deliveries"}
 
 @lru_cache(maxsize=2_048)
 def in_rounds(sql: str) -> str:
-    """Write a statement so that Citus runs it: rows of distributed tables first, then the rest.
+    """Rewrite a statement for Citus: fetch rows of distributed tables first, then run the rest.
 
-    A statement that names one table alone stays as it is.
+    A statement on a single table stays as it is.
     """
     named = _NAMED.findall(sql)
     ours = [name for name in BY if name in named]
@@ -169,7 +171,7 @@ def in_rounds(sql: str) -> str:
 
 
 def _needed(name: str, sql: str) -> str:
-    """List the columns of a table that a statement may name: bodies stay on their nodes."""
+    """List the columns that a statement may use of a table, so that bodies stay on their nodes."""
     if "*" in sql.replace("count(*)", ""):
         return "*"
     words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}
@@ -177,7 +179,8 @@ def _needed(name: str, sql: str) -> str:
 
 
 def follow_layout(engine: Engine) -> None:
-    """Have connections of this engine learn the layout, and run statements as it needs."""
+    """Make connections of this engine detect the layout, and rewrite their statements
+    accordingly."""
 
     @event.listens_for(engine, "connect")
     def learn(connection: object, record: object) -> None:

@@ -35,13 +35,14 @@ STATING: Final = 7_411_009
 ASKING: Final = 7_411_010
 REDATING: Final = 7_411_011
 SCANNING: Final = 7_411_012
-"""Numbers of advisory locks of one database. Their order: STATING (one for each order),
-REDATING, LINKING, REFUSING, ASKING (one for each source), then rows that others lock, too. SEALING
-is taken alone."""
+"""Numbers of advisory locks. They are taken in this order: STATING (one for each order), REDATING,
+LINKING, REFUSING, ASKING (one for each source), then rows that others also lock. SEALING is taken
+by itself."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for a lock until the transaction ends. On SQLite the one writer needs none."""
+    """Wait for a lock, and hold it until the transaction ends. SQLite's single writer needs
+    none."""
     if connection.dialect == "sqlite":
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
@@ -60,31 +61,31 @@ _HELD: Final = (
 
 
 def take_lock_shared(connection: PlainConnection, lock: int) -> None:
-    """Wait until nobody holds a lock alone, and hold it shared until the transaction ends."""
+    """Wait until nobody holds a lock exclusively, and hold it shared until the transaction ends."""
     connection.ask("SELECT pg_advisory_xact_lock_shared(?)", (lock,))
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """Wait for a name's own lock of this number; a few names may share one."""
+    """Wait for the lock of a name under this number. Several names may share one lock."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
 
 WAIT_S = 10.0
-"""How long a writer waits for other processes. Transactions take milliseconds."""
+"""Seconds that a writer waits for other processes. Transactions take milliseconds."""
 
 PASSED_BY_S: Final = 0.1
-"""How long the lock may be free before the first places in the queue are skipped: their process may
-have been suspended."""
+"""Seconds for which the lock may be free before the first places in the queue are skipped, because
+their process may be suspended."""
 
 _PAUSE_S: Final = 0.002
 
 _PLACE: Final = struct.Struct("hhqqi4x")
-"""The kernel's `struct flock`: kind, whence, start, length, process (0 for OFD locks)."""
+"""Layout of the kernel's `struct flock`: kind, whence, start, length, process (0 for OFD locks)."""
 
 
 class HeldFile:
-    """A locked file, exclusive until it is released or the process ends."""
+    """A file locked exclusively until it is released or the process ends."""
 
     def __init__(self, database: Path, suffix: str) -> None:
         self._path = database.with_name(database.name + suffix)
@@ -107,14 +108,14 @@ class HeldFile:
         return True
 
     def release(self) -> None:
-        """Give it back; harmless when it was not taken."""
+        """Release the lock; does nothing if it is not held."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the content while the lock is held. It is not synced: it outlives the process,
-        and not always the machine."""
+        """Replace the content while the lock is held. It is not synced, so it survives the process
+        but perhaps not the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 
@@ -145,7 +146,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves; then none can until the block ends."""
+        """Yield whether no other process serves. If so, none can start serving until the block
+        ends."""
         held = self.held
         try:
             yield self.take()
@@ -155,7 +157,7 @@ class ServiceLock(HeldFile):
 
 
 class WriteLock:
-    """The lock of one transaction or checkpoint; first come, first served among processes."""
+    """Lock for one transaction or checkpoint, granted to processes in order of arrival."""
 
     def __init__(self, database: Path) -> None:
         self._path = database.with_name(database.name + ".writing")
@@ -163,7 +165,7 @@ class WriteLock:
         self._queue = _Queue(database.with_name(database.name + ".waiting"))
 
     async def take(self) -> None:
-        """Wait for the lock. Raise StoreUnavailable when other processes hold it too long."""
+        """Wait for the lock. Raise StoreUnavailable if other processes hold it too long."""
         if self._file is None:
             self._file = _opened(self._path)
         waited = free = 0.0
@@ -180,7 +182,7 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Return whether another process waits. Only for the holder."""
+        """Return whether another process waits. Only the holder may ask."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
@@ -207,7 +209,7 @@ class _Queue:
 
     @contextmanager
     def place(self) -> Iterator[int]:
-        """Take a place behind all others, until the block ends."""
+        """Hold a place at the end of the queue until the block ends."""
         if self._file is None:
             self._file = _opened(self._path)
         place = monotonic_ns()
@@ -219,16 +221,16 @@ class _Queue:
             self._set(fcntl.F_UNLCK, place)
 
     def is_next(self, place: int) -> bool:
-        """Return whether no process came before that is not skipped."""
+        """Return whether no earlier place is still waiting, apart from skipped ones."""
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any process waits. Only for a process without a place."""
+        """Return whether any process waits. Only a process without a place may ask."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
-        """Return whether another process holds a lock on one of `length` places from the first
-        unskipped one; 0: on any of them."""
+        """Return whether another process holds any of the `length` places from the first one that
+        is not skipped. A length of 0 means all places."""
         if self._file is None:
             return False
         asked = _PLACE.pack(fcntl.F_WRLCK, 0, self._passed, length, 0)

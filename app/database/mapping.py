@@ -1,4 +1,5 @@
-"""Rows as values of `reconcile`, and back. The tables validate nothing; this module does.
+"""Conversion of rows to values of `reconcile`, and back. The tables validate nothing; this module
+does.
 
 Statements that write and readers share the column lists here. The classes of `tables` take too long
 to load; tests/architecture compares each list with them.
@@ -107,18 +108,19 @@ REVISION_COLUMNS: Final = (
 )
 
 EVENTS: Final = table("events", *map(column, EVENT_COLUMNS))
-"""The table for statements that SQLAlchemy composes, without loading the models."""
+"""Table for statements composed with SQLAlchemy. It does not load the models."""
 
 COUNTS_FROM: Final = (
     "coalesce((SELECT min(moved.at) FROM records AS moved "
     "WHERE moved.kind = 'redated' AND moved.replaces = {thing}), {stored})"
 )
-"""Instant from which a row counts: as stored, unless a clock that was ahead dated it."""
+"""SQL for the instant from which a row counts: the stored one, unless a record redated a row that a
+fast clock had dated."""
 DELIVERY_AT: Final = statement(COUNTS_FROM, thing="deliveries.id", stored="deliveries.received_at")
 EVENT_AT: Final = statement(COUNTS_FROM, thing="events.delivery_id", stored="events.received_at")
 RECORD_AT: Final = statement(COUNTS_FROM, thing="records.id", stored="records.recorded_at")
 LATER_AT: Final = statement(COUNTS_FROM, thing="later.id", stored="later.recorded_at")
-"""RECORD_AT for the table alias `later`."""
+"""RECORD_AT with the table alias `later`."""
 REVISION_AT: Final = statement(
     COUNTS_FROM, thing="'revision:' || revisions.seq", stored="revisions.at"
 )
@@ -126,7 +128,7 @@ REVISION_AT: Final = statement(
 AUDIT_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
 
 EVENT_STORED: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
-"""Select events as they are stored; `EVENT_SELECT` as they count."""
+"""Columns of events as stored; `EVENT_SELECT` has the instants from which they count."""
 RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
 EVENT_SELECT: Final = ", ".join(
     EVENT_AT if name == "received_at" else f"events.{name}" for name in EVENT_COLUMNS
@@ -136,7 +138,7 @@ RECORD_SELECT: Final = ", ".join(
 )
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts of money in the cache, about 300 kB."""
+"""Number of amounts of money in the cache, about 300 kB."""
 
 _CLAIMS: Final = frozenset(CLAIM_KINDS)
 _RECORDS: Final = frozenset(RECORD_KINDS)
@@ -185,7 +187,7 @@ def event_row(
 
 
 def _written(values: tuple[Value, ...], document: Callable[[Value], dict[str, Any]]) -> str | None:
-    """Write values as a JSON array; None where there are none."""
+    """Return values as a JSON array; None if there are none."""
     return canonical_json([document(each) for each in values]).decode() if values else None
 
 
@@ -250,7 +252,8 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS. `details`: text beside the record, such as an answer."""
+    """Return the values of RECORD_COLUMNS. `details` is text stored beside the record, such as an
+    answer."""
     return (
         record.record_id,
         record.recorded_at,
@@ -275,7 +278,7 @@ def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
 
 
 def tenders_text(tenders: Sequence[Tender]) -> str | None:
-    """Write tenders as JSON, `[[kind, minor], …]`; None where there are none."""
+    """Return tenders as JSON, `[[kind, minor], …]`; None if there are none."""
     if not tenders:
         return None
     parts = [[each.kind, each.money.minor] for each in tenders]

@@ -1,4 +1,4 @@
-"""Marks on columns of text or bytes: whether they hold a customer's data, and what an erasure does.
+"""Marks on columns of text or bytes: whether they hold personal data, and what an erasure does.
 
 `app/privacy/places.py` lists them, with the files beside the database. Leaves out: how an erasure
 is done.
@@ -9,23 +9,22 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Whether a column holds a customer's number, name or address: by design, where somebody wrote it
-there, or never."""
+"""Whether a column holds a customer's number, name or address: by design, only if somebody typed it
+in, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
-"""What an erasure does: delete the row, empty the personal part of the column, or nothing."""
+"""Effect of an erasure: delete the row, empty the personal part of the column, or keep it."""
 
 Ground = Literal["", "accounts", "claims", "accountability"]
-"""Legal ground on which an erasure keeps something; empty where nothing is kept, or nothing
-personal."""
+"""Legal ground on which an erasure keeps data; empty if nothing personal is kept."""
 
 GROUNDS: Final[Mapping[Ground, str]] = {
     "accounts": "books must be kept by law: GDPR Art. 17(3)(b)",
     "claims": "legal claims may rest on it: GDPR Art. 17(3)(e)",
     "accountability": "the shop must show what it did, and why: GDPR Art. 5(2), 17(3)(b)",
 }
-"""Each ground in words, by the regulation as gdprhub.eu gives it (article 17, read on 2026-11-29).
-Which law demands the books, and for how long, the merchant's adviser says."""
+"""Each ground in words, after the regulation as gdprhub.eu prints it (article 17, read on
+2026-11-29). The merchant's adviser knows which law demands the books, and for how long."""
 
 MARK: Final = "mark"
 """Key of the mark in a column's `info`."""
@@ -33,10 +32,10 @@ MARK: Final = "mark"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A column's or file's personal data.
+    """The personal data in a column or file.
 
     what     the contents, in words
-    because  why an erasure keeps them; empty where it does not
+    because  why an erasure keeps them; empty if it does not
     ground   the law that allows it
     """
 
@@ -48,7 +47,7 @@ class Mark:
 
     @property
     def erased_words(self) -> str:
-        """The effect of an erasure, in words."""
+        """Return the effect of an erasure, in words."""
         ground = f" ({self.ground})" if self.ground else ""
         return f"kept because {self.because}{ground}" if self.because else self.erased
 
@@ -59,14 +58,14 @@ class Mark:
 
 
 def personal(what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = "") -> Mark:
-    """Mark a column that holds a customer's data by design."""
+    """Return the mark of a column that holds a customer's data by design."""
     return Mark(personal="personal", what=what, erased=erased, because=because, ground=ground)
 
 
 def possibly_personal(
     what: str, *, erased: Erased = "kept", because: str = "", ground: Ground = ""
 ) -> Mark:
-    """Mark a column into which somebody may have written a customer's data."""
+    """Return the mark of a column into which somebody may have written a customer's data."""
     return Mark(
         personal="possibly_personal", what=what, erased=erased, because=because, ground=ground
     )
@@ -75,7 +74,7 @@ def possibly_personal(
 def not_personal(
     what: str, *, erased: Erased = "kept", because: str = "nothing personal is in it"
 ) -> Mark:
-    """Mark a column that cannot hold a customer's data."""
+    """Return the mark of a column that cannot hold a customer's data."""
     return Mark(personal="not", what=what, erased=erased, because=because)
 
 

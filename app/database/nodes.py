@@ -1,10 +1,10 @@
-"""Servers that hold rows, or a copy of them: whether each answers, and protects its data.
+"""State of all servers that hold rows or copies: whether each answers, and protects its data.
 
-    the server itself   over a connection that reads
-    other named hosts   each over a connection of its own
-    nodes of Citus      each asked by the coordinator
+    the server itself   over a reading connection
+    other named hosts   each over a separate connection
+    nodes of Citus      each asked through the coordinator
 
-Each question is bounded: a frozen server takes connections and never answers.
+Each question has a time limit: a frozen server accepts connections and never answers.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers count: anybody may ask `/readyz`, and each question takes a
+"""Seconds for which answers are reused: anybody may request `/readyz`, and each question takes a
 connection."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
 WHERE isactive AND noderole = 'primary' AND groupid <> 0 ORDER BY nodename, nodeport
 """
-"""Citus's nodes but the coordinator, group 0."""
+"""Selects Citus's nodes except the coordinator, which is group 0."""
 
 _ASK_NODE: Final = """
 SELECT success, result
@@ -44,9 +44,9 @@ _BOUNDED: Final = (
 class Nodes(NamedTuple):
     """Answers of all servers in one round.
 
-    own    state of the server that is read from; None on SQLite
-    hosts  that of each named host, where there are several; None: it did not answer
-    rows   that of each node of Citus
+    own    state of the server that we read from; None on SQLite
+    hosts  state of each named host if there are several; None if it did not answer
+    rows   state of each node of Citus
     """
 
     own: State | None
@@ -54,7 +54,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Name nodes without which rows can neither be read nor written."""
+        """Return the names of nodes that must be up to read and write rows, and are down."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -63,7 +63,7 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Return a sentence on each thing that could be lost, or that could not take over.
+        """Return a sentence for each thing that could be lost, or standby that could not take over.
 
         expected  number of synchronous standbys that each server with rows must have
         """
@@ -93,7 +93,7 @@ class Nodes(NamedTuple):
 
 
 class NodesWatch:
-    """The last answers of all servers of a database."""
+    """Cache of the last answers of all servers of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -101,8 +101,8 @@ class NodesWatch:
         self._seen, self._again_at = Nodes(None, {}, {}), 0.0
 
     async def look(self) -> Nodes:
-        """Ask all of them, or return answers of less than AGAIN_S ago. Raises StoreUnavailable
-        where the server itself cannot be read from."""
+        """Ask all servers, or return answers that are younger than AGAIN_S. Raises StoreUnavailable
+        if the main server cannot be read."""
         database = self._database
         if database.hosts is None:
             return self._seen
@@ -115,7 +115,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus one by one, each in a transaction that a timeout may end."""
+        """Ask the nodes of Citus one by one, each in its own transaction, which a timeout may
+        end."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -1,4 +1,4 @@
-"""PostgreSQL: how connections are made and checked, and how transactions run on them."""
+"""PostgreSQL connections: how they are opened and checked, and how transactions run on them."""
 
 from __future__ import annotations
 
@@ -25,39 +25,41 @@ if TYPE_CHECKING:
     from app.database.hosts import Connection, Hosts
 
 Purpose = Literal["serving", "working", "alone", "upgrading", "writing", "folding", "reading"]
-"""Reason for opening a store: see `Database.open`. `alone` excludes all others that write."""
+"""Reason for opening a store: see `Database.open`. `alone` excludes all other writers."""
 
 ANSWER_S: Final = 20
-"""Seconds within which any statement must be answered, also a commit that waits for a standby. Then
-the connection is given up: whether the transaction committed is unknown."""
+"""Seconds within which any statement must be answered, including a commit that waits for a standby.
+After that the connection is dropped, and the outcome of its transaction is unknown."""
 
 COMMIT_S: Final = 5.0
-"""Limit of ANSWER_S for a commit of a receiver or worker: none of their commits is large."""
+"""Value of ANSWER_S for a commit of a receiver or worker. Their commits are small."""
 
 STATEMENT_MS: Final = 15_000
-"""How long the server works on one statement. It does not notice that its client has gone away."""
+"""Milliseconds that the server may work on one statement. It does not notice that its client is
+gone."""
 
 LOCK_MS: Final = 10_000
-"""How long a statement waits for another transaction. Transactions take milliseconds."""
+"""Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
 
 IDLE_MS: Final = 5_000
-"""How long a writing transaction may be idle before the server ends it and releases its locks: a
-frozen process keeps nobody waiting for longer."""
+"""Milliseconds for which a writing transaction may be idle before the server ends it and releases
+its locks, so that a frozen process blocks nobody for longer."""
 
 READING_IDLE_MS: Final = 3_600_000
-"""The same for one that only reads: it blocks nothing but an upgrade, and a full scan keeps its
-snapshot while other processes work."""
+"""IDLE_MS for a transaction that only reads. It blocks nothing but an upgrade, and a full scan
+keeps its snapshot while other processes work."""
 
 SERVER_KEEPALIVE: Final = {
     "tcp_keepalives_idle": "5",
     "tcp_keepalives_interval": "2",
     "tcp_keepalives_count": "3",
 }
-"""With these the server notices within some ten seconds that a client's machine is gone. Until then
-that client holds its locks."""
+"""Settings that let the server notice within about ten seconds that a client's machine is gone.
+Until then that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
-"""After this silence a client gives the server up. Else it would wait for hours."""
+"""Milliseconds of silence after which a client drops its server. Otherwise it would wait for
+hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -67,17 +69,17 @@ CLIENT_KEEPALIVE: Final = (
 )
 
 VACUUM_S: Final = 24 * 3_600
-"""How long a VACUUM may take: hours, where tables are large and the disk is slow."""
+"""Seconds that a VACUUM may take: hours if tables are large and the disk is slow."""
 
 
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Make the engine of the connection that writes. `check` gets a cursor of each new one.
+    """Create the engine of the writing connection. `check` gets a cursor of each new connection.
 
     session  the mark of its connections: see `holders.SESSION`
 
-    Only the purposes of short transactions have limits of statements and locks.
+    Only purposes with short transactions limit statements and locks.
     """
     statements.tables()  # now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -125,8 +127,8 @@ def writing_engine(
 def reading_engine(
     url: str, *, readers: int, hosts: Hosts, check: Callable[[Ask], None] | None
 ) -> AsyncEngine:
-    """Make the engine of connections that only read, each transaction on one snapshot. `check`
-    looks at each new one."""
+    """Create the engine of read-only connections, each of whose transactions sees one snapshot.
+    `check` is called for each new connection."""
     settings = {**_limits(0, lock_ms=LOCK_MS, idle_ms=READING_IDLE_MS), SESSION: "reading"}
     engine = create_async_engine(
         url,
@@ -161,7 +163,7 @@ def reading_engine(
 
 
 def keep_alive(connection: Any) -> None:
-    """Have the kernel break off the connection once its server is silent for SILENCE_MS."""
+    """Make the kernel abort the connection once its server is silent for SILENCE_MS."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
         for level, option, value in CLIENT_KEEPALIVE:
@@ -186,8 +188,11 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read them back in another transaction. Raise
-    StoreUnavailable where they are not in force: a pooler has changed the server's connection."""
+    """Set a new connection's limits, and read them back in another transaction.
+
+    Raises StoreUnavailable if they are not in force, because a pooler has changed the server's
+    connection.
+    """
     keep_alive(connection)
     cursor = connection.cursor()
     cursor.execute(_SET, (list(settings), list(settings.values())))
@@ -211,7 +216,7 @@ _READ_BACK: Final = (
 
 
 async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
-    """Vacuum some tables on a connection that is in no transaction, however long it takes."""
+    """Vacuum some tables, however long it takes. The connection is not in a transaction."""
     driver = await _driver(connection)
     limit = await driver.fetchval("SHOW statement_timeout")
     await driver.execute("SET statement_timeout = 0")
@@ -226,10 +231,10 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Enter a holder, or let it come back after its connection was lost, and wait until silent ones
-    in its way could be heard of. Raises as `holders.enter`.
+    """Enter a holder, or let it return after it lost its connection. Wait until silent holders that
+    block it could have been heard of. Raises the errors of `holders.enter`.
 
-    A database without the table is of no version that is written: whoever opens it says so.
+    A database without the table has a version that nobody writes; opening it reports that.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -244,7 +249,7 @@ async def enter(connection: AsyncConnection, holder: Holder) -> None:
 
 
 async def leave(connection: AsyncConnection, holder: Holder) -> None:
-    """Delete the holder's row as its process ends."""
+    """Delete the holder's row when its process ends."""
     if holder.epoch:
         await run_transaction(connection, partial(holders.leave, holder=holder), holder=None)
 
@@ -255,7 +260,7 @@ async def run_transaction(
     *,
     holder: Holder | None,
 ) -> Result:
-    """Run a plain function as one transaction, on a connection that is in none."""
+    """Run a plain function as one transaction, on a connection that is not in one."""
     async with transaction(connection, holder):
         return await run(connection, function)
 
@@ -263,10 +268,10 @@ async def run_transaction(
 async def run_statement(
     connection: AsyncConnection, sql: str, values: Sequence[Any], *, holder: Holder
 ) -> None:
-    """Run one statement as a transaction, on a connection that is in none. Without SQLAlchemy this
-    is one round trip instead of four.
+    """Run one statement as a transaction, on a connection that is not in one. Without SQLAlchemy
+    this takes one round trip instead of four.
 
-    sql  has HELD in front of it, and its rows end with what HELD gives
+    sql  begins with HELD, and its rows end with the columns of HELD
     """
     driver = await _driver(connection)
     # In a transaction it would wait for a COMMIT that nobody sends, and be acknowledged.
@@ -285,8 +290,8 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Open a transaction of a holder on a connection that is in none. Raises as `hold` and
-    `_committing` do."""
+    """Run the block as a transaction of a holder, on a connection that is not in one. Raises the
+    errors of `hold` and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
         async with connection.begin() as begun:
@@ -304,26 +309,25 @@ async def _driver(connection: AsyncConnection) -> Connection:
 
 
 async def is_lost(connection: AsyncConnection) -> bool:
-    """Return whether a connection has ended, also because another task left its server: the driver
-    answers some questions about such a one with an AttributeError."""
+    """Return whether a connection has ended, perhaps because another task left its server. On such
+    a connection the driver may raise AttributeError."""
     if connection.dialect.name == "sqlite":
         return False
     return connection.invalidated or (await _driver(connection)).is_closed()
 
 
 _OF_NUMBERS: Final = "varsup.c"
-"""Source file of the server's warning that transaction numbers will run out. It comes with every
-statement that takes one, from forty million numbers before the end on."""
+"""Source file of the server's warning that transaction numbers are running out. The warning comes
+with every statement that takes a number, once fewer than forty million are left."""
 
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Give up a commit in the block that is not confirmed in time, and raise StoreUnavailable for
-    one that did not wait for the standby. Until it is known to be made, the holder's row may have
-    either mark.
+    """Abort a commit in the block that is not confirmed in time. Raise StoreUnavailable if it did
+    not wait for the standby. Until the outcome is known, the holder's row may have either mark.
 
-    A wait that is broken off ends as a commit with a warning: it could be lost with the server's
-    machine, so it must not be acknowledged.
+    A wait that is interrupted ends as a commit with a warning. Such a commit could be lost with the
+    server's machine, so it must not be acknowledged.
     """
     warnings: list[object] = []
 

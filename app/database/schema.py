@@ -1,5 +1,5 @@
-"""The schema of a database: its version, its migrations, and the check of every object against
-them; the stamp of its environment; and the file that says that there is a database."""
+"""Schema of a database: its version, its migrations, and the check of every object against them.
+Also the stamp of its environment, and the file that records that a database exists."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).with_name("migrations")
 
 VERSIONS: Final = ("0.1.0",)
-"""Versions of the schema that this program can bring up to date, oldest first: the revisions of its
-migrations. They stand here because alembic takes a tenth of a start to load."""
+"""Versions of the schema that this program can upgrade from, oldest first: the revisions of its
+migrations. They are listed here because loading alembic takes a tenth of the start-up time."""
 
 NEWEST: Final = VERSIONS[-1]
 """The version that this program needs."""
@@ -39,17 +39,17 @@ DIGESTS: Final = {
     "sqlite": "930bd9bb1e7e9239103ddf9a7225972438a1af221ace28952b7e52b87ba1c484",
     "postgresql": "d916f1c0b3781534877cad85b77bc8b4363e2da0ad0dfe5e15f563930fe5f2c4",
 }
-"""SHA-256 of all objects that the migrations make, by dialect; a test prints what belongs here.
-Where the digest of a database differs, the migrations are run to name the first difference."""
+"""SHA-256 of all objects that the migrations create, by dialect; a test prints the values. If a
+database has another digest, the migrations are run to name the first difference."""
 
 
 # --- versions and migrations ----------------------------------------------------------------------
 
 
 async def current_version(connection: AsyncConnection) -> str | None:
-    """Return the version of the database, None for an empty one.
+    """Return the version of the database; None for an empty one.
 
-    Raises ConfigurationError for a database of another program, or of a version that this program
+    Raises ConfigurationError for another program's database, or for a version that this program
     does not know.
     """
     if not await connection.run_sync(lambda plain: inspect(plain).has_table("alembic_version")):
@@ -79,12 +79,13 @@ _ANOTHER_PROGRAM: Final = "names a database of another program; name one that is
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether this is a version from before 0.1.0: those were numbers of four digits."""
+    """Return whether this is a version from before 0.1.0. Those were numbers of four digits."""
     return len(version) == 4 and version.isdigit()
 
 
 def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """List the migrations that bring a database of this version up to date: version and summary."""
+    """List the migrations that upgrade a database from this version, as pairs of version and
+    summary."""
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic_config())
@@ -94,7 +95,7 @@ def versions_after(version: str | None) -> list[tuple[str, str]]:
 
 
 async def upgrade(connection: AsyncConnection) -> None:
-    """Run every migration that is due, inside the caller's transaction."""
+    """Run every pending migration inside the caller's transaction."""
     await connection.run_sync(_migrate)
 
 
@@ -118,7 +119,7 @@ def _alembic_config() -> Config:
 
 
 class SchemaObject(NamedTuple):
-    """One object of a schema. `table`: the table that it belongs to."""
+    """One object of a schema. `table` is the table that it belongs to."""
 
     kind: str
     name: str
@@ -126,7 +127,7 @@ class SchemaObject(NamedTuple):
     definition: str
 
     def __str__(self) -> str:
-        """Name it in a sentence for people; a name may be a stranger's."""
+        """Return its name for a sentence. The name may come from a stranger."""
         kind, name, table = (
             plain if len(plain) <= 80 else f"{plain[:80]}…" for plain in map(printable, self[:3])
         )
@@ -145,8 +146,8 @@ _SQLITE_OWN: Final = frozenset(
         "CREATE TABLE sqlite_sequence(name,seq)",
     }
 )
-"""Tables that SQLite makes for itself: those of ANALYZE, and the counters of AUTOINCREMENT. They
-are known by definition: a trigger can be entered in the catalog as a table of this name."""
+"""Tables that SQLite creates for itself: those of ANALYZE, and the counters of AUTOINCREMENT. They
+are recognized by definition, because the catalog may list a trigger as a table of this name."""
 
 _POSTGRESQL: Final = """
 WITH place AS (SELECT oid, quote_ident(nspname) || '.' AS prefix
@@ -198,26 +199,26 @@ objects (kind, name, tbl, definition) AS (
 )
 SELECT kind, replace(name, prefix, ''), tbl, replace(definition, prefix, '') FROM objects, place
 """
-"""Every object of one schema but those of extensions, without the name of the schema."""
+"""Selects every object of one schema except those of extensions, without the schema's name."""
 
 _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alembic_version'))"
-"""The schema whose tables this connection sees."""
+"""The schema from which this connection reads its tables."""
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema, which names the first difference, unless the schema is exactly what the
-    migrations make."""
+    """Raise StrangeSchema, naming the first difference, unless the schema is exactly what the
+    migrations create."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
 
 async def is_own(connection: AsyncConnection) -> bool:
-    """Return whether the digest of the schema is the known one; nothing is written to find out."""
+    """Return whether the schema has the known digest. Writes nothing."""
     return schema_digest(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
 
 async def strange_objects(connection: AsyncConnection) -> list[str]:
-    """List how the schema differs from what the migrations make, one sentence each."""
+    """List the differences between the schema and what the migrations create, one sentence each."""
     found = await objects_of(connection)
     if schema_digest(found) == DIGESTS[connection.dialect.name]:
         return []
@@ -235,19 +236,19 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
 
 
 async def objects_of(connection: AsyncConnection, *, place: str = _OURS) -> list[SchemaObject]:
-    """List every object of a schema, sorted. `place`: SQL for the oid of a PostgreSQL schema."""
+    """List every object of a schema, sorted. `place` is SQL for the oid of a PostgreSQL schema."""
     if connection.dialect.name == "sqlite":
         return _sorted(await connection.execute(text(_SQLITE)))
     return _sorted(await connection.execute(text(statement(_POSTGRESQL, place=place))))
 
 
 def schema_digest(objects: list[SchemaObject]) -> str:
-    """Return one SHA-256 of all of them, in hex."""
+    """Return one SHA-256 over all objects, in hex."""
     return hashlib.sha256(repr([tuple(each) for each in objects]).encode()).hexdigest()
 
 
 def _sorted(rows: Any) -> list[SchemaObject]:
-    """Sort objects, and collapse white space, which versions of SQLAlchemy set differently."""
+    """Sort objects, and collapse white space, which differs between versions of SQLAlchemy."""
     objects = [
         SchemaObject(str(kind), str(name), str(table), " ".join(str(definition).split()))
         for kind, name, table, definition in rows
@@ -267,7 +268,7 @@ def _made_on_sqlite() -> list[SchemaObject]:
 
 
 async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
-    """Run the migrations in a schema of their own, and roll it back before anybody can see it."""
+    """Run the migrations in a temporary schema, and roll it back before anybody can see it."""
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
@@ -292,7 +293,8 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database, or check the stamp. Return the stamp. `None`: only read it.
+    """Stamp a new database, or check the stamp of an existing one. Return the stamp. `None` only
+    reads it.
 
     Raises ConfigurationError when the database belongs to the other environment.
     """
@@ -323,11 +325,11 @@ async def stamp_environment(connection: AsyncConnection, environment: str | None
 
 
 SUFFIX: Final = ".made"
-"""What the file's name has beyond the database's."""
+"""Suffix that the file's name adds to the database's."""
 
 
 def identity_of(connection: PlainConnection) -> str:
-    """Return the id of the database, and give it one where it has none."""
+    """Return the id of the database. Assign one if it has none."""
     rows = connection.ask("SELECT value FROM meta WHERE name='id'")
     if rows:
         return str(rows[0][0])
@@ -345,8 +347,8 @@ class Made:
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError where the database is gone, or empty, as a start that was cut
-        short leaves it, though there was one."""
+        """Raise ConfigurationError if a database existed and is now gone, or is empty as an
+        interrupted start leaves it."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
@@ -356,7 +358,8 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Note that there is this database. Raises ConfigurationError where there was another."""
+        """Record that this database exists. Raises ConfigurationError if another one was
+        recorded."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):
@@ -371,7 +374,7 @@ class Made:
             file.write(f"{identity}\n".encode("ascii"))
 
     def forget(self) -> None:
-        """Delete the file: whatever database is put here next is meant."""
+        """Delete the file, so that any database put here next is accepted."""
         self.path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL servers: whether they keep what they confirmed, also when a standby takes over."""
+"""PostgreSQL servers: whether they keep what they confirmed, even after a standby takes over."""
 
 import json
 import re
@@ -28,7 +28,7 @@ SELECT json_build_object(
                         WHERE slot_type = 'logical' AND active_pid IS NOT NULL)), '[]')
 ) #>> '{}'
 """
-"""One question to any server. The state of a standby is NULL for a user who may not read the
+"""Query for the state of any server. The state of a standby is NULL for a user who may not read the
 server's statistics."""
 
 _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECASE)
@@ -61,7 +61,7 @@ class State(NamedTuple):
 
     @property
     def no_writes(self) -> str | None:
-        """Return why the server takes no writes, and what to do; None if it takes them."""
+        """Return why the server refuses writes, and what to do; None if it accepts them."""
         if self.recovers:
             return (
                 "the server is a standby and takes no writes; name all hosts in "
@@ -86,13 +86,15 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Number of connected standbys that commits wait for, or would if another one left."""
+        """Return the number of connected standbys that commits wait for, or would wait for if
+        another left."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
 
     def missing(self, expected: int) -> str | None:
-        """Say that fewer synchronous standbys are connected than expected; None if all are."""
+        """Return a sentence if fewer synchronous standbys are connected than expected; None if all
+        are."""
         if self.synchronous >= expected:
             return None
         why = "" if self.names else ", and synchronous_standby_names is empty"
@@ -103,7 +105,7 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield a sentence on each thing that would be lost if a standby took over."""
+        """Yield a sentence for each thing that would be lost if a standby took over."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:
@@ -119,17 +121,17 @@ class State(NamedTuple):
 
 
 def state_of(answer: str) -> State:
-    """Return the state from the answer to STATE."""
+    """Parse the answer to STATE."""
     return State(**json.loads(answer))
 
 
 async def server_state(connection: AsyncConnection) -> State:
-    """Ask the server of a PostgreSQL connection."""
+    """Return the state of the server of a PostgreSQL connection."""
     return state_of((await connection.execute(text(STATE))).scalar_one())
 
 
 def check_server(cursor: Any) -> None:
-    """Raise ConfigurationError when a crash of the server would lose confirmed commits."""
+    """Raise ConfigurationError if a crash of the server would lose confirmed commits."""
     cursor.execute(STATE)
     off = state_of(cursor.fetchone()[0]).off
     if off:

@@ -1,9 +1,9 @@
 """Plain synchronous functions over one connection, and building blocks of statements.
 
-A plain function is given a `PlainConnection` and asks it. On SQLite the whole function runs in the
-driver's thread: each crossing wakes two threads and trades the interpreter lock. On PostgreSQL its
-statements are awaited underneath. For the same reason one statement carries many rows; PostgreSQL
-takes them as arrays.
+A plain function gets a `PlainConnection` and queries it. On SQLite the whole function runs in the
+driver's thread, since each crossing wakes two threads and passes the interpreter lock. On
+PostgreSQL its statements are awaited underneath. For the same reason one statement carries many
+rows, which PostgreSQL takes as arrays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values on their way into the thread, and its whole result."""
+    """A statement's values on their way into the driver's thread, and its whole result."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -55,8 +55,9 @@ class Whole:
 
 
 class WholeCursor:
-    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, in one crossing. It fetches
-    all rows: read many with `stream`, and write many with `insert_rows`."""
+    """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, with one thread crossing for
+    each statement. It fetches all rows: use `stream` to read many, and `insert_rows` to write
+    many."""
 
     arraysize = 1
 
@@ -65,7 +66,7 @@ class WholeCursor:
         self._came = Whole(())
 
     async def __aenter__(self) -> WholeCursor:
-        """Do nothing: there is no cursor before a statement."""
+        """Do nothing: no cursor exists before a statement."""
         return self
 
     async def execute(self, sql: str, values: Iterable[Any] = ()) -> None:
@@ -83,7 +84,7 @@ class WholeCursor:
 
     @property
     def description(self) -> Any:
-        """Names of the columns; None where the statement gives no rows."""
+        """Columns of the result; None if the statement returns no rows."""
         return self._came.description
 
     @property
@@ -104,21 +105,21 @@ Result = TypeVar("Result")
 Words = ParamSpec("Words")
 
 SPREAD: Final = "spread"
-"""Name in the `info` of a connection: how to rewrite statements where tables lie on the nodes of a
-cluster; None elsewhere."""
+"""Key in a connection's `info` for the function that rewrites statements if tables lie on the nodes
+of a cluster. Its value is None elsewhere."""
 
 MAX_PARAMETERS = 30_000
-"""Parameters in one statement: SQLite allows 32,766."""
+"""Most parameters in one statement: SQLite allows 32,766."""
 
 MAX_ROWS = 512
-"""Rows in one INSERT of SQLite; a power of two: see `insert_rows`."""
+"""Most rows in one INSERT of SQLite; a power of two: see `insert_rows`."""
 
 MAX_LISTED = 4_096
-"""Values in one IN of SQLite; a power of two."""
+"""Most values in one IN of SQLite; a power of two."""
 
 
 class PlainConnection(Protocol):
-    """A connection in a transaction, for a function that runs where the driver does."""
+    """A connection in a transaction, for a function that runs in the driver's thread."""
 
     @property
     def dialect(self) -> str:
@@ -131,15 +132,15 @@ class PlainConnection(Protocol):
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
-        """Run one statement, with `?` for its values, and return its rows."""
+        """Run one statement, with `?` for each value, and return its rows."""
         ...
 
 
 Ask = Callable[[str], Sequence[Sequence[Any]]]
-"""Runs one statement without values and returns its rows."""
+"""Function that runs one statement without values and returns its rows."""
 
 Plain = Callable[Concatenate[PlainConnection, Words], Result]
-"""A function over one connection."""
+"""A synchronous function whose first argument is a PlainConnection."""
 
 
 class _Sqlite:
@@ -176,15 +177,16 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows that are in no conflict with others. An array of each column would cost four
-        times as much in the driver, which looks whether each value is an array, too."""
+        """Insert rows that conflict with no others. Arrays of columns would take the driver four
+        times as long, because it checks each value for being an array, too."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
         """Return whether SQLAlchemy has begun its transaction, as it does with the first statement.
-        Later ones bypass SQLAlchemy, whose part is more than half of the cost of a short one."""
+        Later statements bypass SQLAlchemy, which takes more than half of the time of a short
+        one."""
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -198,27 +200,28 @@ class _PostgreSQL:
 
 @lru_cache(maxsize=1_024)
 def numbered(sql: str) -> str:
-    """Write a statement's values as PostgreSQL's driver wants them: `$1`, `$2`, …"""
+    """Replace the `?` of a statement with `$1`, `$2`, … as PostgreSQL's driver expects."""
     numbers = count(1)
     return re.sub(r"\?", lambda _: f"${next(numbers)}", sql)
 
 
 class _Calling:
-    """A function on its way through the driver's thread, and its result."""
+    """A function on its way through the driver's thread, with its result."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """begin: statement that begins a transaction for the function; None: it is in one."""
+        """Wrap a function. `begin` is the statement that begins its transaction; None if one is
+        open."""
         self.function = function
         self.begin = begin
         self.result: Any = None
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite's connection. In place of parameters it also takes a `Whole` statement, or a function:
-    either crosses into the driver's thread once."""
+    """SQLite's connection. In place of parameters it also takes a `Whole` statement or a function.
+    Either crosses into the driver's thread once."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement, or the function that `run` hands over."""
+        """Run one statement, or the function passed in by `run`."""
         if not isinstance(parameters, _Calling | Whole):
             return super().execute(sql, parameters)
         cursor = self.cursor()
@@ -246,8 +249,8 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work from a plain function, as `computed` does: on SQLite its thread is not the
-    event loop's, on PostgreSQL it is."""
+    """Call pure work from a plain function, with the effect of `computed`. On SQLite it is already
+    outside the event loop's thread; on PostgreSQL it is not."""
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 
@@ -264,14 +267,14 @@ async def run(
 
 
 async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection], None]) -> None:
-    """Run a plain function in the driver's thread, on a connection that is being opened."""
+    """Run a plain function in the driver's thread, on a connection that is still being opened."""
     await driver.execute("function", _Calling(function, begin=None))
 
 
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction on an SQLite connection that is in none."""
+    """Run a plain function as one transaction, on an SQLite connection that is not in one."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -281,7 +284,7 @@ async def run_snapshot(
     *args: Words.args,
     **words: Words.kwargs,
 ) -> Result:
-    """Run a plain function that only reads on one snapshot. The connection is in no transaction."""
+    """Run a plain, read-only function on one snapshot. The connection is not in a transaction."""
     if connection.dialect.name == "sqlite":
         return await _cross(connection, lambda c: function(c, *args, **words), begin="BEGIN")
     async with connection.begin():
@@ -323,7 +326,8 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """Yield the rows of a query, `at_once` at a time. `values`: parameters, named with a colon."""
+    """Yield the rows of a query, `at_once` at a time. `values` are parameters, written `:name` in
+    SQL."""
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)
@@ -352,11 +356,11 @@ def insert_rows(
     conflict: str = "",
 ) -> Rows:
     """Insert the rows in as few statements as the parameter limit allows. Return the rows of a
-    RETURNING at the end of `conflict`.
+    RETURNING clause, if `conflict` ends with one.
 
     On SQLite a refused row rolls back the whole transaction: to undo one statement alone, SQLite
     would first copy each page it touches into a temporary file. Statements have 1, 2, 4, … rows, so
-    that few sizes stay prepared; all sizes would fill hundreds of megabytes.
+    that only a few sizes stay prepared; all sizes would take hundreds of megabytes.
     """
     if not rows:
         return []
@@ -380,11 +384,11 @@ _PLACE = re.compile(r"\{(\w+)\}")
 
 
 def statement(template: str, **fragments: str) -> str:
-    """Fill the places `{name}` of a statement with fragments, such as the columns of a table.
+    """Replace each `{name}` in a statement with a fragment, such as the columns of a table.
 
     Fragments are texts of our code, never values: those are parameters. This is the only place
-    where SQL is put together. `{}` stays, for the list of `select_rows`. Raises ValueError where
-    places and fragments are not the same.
+    where SQL is composed. `{}` stays, for the list of `select_rows`. Raises ValueError if names and
+    fragments do not match.
     """
     if set(_PLACE.findall(template)) != fragments.keys():
         raise ValueError(f"the fragments {', '.join(fragments)} are not those of: {template}")
@@ -394,8 +398,8 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query in which `IN ({})` stands for a list of values: all texts, all integers, or
-    all bytes. `first`: the values of the `?` before the list."""
+    """Run a query in which `IN ({})` stands for a list of values, which are all texts, all integers
+    or all bytes. `first` has the values of each `?` before the list."""
     wanted = list(values)
     if not wanted:
         return []
@@ -419,7 +423,7 @@ async def select_in(
 
 
 def _power_of_two(most: int) -> int:
-    """Return the largest power of two that is not above `most`."""
+    """Return the largest power of two that is at most `most`."""
     return 1 << most.bit_length() - 1
 
 
@@ -445,7 +449,7 @@ def _marks(count: int) -> str:
 
 @lru_cache
 def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
-    """Write an INSERT of rows that are given as one array for each column."""
+    """Return an INSERT of rows that are passed as one array for each column."""
     return statement(
         "INSERT INTO {table} ({columns}) SELECT * FROM unnest({arrays}) {conflict}",
         table=table,
@@ -457,7 +461,8 @@ def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
 
 @cache
 def tables() -> MetaData:
-    """Load the table models, which takes a fifth of a start, and return their metadata."""
+    """Load the table models, and return their metadata. Loading takes a fifth of the start-up
+    time."""
     from app.database.tables import metadata
 
     return metadata

@@ -1,15 +1,14 @@
-"""Another PostgreSQL server than before: a standby that took over, or a backup that was put back.
+"""Change of the PostgreSQL server: a standby took over, or a backup was restored.
 
     connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
                                     both: the service goes on · else: a gap, until it is accepted
 
-Replication keeps a prefix: where the newest commit of a process is there, so is all that was
-committed before it. What others committed later, and then ended, is there if each commit waited for
-a standby. Running processes remember whether that was so at each look; a note in the database could
-be among what is lost. A process that begins after a takeover knows nothing, and waits for one that
-does.
+Replication keeps a prefix: a server that has the newest commit of a process has all earlier
+commits. Later commits of processes that have since ended are there if each commit waited for a
+standby. Running processes remember whether every check showed that; a note in the database could
+itself be lost. A process that starts after a takeover knows nothing, and waits for one that does.
 
-Leaves out what follows in other rooms: see `privacy/gap.py`.
+Leaves out the consequences in other rooms: see `privacy/gap.py`.
 """
 
 import json
@@ -46,8 +45,8 @@ _IDENTITY: Final = (
 
 
 class ServerIdentity(NamedTuple):
-    """Identity of a PostgreSQL server. A standby that took over and a base backup restored to a
-    moment have another timeline; a restored dump has another database or table."""
+    """Identity of a PostgreSQL server. A promoted standby, or a base backup restored to a point in
+    time, has another timeline. A restored dump has another database or table."""
 
     cluster: str
     timeline: str
@@ -57,14 +56,15 @@ class ServerIdentity(NamedTuple):
         return "/".join(self)
 
     def follows(self, other: "ServerIdentity") -> bool:
-        """Return whether this was a copy of the other server, or of a copy, and was promoted."""
+        """Return whether this server is a promoted copy, direct or indirect, of the other one."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Identify a PostgreSQL server; None for a standby, and without tables or the right to ask."""
+    """Identify a PostgreSQL server. Return None for a standby, and if tables or permissions are
+    missing."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -73,14 +73,14 @@ def _identity(text: str) -> ServerIdentity:
 
 
 def server_noted(connection: PlainConnection) -> ServerIdentity | None:
-    """Return the server that was last known to have all that was committed."""
+    """Return the server that was last known to have every commit."""
     text = _noted(connection, "server")
     return None if text is None else _identity(text)
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Note that this PostgreSQL server has all that is to be expected. `once`: only where none is
-    noted."""
+    """Note that this PostgreSQL server has everything expected of it. With `once`, do so only if no
+    server is noted."""
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
     if (found := server_of(connection.ask)) is not None:
@@ -90,7 +90,7 @@ def note_server(connection: PlainConnection, *, once: bool = False) -> None:
 
 
 def accept_gap_of_server(connection: PlainConnection) -> None:
-    """Note that a person has accepted the commits that this PostgreSQL server lacks."""
+    """Note that a person has accepted the loss of commits that this PostgreSQL server lacks."""
     if connection.dialect != "sqlite" and (found := server_of(connection.ask)) is not None:
         _note(connection, "gap", str(found))
 
@@ -127,17 +127,17 @@ _NEWEST: Final = """
 SELECT greatest((SELECT max(received_at) FROM inbox),
                 (SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1))
 """
-"""The newest instant of an acknowledged delivery that is there: what is missing came later."""
+"""Selects when the newest stored delivery was acknowledged. Anything that is missing came later."""
 
 
 class Look(NamedTuple):
-    """State of a server in one round.
+    """State of a server at one check.
 
-    noted     the server that was last known to have all that was committed
+    noted     the server that was last known to have every commit
     waits     whether commits wait until a standby has them on its disk
-    gap       a gap that a process has found, and nobody has accepted
-    accepted  whether what this server lacks is accepted
-    newest    marks of the newest commits of the holders that are there
+    gap       a gap that a process has found and nobody has accepted
+    accepted  whether a person accepted what this server lacks
+    newest    marks of the newest commits, by holder; holders without a row are left out
     """
 
     server: ServerIdentity
@@ -149,8 +149,8 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Look at the server of this connection, and at these holders; None on SQLite, and where
-    `server_of` returns that."""
+    """Return the state of this connection's server and the newest commits of these holders. Return
+    None on SQLite, and if `server_of` returns None."""
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
     newest = connection.ask("SELECT holder, newest FROM holders WHERE holder = ANY(?)", (ids,))
@@ -165,8 +165,8 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the gap that a process has found, or that none has excluded; None where there is
-    none, or it is accepted."""
+    """Return the unaccepted gap that a process has found, or that no process has ruled out after a
+    takeover; None if there is none."""
     if (seen := look(connection)) is None:
         return None
     moved = seen.noted is not None and seen.server.follows(seen.noted)
@@ -190,7 +190,7 @@ def _gap(detail: str, since: int, until: int) -> FoundGap:
 
 
 def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
-    """Return from when to when something may be missing."""
+    """Return the bounds of the time span in which something may be missing."""
     ((newest,),) = connection.ask(_NEWEST)
     return {"since": min(now, newest or now), "until": now}
 
@@ -198,13 +198,13 @@ def _span(connection: PlainConnection, now: Instant) -> dict[str, int]:
 # --- what a running process knows -----------------------------------------------------------------
 
 LOOK_S: Final = 60.0
-"""Seconds between two looks at whether commits wait for a standby."""
+"""Seconds between two checks whether commits wait for a standby."""
 
 ANSWER_S: Final = 5.0
-"""Seconds within which a look must be answered."""
+"""Seconds within which a check must be answered."""
 
 AGAIN_S: Final = 1.0
-"""Seconds between two looks while another server is checked."""
+"""Seconds between two checks while another server is examined."""
 
 RESTORED: Final = "stop all processes, and run `tallyhook db restored"
 
@@ -219,10 +219,10 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Say if PostgreSQL is another server than noted, is on another timeline, or has a gap that
-    nobody has accepted; and what to do.
+    """Return what to do if PostgreSQL is another server than noted, is on another timeline, or has
+    an unaccepted gap; None otherwise.
 
-    A base backup that is started as it is leaves no trace and is not noticed.
+    A base backup that is started unchanged leaves no trace and is not noticed.
     """
     if (seen := look(connection)) is None:
         return None
@@ -238,23 +238,23 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """A server that took over may lack something: no running process has compared it yet."""
+    """Error: the new server may lack commits, because no running process has compared it yet."""
 
 
 class ServerWatch:
-    """Knowledge of a running process about the server that it works on.
+    """A running process's knowledge of the server that it works on.
 
-    server    the server that it has checked last
-    servers   that of the last connection of each of its holders
-    waits     whether each look at it has shown that commits wait for a standby, and one of ours
-              then did; None before that
-    looked_at  when it was last looked at, by the machine's own clock: a process that stood still
-              knows nothing
-    moved     whether connections to another server wait to be checked
-    refuses   why nothing is written on it, one sentence; None where it was not refused
-    follow    what is done in the transaction in which the service goes on after a takeover; None
-              where other processes do that
-    on_moved  called when another server is to be looked at
+    server    the server that was checked last
+    servers   the server of each holder's last connection
+    waits     whether every check has shown that commits wait for a standby, and one of ours then
+              waited; None before that
+    looked_at  when it was last checked, in monotonic time: a process that was suspended knows
+               nothing
+    moved     whether connections to another server must still be checked
+    refuses   why writes to it are refused, one sentence; None if they are not
+    follow    runs in the transaction that resumes the service after a takeover; None if other
+              processes do that
+    on_moved  called when another server must be checked
     """
 
     def __init__(self) -> None:
@@ -268,8 +268,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable for a connection that only reads, to another server than this
-        process has checked."""
+        """Raise StoreUnavailable if a read-only connection leads to a server that this process has
+        not checked."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -277,8 +277,8 @@ class ServerWatch:
             raise NotCompared(self.refuses or _CHECKED)
 
     async def check(self, connection: AsyncConnection, holder: Holder) -> None:
-        """Check the server of a holder's new connection, before its first transaction. Raise
-        StoreUnavailable where commits are missing there, or may be."""
+        """Check the server of a holder's new connection before its first transaction. Raise
+        StoreUnavailable if commits are, or may be, missing there."""
         async with connection.begin():
             seen = await run(connection, look, *(each.id for each in self.servers))
         if seen is None:
@@ -306,9 +306,11 @@ class ServerWatch:
         self.servers[holder] = here
 
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
-        """Return whether a server lacks the newest commit of a holder that was elsewhere, or of
-        this one: two standbys that were promoted alike are one server by name. There a row that is
-        gone was taken over."""
+        """Return whether a server lacks the newest commit of a holder that was on another server.
+
+        For `holder` itself the server may also have the same identity, since two standbys promoted
+        alike cannot be told apart. If its row is gone, it was taken over.
+        """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
             lacks = each.newest and mark not in each.newest
@@ -342,13 +344,13 @@ class ServerWatch:
 
 
 def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGap | None]:
-    """Lock the notes until the transaction ends, and return the noted server and the gap."""
+    """Lock the notes until the transaction ends, and return the noted server and gap."""
     connection.ask("SELECT value FROM meta WHERE name='server' FOR UPDATE")
     return server_noted(connection), _named_gap(connection)
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Note a gap, and return it or the one noted already."""
+    """Store a gap, and return it; return the stored one if there is one already."""
     _, known = _locked(connection)
     if known is not None:
         return known

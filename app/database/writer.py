@@ -1,4 +1,4 @@
-"""The one way to write: transactions one after another on one connection, and fail-stop.
+"""The only way to write: one transaction at a time on one connection, and fail-stop.
 
 Every transaction is shielded from cancellation, which would leave the driver's thread with an open
 transaction.
@@ -46,26 +46,30 @@ GIB = 1024 * MIB
 
 
 class Space:
-    """The file system that holds the database; a database server looks after its own."""
+    """The file system that holds the database. A database server manages its own."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
-        """low_water_mib: transactions are refused while less is free; 0 refuses none."""
+        """Watch a folder's file system; None for a database server.
+
+        low_water_mib  transactions are refused while less is free; 0 refuses none
+        """
         self._folder = folder
         self._low_water_mib = low_water_mib
         self.reserved: Callable[[], int] = lambda: 0
-        """Return the bytes that unread deliveries will need, which must be free besides."""
+        """Returns the bytes reserved for unread deliveries, which must be free as well."""
 
     def free_bytes(self) -> int | None:
-        """Return the bytes that an ordinary user may still write; None where that is unknown."""
+        """Return the bytes that an ordinary user may still write; None if unknown."""
         if self._folder is None or not self._folder.is_dir():
             return None
         found = os.statvfs(self._folder)
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable unless the low water is free, and room for reserved writes.
+        """Raise StoreUnavailable unless the low-water mark and the space for reserved writes are
+        free.
 
-        log_bytes  by which the write-ahead log is too long: the file will grow by as much
+        log_bytes  excess length of the write-ahead log, by which the file will grow
         """
         free = self.free_bytes() if self._low_water_mib else None
         reserved = 0 if free is None else self.reserved()
@@ -84,47 +88,48 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB in the log before it is folded into the file: some 48 MB. A longer log folds pages
-that change often only once."""
+"""Pages of 4 KiB in the log before it is folded into the file, about 48 MB. A longer log folds
+frequently changed pages only once."""
 
 ROOM_PAGES: Final = 256
-"""Pages, 1 MiB, below which emptying the log frees too little to be worth it."""
+"""Pages (1 MiB) below which emptying the log frees too little to be worth it."""
 
 INSIST_S: Final = 4.0
-"""Seconds between two folds of a too long log that wait for readers. A full disk is to be usable
-within five seconds after a reader has released the log."""
+"""Seconds between two attempts to fold an overlong log that wait for readers. A full disk should be
+usable within five seconds after a reader has released the log."""
 
 INSIST_MS: Final = 250
-"""How long such a fold waits, and deliveries with it."""
+"""Milliseconds that such an attempt waits, and deliveries with it."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""How to fold the log: PASSIVE waits for nobody; RESTART waits for readers, so that the log starts
-from its beginning; TRUNCATE also empties the file."""
+"""How to fold the log. PASSIVE waits for nobody. RESTART waits for readers, so that the log starts
+again at its beginning. TRUNCATE also empties the file."""
 
 INDEX_HEAD: Final = 48
-"""Bytes of the log's index that change with each commit: section 2.1 of SQLite's
+"""Bytes at the start of the log's index that change with each commit: section 2.1 of SQLite's
 `walformat.html`."""
 
 _MX_FRAME = 16
-"""Offset of the number of pages in it."""
+"""Offset of the number of pages within INDEX_HEAD."""
 
 LOG_HEAD: Final = 32
 FRAME_HEAD: Final = 24
-"""Bytes in the log before its first page, and before each page."""
+"""Bytes of the log's header, and of the header before each page."""
 
 
 class LogLength:
     """The length of the write-ahead log, read from its index, a file that all connections share."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
-        """fold_pages: from how many pages on the log is folded, instead of FOLD_PAGES."""
+        """Read the log of a database. `fold_pages` replaces FOLD_PAGES."""
         self._path = database.with_name(database.name + "-shm")
         self._file: int | None = None
         self._insist_from = 0.0
         self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """Count the pages since the log was last restarted. Only while a connection is open."""
+        """Count the pages since the log was last restarted. Call it only while a connection is
+        open."""
         return self._pages_by(self._head())
 
     @staticmethod
@@ -138,7 +143,7 @@ class LogLength:
 
     def is_cut_off(self, size: Callable[[], int]) -> bool:
         """Return whether the log's file is shorter than its committed pages. Emptying the log
-        changes its index first, so an unchanged index describes the size in between.
+        changes its index first, so the size is compared only if the index did not change meanwhile.
 
         size  returns the size of the log's file
         """
@@ -148,19 +153,19 @@ class LogLength:
         return size() < needed and self._head() == before
 
     def excess_bytes(self) -> int:
-        """Return by how much the log is too long. Only while a connection is open."""
+        """Return the excess length of the log. Call it only while a connection is open."""
         return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
-        """Return how to fold the log after a commit; None while it is short."""
+        """Return how to fold the log after a commit; None while it is short enough."""
         pages = self.pages()
         if pages < self._fold_pages:
             return None
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to try to empty the log for a full disk: it is long enough, and no try was
-        made within INSIST_S."""
+        """Return whether to try to empty the log for a full disk: it is long enough, and the last
+        try was more than INSIST_S ago."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -171,24 +176,25 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the index. Only after all connections: closing drops SQLite's locks on the file."""
+        """Close the index. Call it only after all connections are closed: closing drops SQLite's
+        locks on the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
 
 class Folded(NamedTuple):
-    """Result of a checkpoint. `alone`: no other connection was in the way; `complete`: the file has
-    all of the log, and is synced."""
+    """Result of a checkpoint. `alone`: no other connection was in the way. `complete`: the file
+    contains the whole log, and is synced."""
 
     alone: bool
     complete: bool
 
 
 def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
-    """Fold the log as far as readers allow. The connection is in no transaction.
+    """Fold the log as far as readers allow. The connection is not in a transaction.
 
-    wait_ms  how long to wait for readers, where the mode does
+    wait_ms  milliseconds to wait for readers, if the mode waits
     """
     connection.ask(statement("PRAGMA busy_timeout={ms}", ms=str(wait_ms)))
     try:
@@ -204,17 +210,18 @@ START_NAMES_LOSS: Final = (
     "start the service again, which names what may be lost and says how to go on"
 )
 START_MAKES_ANEW: Final = "start the service again, which makes this file anew; nothing is lost"
-"""Next steps after a file was removed, replaced or cut off."""
+"""Next steps after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
 
 class DatabaseFiles:
-    """The database file, its write-ahead log and the log's index, by device, inode and size.
-    Without the index another process would make its own, and both would overwrite each other's
-    pages."""
+    """The database file, its write-ahead log and the log's index, identified by device, inode and
+    size. If the index is missing, another process would make its own, and both would overwrite each
+    other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """log: of this database; lost: called where the database file itself is lost."""
+        """Watch the files of a database. `log` is its write-ahead log. `lost` is called if the
+        database file itself is lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -229,8 +236,8 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Say which file is gone, was replaced or was cut off, and what to do; None while all are
-        the opened ones, at least as long as before."""
+        """Return which file is gone, was replaced or was truncated, and what to do. Return None
+        while all are the opened ones and no shorter than before."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -240,7 +247,8 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None also before any was opened."""
+        """Return the lost file and what happened to it; None if none is lost or none was opened
+        yet."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -271,15 +279,16 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""How long a writer waits for the writers of its process before it. Transactions take
+"""Seconds that a writer waits for earlier writers of its process. Transactions take
 milliseconds."""
 
 KEEP_S: Final = 0.025
-"""How long after it was taken the lock between processes is passed on within the process. Else each
-of twenty small writes would wait for a transaction of another process."""
+"""Seconds for which the lock between processes is passed on within the process after it was taken.
+Otherwise each of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""How long after another process waited for a transaction here it is expected to come again."""
+"""Seconds for which another process is expected to return after it waited for a transaction
+here."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -287,7 +296,7 @@ def _ask(connection: PlainConnection, sql: str) -> Rows:
 
 
 def _touch(connection: PlainConnection) -> None:
-    """Write a row of no meaning, which needs all that a real write needs."""
+    """Write a meaningless row, which needs everything that a real write needs."""
     connection.ask(
         "INSERT INTO counters (name, value) VALUES (?, ?) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1",
@@ -309,8 +318,11 @@ class Writer:
         place: DatabaseFiles | None,
         space: Space,
     ) -> None:
-        """holder: whose transactions these are, on PostgreSQL; watch: checks the server of each
-        new connection; lock, log, place: of an SQLite file."""
+        """Prepare a writer that is not connected yet.
+
+        holder is the owner of its transactions on PostgreSQL, and watch checks the server of each
+        new connection. lock, log and place belong to an SQLite file.
+        """
         self._engine = engine
         self.holder = holder
         self._beating: asyncio.Task[None] | None = None
@@ -320,13 +332,13 @@ class Writer:
         self.space = space
         self._turn = asyncio.Lock()
         self._waiting = 0
-        """Number of writers of this process that wait for their turn."""
+        """Number of this process's writers that wait for their turn."""
         self._taken_at: float | None = None
         """When this process took the lock between processes; None while it does not hold it."""
         self._wanted_at = -WANTED_S
         """When another process last waited for a transaction here."""
         self.held_s = 0.0
-        """Duration of the last transaction, its commit included."""
+        """Duration in seconds of the last transaction, including its commit."""
         self._connection: AsyncConnection | None = None
         self._connected_before = False
         self._watch = watch
@@ -339,12 +351,12 @@ class Writer:
         )
         self._poison: str | None = None
         self.trouble: str | None = None
-        """Why the last commit failed, one sentence; None when it did not."""
+        """One sentence on why the last commit failed; None if it succeeded."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         self.on_folded: Callable[[PlainConnection], None] | None = None
-        """Runs as a transaction whenever SQLite's file has all of its log."""
+        """Runs as a transaction whenever SQLite's file contains its whole log."""
         self._changes = 0
-        """Rows that the connection had changed when LAST_COMMIT was last noted."""
+        """Rows that the connection had changed when LAST_COMMIT was last updated."""
 
     @property
     def dialect(self) -> str:
@@ -358,8 +370,8 @@ class Writer:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for the transaction under way; False on PostgreSQL,
-        where none has to."""
+        """Return whether another process waits for the running transaction. False on PostgreSQL,
+        where none has to wait."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
@@ -368,16 +380,16 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time. A file that is lost
-        says more than another process made of it."""
+        """Refuse all further transactions, and call `on_poison` the first time. A lost file
+        explains more than the error that another process reported for it."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Let transactions through in the block: for a database that is whole, where the files of
-        another writer are lost."""
+        """Allow transactions in the block although the writer is poisoned. For an intact database,
+        when the files of another writer are lost."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -387,17 +399,16 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads on the writing connection, even after the files are
-        lost: its pages and open files are the only ones left."""
+        """Run a plain, read-only function on the writing connection, even after the files are lost:
+        only its pages and open files are left then."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
     @asynccontextmanager
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
-        """Open a transaction that is committed when the block ends, and rolled back when it raises.
+        """Run the block as a transaction: commit when it ends, roll back when it raises.
 
-        noted  whether LAST_COMMIT rises; a migration that raised it would hide that commits are
-               lost
+        noted  whether to raise LAST_COMMIT; a migration that raised it would hide lost commits
 
         Raises StorePoisoned or StoreUnavailable for what the database reports.
         """
@@ -407,7 +418,8 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Raise LAST_COMMIT, in the caller's transaction, if it has changed anything."""
+        """Raise LAST_COMMIT, in the caller's transaction, if the transaction has changed
+        anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -415,7 +427,7 @@ class Writer:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[AsyncConnection]:
-        """Lend the connection to this caller alone, in no transaction yet."""
+        """Lend the connection to one caller at a time, before its transaction begins."""
         await self._wait_for_turn()
         try:
             if self._poison is not None:
@@ -443,14 +455,14 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, for good, unless the files are the opened ones. Called before each
-        transaction, and after each commit, before the commit is reported."""
+        """Raise StorePoisoned, for good, unless the files are still the opened ones. Called before
+        each transaction, and after each commit before it is reported."""
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Say which of the files is lost; None while all are the opened ones."""
+        """Return which of the files is lost; None while all are the opened ones."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
@@ -475,7 +487,7 @@ class Writer:
                 self._release()  # it may have been kept for this writer, which gives up
 
     def _leave(self) -> None:
-        """Let the next writer in: one of this process while KEEP_S lasts."""
+        """Let the next writer in. While KEEP_S lasts, that is one of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -484,7 +496,7 @@ class Writer:
         self._turn.release()
 
     async def connect(self) -> None:
-        """Connect now, with all checks of a new connection. Raises as `transaction` does."""
+        """Connect now, with all checks of a new connection. Raises the errors of `transaction`."""
         try:
             async with self._alone():
                 pass
@@ -493,7 +505,7 @@ class Writer:
             raise
 
     async def disconnect(self) -> None:
-        """Give up the connection to a PostgreSQL server; the next use makes another."""
+        """Drop the connection to a PostgreSQL server. The next use opens another."""
         await self._wait_for_turn()
         try:
             await self._give_up_connection()
@@ -502,7 +514,7 @@ class Writer:
 
     async def checkpoint(self) -> bool:
         """Fold SQLite's write-ahead log into the file, and sync both. Return whether the log was
-        emptied; a snapshot of another process prevents that. Raises as `transaction` does."""
+        emptied; a snapshot of another process prevents that. Raises the errors of `transaction`."""
         for mode in ("TRUNCATE", "PASSIVE"):
             async with self._alone() as connection:
                 folded = await self._fold(connection, mode, wait_ms=BUSY_TIMEOUT_MS)
@@ -512,7 +524,7 @@ class Writer:
 
     async def fold(self, mode: Mode) -> bool:
         """Fold the log as far as readers allow, without waiting for them. Return whether the file
-        has all of it. Raises as `transaction` does."""
+        has the whole log. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             return (await self._fold(connection, mode, wait_ms=0)).complete
 
@@ -526,7 +538,7 @@ class Writer:
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
-        Return False if a reader prevents it. Raises as `transaction` does."""
+        Return False if a reader prevents it. Raises the errors of `transaction`."""
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -534,8 +546,8 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database without deleted rows, its log included. No other process may
-        have it open. Raises as `transaction` does."""
+        """Rewrite an SQLite database and its log without deleted rows. No other process may have it
+        open. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
             await self._fold(connection, "TRUNCATE")
@@ -543,7 +555,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold a long log after a commit. Raise only for I/O errors: else the log can wait."""
+        """Fold a long log after a commit. Raise only I/O errors; after any other the log can
+        wait."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -555,7 +568,7 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Raise StoreUnavailable while the disk has too little room, even after the log was
+        """Raise StoreUnavailable if the disk has too little space even after the log was
         emptied."""
         log = None if self._connection is None else self._log
         try:
@@ -570,7 +583,8 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as one transaction. Raises as `make_room` and `transaction` do."""
+        """Run a plain function as one transaction. Raises the errors of `make_room` and
+        `transaction`."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -599,18 +613,19 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Raise as `transaction` does unless there is room and, where the last commit failed, a
-        commit succeeds that changes nothing."""
+        """Check that there is space and, if the last commit failed, that an empty commit succeeds.
+        Raises the errors of `transaction`."""
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
 
     async def touch(self) -> None:
-        """Commit a change of no meaning, with all that a real write needs."""
+        """Commit a meaningless change, which needs everything that a real write needs."""
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Return the error that a driver's error means. A fatal one, also of a reader, poisons."""
+        """Return our error for a driver's error. A fatal one poisons the writer, even if a reader
+        hit it."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -666,14 +681,14 @@ class Writer:
                     log.error("a holder's row cannot be renewed", exc_info=error)
 
     async def _give_up_connection(self) -> None:
-        """Drop a PostgreSQL connection: whether it committed is unknown, and it may be dead."""
+        """Drop a PostgreSQL connection that may be dead and whose last commit is in doubt."""
         if self.dialect != "sqlite" and self._connection is not None:
             connection, self._connection = self._connection, None
             await connection.invalidate()
             await connection.close()
 
     async def _take(self) -> None:
-        """Take the lock between processes, unless the writer before has kept it for this one."""
+        """Take the lock between processes, unless the previous writer kept it for this one."""
         if self._between_processes is not None and self._taken_at is None:
             await self._between_processes.take()
             self._taken_at = monotonic()

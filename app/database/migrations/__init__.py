@@ -1,1 +1,1 @@
-"""How the schema came to be: one migration for each version."""
+"""History of the schema: one migration for each version."""

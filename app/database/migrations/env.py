@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that the store hands over; there is no other way in."""
+"""Runs migrations on the connection that the store passes in; there is no other entry point."""
 
 from alembic import context
 

@@ -1,5 +1,5 @@
-"""Metadata, kinds of columns and indexes that all tables share; and the tables of deliveries,
-events, records, and folded results."""
+"""Metadata, column types and indexes that all tables share; and the tables of deliveries, events,
+records and folded results."""
 
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
 
 class Table(SQLModel):
-    """Base of all tables, which share this module's metadata."""
+    """Base class of all tables, with the metadata that they share."""
 
     metadata = metadata
 
@@ -43,9 +43,10 @@ TEXT = Text().with_variant(Text(collation="C"), "postgresql")
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Declare text, compared and sorted by its bytes as on SQLite, whatever the server's locale.
+    """Declare a text column, compared and sorted by bytes as on SQLite, whatever the server's
+    locale.
 
-    default  SQL of the default that the database writes
+    default  SQL of the database's default value
     """
     return Field(
         sa_column=Column(
@@ -59,9 +60,9 @@ def text_column(
 
 
 def big_column(*, null: bool = False, primary: bool = False, default: str | None = None) -> Any:
-    """Declare a 64-bit integer: minor units of money, microseconds of time, counts.
+    """Declare a 64-bit integer column: minor units of money, microseconds of time, counts.
 
-    default  SQL of the default that the database writes
+    default  SQL of the database's default value
     """
     return Field(
         sa_column=Column(
@@ -80,7 +81,7 @@ def numbered_column() -> Any:
 
 
 def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -> Any:
-    """Declare bytes."""
+    """Declare a column of bytes."""
     null = null and not primary
     return Field(
         sa_column=Column(LargeBinary, primary_key=primary, nullable=null, info={marks.MARK: mark})
@@ -88,7 +89,7 @@ def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -
 
 
 def partial_index(name: str, *columns: str, where: str) -> Index:
-    """Declare an index of the rows that meet an SQL condition."""
+    """Declare an index over the rows that meet an SQL condition."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
 
 
@@ -116,8 +117,8 @@ class CounterRow(Table, table=True):
 
 class HolderRow(Table, table=True):
     """One writing connection to PostgreSQL, and what its process does (`kind`). Each of its
-    transactions sets `newest` to a random mark and moves `until`; another holder that takes over
-    raises `epoch`, which ends this one."""
+    transactions sets `newest` to a random mark and extends `until`. A holder that takes over raises
+    `epoch`, which stops this one."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -130,14 +131,14 @@ class HolderRow(Table, table=True):
 
 
 NUMBERED: Final[dict[str, Any]] = {**STRICT, "sqlite_autoincrement": True}
-"""For tables whose deleted numbers must not return: a reader could take one for the row it has
-read."""
+"""Arguments for tables whose deleted numbers must never be reused: a reader could mistake a new row
+for one that it has read."""
 
 
 class InboxRow(Table, table=True):
     """Deliveries and rejections of one commit that are not read yet: `count` framed records in
-    `size` bytes, the oldest from `received_at`. `taken_by` is the claim under which one of several
-    readers reads them, NULL for none; `tries` counts the claims that ran out."""
+    `size` bytes, the oldest received at `received_at`. `taken_by` is the claim of the reader that
+    has taken them, NULL for none. `tries` counts the claims that expired."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -153,9 +154,9 @@ class InboxRow(Table, table=True):
 
 
 class SuspectRow(Table, table=True):
-    """One record of the inbox that is read alone, because readers ended or failed on it. `taken_by`
-    is the claim under which it is read, `tries` counts those that ran out or failed. `aside` is 1
-    where it is not tried again; `orders`, one a line, are then held."""
+    """One record of the inbox that is read separately, because readers ended or failed on it.
+    `taken_by` is the claim under which it is read, `tries` counts the claims that expired or
+    failed. `aside` is 1 if it is no longer tried. The `orders`, one a line, are then held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -169,9 +170,9 @@ class SuspectRow(Table, table=True):
 
 
 class UnreadValueRow(Table, table=True):
-    """One whole value of a message that came from its provider and could not be read; the empty
-    value stands for none. A row goes once the message is read or
-    judged; where it is erased, those stay that name a known order."""
+    """One whole value of a provider's message that could not be read. The empty value marks a
+    message without any. A row is deleted once the message is read or judged. After an erasure,
+    values that name a known order stay."""
 
     __tablename__ = "unread_values"
     __table_args__ = (Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -185,8 +186,8 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """One verified arrival. `body` is NULL where an earlier delivery has the same bytes, and after
-    pruning; `headers` are then empty."""
+    """One verified arrival. `body` is NULL if an earlier delivery has the same bytes, and after
+    pruning, when `headers` are empty, too."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -212,8 +213,8 @@ class DeliveryRow(Table, table=True):
 
 
 class EnvelopeRow(Table, table=True):
-    """The whole body of a request with several events. Each of its deliveries has the bytes of its
-    own event; the signature may cover the whole."""
+    """The whole body of a request with several events. Each of its deliveries has the bytes of one
+    event, while the signature may cover the whole body."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -313,8 +314,8 @@ EventRow.__table__.primary_key.ddl_if(dialect="sqlite")  # type: ignore[attr-def
 class ConfirmationRow(Table, table=True):
     """An event that does not count until its provider's own answer settles it.
 
-    taken_until  while it is asked about: when it comes due again if nothing becomes of it
-    answered_at  when the provider last answered, if that settled nothing
+    taken_until  while the provider is asked: when to ask again if no answer is stored
+    answered_at  when the provider last gave an answer that settled nothing
     """
 
     __tablename__ = "confirmations"
@@ -338,7 +339,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """The order of a payment or session reference, from the first event or record with both."""
+    """The order of a payment or session reference, from the first event or record that names
+    both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -349,7 +351,7 @@ class LinkRow(Table, table=True):
 
 
 class ContestedRow(Table, table=True):
-    """Two orders that share a reference or an event id. Each must see the other's events."""
+    """Two orders that share a reference or an event id. Each is folded with the other's events."""
 
     __tablename__ = "contested"
     __table_args__ = CLUSTERED
@@ -411,9 +413,9 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """Instant at which an order must be folded next. `generation` counts arrived evidence.
-    `backwards` is the reference without case and punctuation, its last character first: by it an
-    order is found by how its reference ends."""
+    """When an order must be folded next. `generation` counts arrived evidence. `backwards` is the
+    reference without case and punctuation, reversed, so that an order can be found by the end of
+    its reference."""
 
     __tablename__ = "order_due"
     __table_args__ = (
@@ -446,7 +448,7 @@ class LedgerRow(Table, table=True):
 
 
 class RevisionRow(Table, table=True):
-    """One published change of an order's ledger. `seq` has no gaps and is in commit order."""
+    """One published change of an order's ledger. `seq` has no gaps and follows commit order."""
 
     __tablename__ = "revisions"
     __table_args__ = (
@@ -472,8 +474,8 @@ class RevisionRow(Table, table=True):
 
 
 class OrderListingRow(Table, table=True):
-    """An order under its outcome and each finding (`outcome succeeded`, `finding overpaid`), by the
-    number of its last revision. A cache, rebuilt with the ledgers."""
+    """An order listed under its outcome and each finding (`outcome succeeded`, `finding overpaid`),
+    by the number of its last revision. A cache, rebuilt with the ledgers."""
 
     __tablename__ = "order_listings"
     __table_args__ = CLUSTERED
@@ -483,8 +485,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """Deliveries of a source, taken and refused, in one minute since 1970. The empty source stands
-    for names that are not configured."""
+    """Accepted and refused deliveries of a source in one minute, numbered since 1970. The empty
+    source stands for names that are not configured."""
 
     __tablename__ = "arrivals"
     __table_args__ = (Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -495,9 +497,10 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Refused deliveries of a source in one hour since 1970, by verdict: counts that outlast the
-    ring. `since_accepted` counts those since the source's last accepted delivery, of which the
-    first came at `first_at`. The empty source stands for names that are not configured."""
+    """Refused deliveries of a source by verdict in one hour, numbered since 1970. These counts
+    outlast the ring. `since_accepted` counts refusals since the source's last accepted delivery;
+    the first of them came at `first_at`. The empty source stands for names that are not
+    configured."""
 
     __tablename__ = "refusals"
     __table_args__ = (
@@ -513,7 +516,7 @@ class RefusalsRow(Table, table=True):
 
 
 class RejectionRow(Table, table=True):
-    """One refused arrival, in a ring that is bounded in count and bytes."""
+    """One refused arrival, in a ring that is limited in count and bytes."""
 
     __tablename__ = "rejections"
     __table_args__ = STRICT

@@ -1,4 +1,4 @@
-"""The tables of finance: imports with their lines, runs, breaks and closings.
+"""The tables of finance: imports and their lines, runs, breaks and closings.
 
 A line is never changed. `since` is the number of the import that brought this version of the line,
 `until` the number of the import that brought the next. Lines of an import are visible once it is
@@ -20,7 +20,7 @@ from app.database.tables.core import (
 
 
 class LedgerLineRow(Table, table=True):
-    """An order's ledger as reconciliation reads it, keyed as order books and statements are. A
+    """An order's ledger as reconciliation reads it, with the keys of order books and statements. A
     cache: see `finance/reconcile_rows.py`."""
 
     __tablename__ = "takings"
@@ -46,7 +46,7 @@ class LedgerLineRow(Table, table=True):
 
 
 class RulesRow(Table, table=True):
-    """One saved set of rules, as its file has it; the last one is in force. Append-only."""
+    """One saved set of rules, stored as its file. The last one is in force. Append-only."""
 
     __tablename__ = "match_rules"
     __table_args__ = STRICT
@@ -60,7 +60,7 @@ class RulesRow(Table, table=True):
 class RunRow(Table, table=True):
     """One reconciliation: its question, its rules and its result.
 
-    `lived` is 1 where it opened and closed breaks: it ran as of its own instant, by the rules in
+    `lived` is 1 if it opened and closed breaks, because it ran as of the present with the rules in
     force.
     """
 
@@ -83,7 +83,7 @@ class RunRow(Table, table=True):
 
 
 class BreakRow(Table, table=True):
-    """One difference, which keeps its id from run to run. Append-only."""
+    """One difference, whose id stays the same from run to run. Append-only."""
 
     __tablename__ = "breaks"
     __table_args__ = (
@@ -100,7 +100,7 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Money, age and evidence of a break. Runs that see the same share one version."""
+    """Money, age and evidence of a break. Runs that find these unchanged share one version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -114,7 +114,7 @@ class BreakVersionRow(Table, table=True):
 
 
 class BreakSeenRow(Table, table=True):
-    """A break that a run saw, and its version."""
+    """A break that a run saw, and the version it saw."""
 
     __tablename__ = "break_seen"
     __table_args__ = CLUSTERED
@@ -124,7 +124,7 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """A run's change of a break: opened, changed, closed, reopened."""
+    """How a run changed a break: opened, changed, closed or reopened it."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED
@@ -136,7 +136,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """A person's act on a break; `value` is a name, an action or a line. Append-only."""
+    """A person's act on a break. `value` is a name, an action or a line. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -153,8 +153,8 @@ class BreakDeedRow(Table, table=True):
 
 
 class ClosingRow(Table, table=True):
-    """One closed month as canonical JSON, and its SHA-256. One that was reopened is closed again as
-    its next version. Append-only."""
+    """One closed month as canonical JSON, and its SHA-256. A reopened month is closed again as a
+    new version. Append-only."""
 
     __tablename__ = "closings"
     __table_args__ = STRICT
@@ -169,8 +169,8 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """The reopening of a closed month as canonical JSON, and its SHA-256; `version` is the closing
-    that it ended. Append-only."""
+    """The reopening of a closed month as canonical JSON, and its SHA-256. `version` is the closing
+    that it reversed. Append-only."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -183,8 +183,8 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """One part of the closed report or journal as it was printed in one format; `content` is
-    deflated (zlib)."""
+    """One part of the closed report or journal, as printed in one format. `content` is deflated
+    (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -202,8 +202,8 @@ class ClosingPrintRow(Table, table=True):
 
 
 class ImportRow(Table, table=True):
-    """One import of a file. `published_at` is NULL while it is under way, or when it was killed;
-    growing `written` shows that it is alive. `withdraws` is the import that it takes back, and
+    """One import of a file. `published_at` is NULL while it runs, or if it was killed; a growing
+    `written` shows that it is alive. `withdraws` is the import that this one withdraws, and
     `reason` says why."""
 
     __tablename__ = "imports"
@@ -235,9 +235,9 @@ class ImportRow(Table, table=True):
 
 
 class CoverageRow(Table, table=True):
-    """One span that files of a source, bank account or order book cover, or a declared span that a
-    person withdrew. Of a bank's file also its format, and the first and the last day that it covers
-    or has bookings of. Append-only: see `finance/coverage_store.py`."""
+    """One time span that files of a source, bank account or order book cover, or a declared span
+    that a person withdrew. A bank file also has its format, and the first and last day that it
+    covers or has bookings for. Append-only: see `finance/coverage_store.py`."""
 
     __tablename__ = "coverage"
     __table_args__ = STRICT
@@ -260,8 +260,9 @@ class CoverageRow(Table, table=True):
 
 
 class BankBalancesRow(Table, table=True):
-    """Both balances of one statement of a bank's file, with the bank's days. `difference` is what
-    they differ by beyond the entries, as two people accepted by `proposal`. Append-only."""
+    """Opening and closing balance of one statement in a bank file, with the bank's days.
+    `difference` is the part of their change that the entries do not explain, as two people accepted
+    by `proposal`. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -278,7 +279,7 @@ class BankBalancesRow(Table, table=True):
 
 
 class MappingRow(Table, table=True):
-    """A mapping of a file's columns that a person saved by name, as TOML."""
+    """A mapping of a file's columns, as TOML, that a person saved under a name."""
 
     __tablename__ = "mappings"
     __table_args__ = CLUSTERED
@@ -290,7 +291,8 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file of the watched import folder that a person must look at; it goes with the file."""
+    """A file in the watched import folder that a person must look at. Deleted when the file is
+    gone."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED
@@ -314,10 +316,10 @@ class ImportTaskRow(Table, table=True):
 
 
 class BookLineRow(Table, table=True):
-    """One version of a line of an order book: a reference of one kind, in the form of `match_key`.
+    """One version of a line of an order book: a reference of one kind, normalized by `match_key`.
 
-    `refunded` is the part of `minor` that went back, NULL where the book does not say. `phone` is
-    empty, not NULL, once it was erased.
+    `refunded` is the part of `minor` that was refunded, NULL if the book does not say. `phone` is
+    empty, not NULL, after an erasure.
     """
 
     __tablename__ = "book_lines"
@@ -355,8 +357,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """One version of a line of a bank account: the `ordinal`-th of equal lines. `subject` is the
-    digest of the line. Erased phone numbers in texts are dots."""
+    """One version of a line of a bank account: the `ordinal`-th of identical lines. `subject` is
+    the digest of the line. Erased phone numbers in texts are replaced by dots."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -380,9 +382,10 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """One run of an entry of the schedule, also one that a person asked for (`asked`); with the
-    state `seen`, the instant from which an entry is watched. `until` is the end of the lease while
-    it runs, and the next try after a failure. `delivered` is JSON: where the result was sent."""
+    """One run of a schedule entry, or one that a person asked for (`asked`). In the state `seen`,
+    the row holds the instant from which an entry is watched. `until` is the end of the lease while
+    it runs, and the next try after a failure. `delivered` lists, as JSON, where the result was
+    sent."""
 
     __tablename__ = "scheduled_runs"
     __table_args__ = CLUSTERED
@@ -403,8 +406,8 @@ class ScheduledRunRow(Table, table=True):
 
 
 class StatementLineRow(Table, table=True):
-    """One version of a line of a statement: the `ordinal`-th movement of this kind of a payment
-    (`subject`), or of an order or payout where no payment is named."""
+    """One version of a line of a statement: the `ordinal`-th movement of this kind for a payment
+    (`subject`), or for an order or payout if no payment is named."""
 
     __tablename__ = "statement_lines"
     __table_args__ = (

@@ -39,7 +39,7 @@ class LogNodeRow(Table, table=True):
 
 
 class LogCheckpointRow(Table, table=True):
-    """The head of the log when it had this size, and the note that was signed. Append-only."""
+    """The head of the log at this size, and its signed note. Append-only."""
 
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
@@ -51,7 +51,7 @@ class LogCheckpointRow(Table, table=True):
 
 class LogKeyRow(Table, table=True):
     """A public key, in hex, that has signed checkpoints since `since`. `endorsement` is the
-    previous key's signature of it, in hex; NULL where that key was lost. Append-only."""
+    previous key's signature over it, in hex; NULL if that key was lost. Append-only."""
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -62,8 +62,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """A published checkpoint. `way` is how, or the verifier key of a witness that cosigned it;
-    `line` is then its cosignature. Append-only."""
+    """A published checkpoint. `way` names the channel, or the verifier key of a witness that
+    cosigned it. `line` is then the cosignature. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -75,8 +75,9 @@ class LogDepartureRow(Table, table=True):
 
 
 class LogWitnessRow(Table, table=True):
-    """A witness by its verifier key, with the largest checkpoint it cosigned and the next time it
-    is asked. `since` and `problem`: when and why it stopped cosigning; NULL while it cosigns."""
+    """A witness by its verifier key, with the largest checkpoint that it cosigned and the time of
+    the next request. `since` and `problem` say when and why it stopped cosigning; NULL while it
+    cosigns."""
 
     __tablename__ = "log_witnesses"
     __table_args__ = CLUSTERED
@@ -101,9 +102,9 @@ class UnsealedRow(Table, table=True):
 
 
 class OrderKeyRow(Table, table=True):
-    """The name of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key` under
-    `key`. `leaves` counts them, and `last` is the number of the newest. After an erasure order and
-    key are NULL."""
+    """The pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key`
+    under `key`. `leaves` counts its leaves, and `last` is the number of the newest. An erasure sets
+    order and key to NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -121,8 +122,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders in the first `size` leaves of the log. Its root is sealed, as one
-    leaf. Append-only."""
+    """The tree of all orders in the first `size` leaves of the log. Its root is sealed as one leaf.
+    Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -134,8 +135,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """An order's number of leaves in the log of `size` leaves, and the number of the newest, where
-    they changed since the tree before. Append-only."""
+    """How many leaves an order has in the log of `size` leaves, and the number of the newest.
+    Stored only if they changed since the tree before. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -146,8 +147,8 @@ class OrderStateRow(Table, table=True):
 
 
 class OrderNodeRow(Table, table=True):
-    """The hash of all orders whose commitments begin with the `level` bits of `place`, in the log
-    of `size` leaves, if it changed since the last tree. Append-only."""
+    """The hash of all orders whose commitments begin with the first `level` bits of `place`, in the
+    log of `size` leaves. Stored only if it changed since the last tree. Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -158,7 +159,7 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request without an answer: the bytes that must be sent again with its key."""
+    """A session request without an answer: the bytes that must be sent again with the same key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -174,8 +175,8 @@ class UnansweredRow(Table, table=True):
 
 
 class NotificationRow(Table, table=True):
-    """The notification of one revision to the shop. `due_at` is NULL once it was delivered, at
-    `delivered_at`, or given up, where that is NULL, too."""
+    """The shop's notification of one revision. `due_at` is NULL once it was delivered or given up;
+    `delivered_at` is NULL unless it was delivered."""
 
     __tablename__ = "notifications"
     __table_args__ = (
@@ -196,9 +197,9 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """A destination of notifications that accepts none at present. `destination` is a digest of its
-    address, which may hold a credential. `only_seq` is the number of the one notification that
-    alone has failed: then the destination is not away."""
+    """A notification destination that currently accepts none. `destination` is a digest of its
+    address, which may hold a credential. `only_seq` is set if only the notification with that
+    number failed; the destination then counts as available."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -211,8 +212,8 @@ class DestinationAwayRow(Table, table=True):
 
 
 class PhoneRow(Table, table=True):
-    """The keyed digest of a customer's phone number, email address, name or card, or of a further
-    id of their payment, with an order or delivery of theirs."""
+    """The keyed digest of a customer's phone number, email address, name or card, or of another id
+    of their payment, with an order or delivery that belongs to them."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -226,7 +227,7 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """One line of the journal of erasures that is known here. Append-only."""
+    """One line of the journal of erasures that this database knows. Append-only."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
@@ -236,8 +237,8 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """The number of a line of the journal that is not carried out here, since when, and the code of
-    the reason to wait; empty while it is under way."""
+    """A line of the journal that is not carried out here yet, by number, and since when. `why` is
+    the code of the reason to wait; empty while the erasure runs."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
@@ -247,9 +248,9 @@ class PendingErasureRow(Table, table=True):
 
 
 class RestrictionRow(Table, table=True):
-    """Thing that an erasure may not empty yet: order, delivery, file or bank line. `why` is the
-    code of the reason; it ends at `until`, NULL while nobody knows when, and is judged again at
-    `look_at`. `erasure` is the instant of the erasure that last restricted it."""
+    """An order, delivery, file or bank line that an erasure may not empty yet. `why` is the code of
+    the reason. The restriction ends at `until`, NULL if unknown, and is judged again at `look_at`.
+    `erasure` is the instant of the erasure that last restricted it."""
 
     __tablename__ = "restrictions"
     __table_args__ = CLUSTERED
@@ -263,8 +264,8 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A program's token, or that of `operator`, for commands and the API. Only its SHA-256 is kept.
-    `scopes` are separated by blanks; it expires at `until`."""
+    """A program's or an `operator`'s token for commands and the API. Only its SHA-256 is stored.
+    `scopes` are separated by blanks. It expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -291,8 +292,8 @@ class SignoffRow(Table, table=True):
 
 
 class GapRow(Table, table=True):
-    """A span of time whose evidence may be lost, and that a person accepted. `deliveries` is NULL
-    where it is unknown how many are lost. Append-only."""
+    """A time span whose evidence may be lost, and whose loss a person accepted. `deliveries` is
+    NULL if the number of lost ones is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -308,8 +309,8 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """A person with a role, by which they may change or unmask something. `company` is the issuer
-    and the subject of the company's account with which they sign in, if they do."""
+    """A person with a role, which decides what they may change or unmask. `company` is the issuer
+    and subject of the company account with which they sign in, if any."""
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -321,7 +322,7 @@ class OperatorRow(Table, table=True):
 
 
 class CredentialRow(Table, table=True):
-    """An operator's credentials: a password's Argon2id text, and the shared secret of one-time
+    """An operator's credentials: the Argon2id hash of a password, and the shared secret of one-time
     codes in Base32. `totp_step` is the last time step whose code was used."""
 
     __tablename__ = "credentials"
@@ -334,8 +335,8 @@ class CredentialRow(Table, table=True):
 
 
 class PasskeyRow(Table, table=True):
-    """A passkey of an operator, by its credential id in base64url: the public key as COSE, the
-    count of its last signature, and what its person calls it."""
+    """An operator's passkey, by its credential id in base64url: the public key as COSE, the counter
+    of its last signature, and its owner's name for it."""
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
@@ -349,8 +350,8 @@ class PasskeyRow(Table, table=True):
 
 
 class InvitationRow(Table, table=True):
-    """A link for one use, by its SHA-256: `invite` lets a person set their password, `enter` opens
-    a session of the demo. `totp` is the secret shown to the person."""
+    """A single-use link, stored by its SHA-256: `invite` lets a person set their password, `enter`
+    opens a session of the demo. `totp` is the secret shown to the person."""
 
     __tablename__ = "invitations"
     __table_args__ = (Index("ix_invitations_name", "name"), CLUSTERED)
@@ -364,8 +365,8 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A session of the console, by the SHA-256 of its cookie. `way` is how it began, `proved_at`
-    when the person last proved who they are."""
+    """A console session, stored by the SHA-256 of its cookie. `way` is how it began, `proved_at`
+    when the person last proved their identity."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -380,7 +381,7 @@ class SessionRow(Table, table=True):
 
 
 class UsedFormRow(Table, table=True):
-    """A form of the console that was sent. A second submission does nothing."""
+    """A console form that was submitted. A second submission does nothing."""
 
     __tablename__ = "used_forms"
     __table_args__ = (Index("ix_used_forms_at", "at"), CLUSTERED)
@@ -389,8 +390,9 @@ class UsedFormRow(Table, table=True):
 
 
 class ProposalRow(Table, table=True):
-    """An act that needs a second person, as an operator proposed it. `given` is a JSON object with
-    its parameters, `state` describes its subject then. It expires at `until`. Append-only."""
+    """An act that an operator proposed and that needs a second person. `given` is a JSON object
+    with its parameters. `state` describes its subject at that time. It expires at `until`.
+    Append-only."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -421,8 +423,8 @@ class ProposalDecisionRow(Table, table=True):
 
 
 class BookmarkRow(Table, table=True):
-    """An operator's own bookmark: an order (`kind` is `order`, `label` its reference), or a list
-    with its filters (`kind` is the page's name, `query` its query string)."""
+    """An operator's private bookmark: an order (`kind` is `order`, `label` its reference), or a
+    list with its filters (`kind` is the page's name, `query` its query string)."""
 
     __tablename__ = "bookmarks"
     __table_args__ = CLUSTERED
@@ -446,7 +448,7 @@ class AlarmOwnerRow(Table, table=True):
 
 
 class AlarmMessageRow(Table, table=True):
-    """The message about an alarm on one channel, until the recovery has been notified."""
+    """The message about an alarm on one channel. Kept until the recovery has been notified."""
 
     __tablename__ = "alarm_messages"
     __table_args__ = CLUSTERED
@@ -463,8 +465,8 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices, with the last audit entry of which they were notified and
-    the time of the next look. Deleted with the choice."""
+    """An operator's choice of notices, with the last audit entry that was sent to them and the time
+    of the next check. Deleted with the choice."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -500,9 +502,9 @@ class AuditRow(Table, table=True):
 
 
 class AttachmentRow(Table, table=True):
-    """A file attached to an order or a break. `order_key` is the order, "" for a break without one;
-    `deed` the audit entry that seals it; `details` its personal data as JSON, until it is emptied;
-    `gone_at` when it was detached or erased. Only these two change."""
+    """A file attached to an order or a break. `order_key` is the order, "" for a break without one.
+    `deed` is the audit entry that seals it. `details` has its personal data as JSON until it is
+    emptied. `gone_at` is when it was detached or erased. Only `details` and `gone_at` change."""
 
     __tablename__ = "attachments"
     __table_args__ = (
@@ -529,7 +531,7 @@ class AttachmentRow(Table, table=True):
 
 
 class AttachmentFileRow(Table, table=True):
-    """The bytes of attachments by their digest. Deleted with the last attachment that has them."""
+    """The bytes of attached files by digest. Deleted with the last attachment that uses them."""
 
     __tablename__ = "attachment_files"
     __table_args__ = STRICT
