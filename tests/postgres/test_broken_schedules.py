@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from app.core.errors import StorePoisoned
+from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database import holders, layout
 from app.database.statements import PlainConnection
 from app.receiving import append_store
-from app.receiving.append_store import Appended, Arrival
+from app.receiving import inbox as receiving_inbox
+from app.receiving.append_store import Appended, Arrival, append_ahead, append_ready
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST
 from tests.database.builders import rows
@@ -24,8 +25,10 @@ from tests.postgres.schedules import Schedule
 from tests.postgres.test_schedules import (
     FINDS_WITHIN,
     SEEDS,
+    Impatient,
     World,
     alone,
+    claims_run_out,
     erasing_early,
     played,
 )
@@ -109,12 +112,24 @@ async def test_a_schedule_finds_an_epoch_that_is_not_looked_at(
 # --- marks in a second transaction ----------------------------------------------------------------
 
 
-class Later(World):
-    """The same with its erasure at the end: on several nodes an erasure keeps appends out."""
+class Patient(Impatient):
+    """The same with readers that try again, as where another one has stored the deliveries, and
+    with the erasure at the end: on several nodes it keeps appends out."""
 
     async def erase(self, inbox: Inbox) -> None:
         if inbox is self._stores[0]:
             await super().erase(inbox)
+
+    async def read(self, inbox: Inbox) -> None:
+        while True:
+            with suppress(StoreUnavailable):
+                return await super().read(inbox)
+
+    async def left(self) -> dict[str, Any]:
+        first = self._stores[0]
+        await ask_in_loop(first.settings.database_url, "UPDATE inbox SET taken_by = NULL")
+        await self.read(first)  # what was to be tried again, once its claim has run out
+        return await super().left()
 
 
 @pytest.fixture
@@ -137,33 +152,54 @@ async def noted(url: str) -> None:
     [pytest.param(n, marks=() if n == 1 else pytest.mark.soak) for n in SEEDS[:FINDS_WITHIN]],
 )
 async def test_marks_of_a_second_transaction_are_complete_in_any_schedule(
-    alone: dict[str, Any], spread_url: str, tmp_path: Path, seed: int
+    alone: dict[str, Any],
+    spread_url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
 ) -> None:
-    found, trace = await played(spread_url, tmp_path / "nodes", seed=seed, kind=Later)
+    """Also where claims run out between both, and another reader takes the row."""
+    claims_run_out(monkeypatch, seed)
+    found, trace = await played(spread_url, tmp_path / "nodes", seed=seed, kind=Patient)
     assert found == alone, "\n".join([f"seed {seed}", *trace])
 
 
-@pytest.mark.soak
-async def test_a_schedule_finds_a_second_transaction_that_marks_only_what_is_new(
-    alone: dict[str, Any], spread_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The control: the first transaction has stored all of it."""
+def marks_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the second transaction mark what its own reader has stored in the first, and no more."""
+    stored, mine, mark = dict[int, set[str]](), list[set[str]](), append_store._mark_ahead
+
+    def first(connection: PlainConnection, ready: Any, *, memory: Any) -> Any:
+        before = {row[0] for row in connection.ask("SELECT id FROM deliveries")}
+        came = {arrival.delivery_id for each in ready for arrival in each.arrivals}
+        stored.setdefault(id(memory), set()).update(came - before)
+        return append_ahead(connection, ready, memory=memory)
+
+    def second(connection: PlainConnection, ready: Any, *, memory: Any, ring: Any) -> Appended:
+        mine[:] = [stored.get(id(memory), set())]
+        return append_ready(connection, ready, memory=memory, ring=ring)
 
     def marked(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-        return (
-            mark(connection, new)
-            if (new := unknown(connection, arrivals))
-            else Appended([], [], {})
-        )
+        ours = [each for each in arrivals if each.delivery_id in mine[0]]
+        return mark(connection, ours) if ours else Appended([], [], {})
 
-    mark, unknown = append_store._mark_ahead, append_store._unknown
+    monkeypatch.setattr(receiving_inbox, "append_ahead", first)
+    monkeypatch.setattr(receiving_inbox, "append_ready", second)
     monkeypatch.setattr(append_store, "_mark_ahead", marked)
+
+
+@pytest.mark.soak
+async def test_a_schedule_finds_marks_that_leave_out_what_another_reader_stored(
+    alone: dict[str, Any], spread_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks_its_own(monkeypatch)
     for seed in SEEDS[:FINDS_WITHIN]:
         await noted(spread_url)
-        try:
-            found, _ = await played(spread_url, tmp_path / str(seed), seed=seed, kind=Later)
-        except AssertionError:
-            break
+        with monkeypatch.context() as patched:
+            claims_run_out(patched, seed)
+            try:
+                found, _ = await played(spread_url, tmp_path / str(seed), seed=seed, kind=Patient)
+            except AssertionError:
+                break
         if found != alone:
             break
     else:
