@@ -1,7 +1,7 @@
-"""Asks the payment service about one payment and records the answer.
+"""Ask the payment service about one payment, and record the answer.
 
-The shop's own calls and the background task share this code. The caller holds the payment's row of
-`app.orders.pending_session_store`; it is released here in any case.
+The shop's own calls and the background task share this code. The caller has claimed the payment's
+row in `app.orders.pending_session_store`. This module releases the row, even after an error.
 """
 
 import asyncio
@@ -26,30 +26,33 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code where nothing was sent, because the service may have forgotten the key."""
+"""Code of an answer where nothing was sent, because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
 """Time to hold a row beyond the longest call, for the commit after it."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Pauses between two passes over one payment: doubled each time, within these bounds."""
+"""Bounds of the pause between two passes over one payment. It doubles with each pass."""
 
 TELL_AFTER: Final = 3
-"""Passes in which the service answered unclearly, before the finding `session_unknown` is
-reported."""
+"""Unclear answers of the service after which the finding `session_unknown` is reported."""
 
 log = structlog.get_logger()
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may hold a row. A row held by a dead process expires then."""
+    """Return how long a call may hold a row. A row that a dead process held expires after this
+    time."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest time until which a row may be held or postponed. A later one comes from a
-    clock that was ahead; the clocks of several machines may differ by a quarter of an hour."""
+    """Return the latest plausible time to which a row is held or postponed.
+
+    A later time was written by a clock that ran ahead. Clocks of several machines may differ by a
+    quarter of an hour.
+    """
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -59,10 +62,11 @@ async def claim(
     payment: CheckoutPayment,
     row: PendingSession | None = None,
 ) -> PendingSession | None:
-    """Claim the payment's row, with the bytes to send. None: another process has it, or there is
-    nothing left to ask.
+    """Claim the payment's row, and return it with the bytes to send.
 
-    row  written where there is none
+    Return None where another process holds the row, or where there is nothing left to ask.
+
+    row  inserted first where the payment has no row
     """
     now, key = context.clock.now(), payment.key
 
@@ -72,7 +76,7 @@ async def claim(
         beyond = never_after(client, now=now)
         if not pending.hold(connection, key, now=now, until=now + hold_for(client), beyond=beyond):
             return None
-        # Read while the row is held: another process may have recorded the answer before.
+        # Read after the row is claimed: another process may have recorded the answer before that.
         records = order_records(connection, payment.requested.order)
         current = payments.payment_with(records, key)
         if current is None or current.settled:
@@ -91,9 +95,9 @@ async def ask_and_record(
     *,
     again: bool = True,
 ) -> tuple[CheckoutPayment, Answered]:
-    """Ask with the stored bytes, record the answer, and return the payment as it is then.
+    """Send the stored request, record the answer, and return the updated payment with the answer.
 
-    again  whether an earlier holder of the row may have asked too
+    again  whether an earlier holder of the row may have sent the request too
 
     Raises CheckoutDeniedError for an answer that tells nothing about the order.
     """
@@ -124,7 +128,7 @@ async def ask_and_record(
 
 
 async def give_up(context: AppContext, payment: CheckoutPayment) -> CheckoutPayment:
-    """Record that the key is spent: nothing is sent for it any more, and people are told."""
+    """Record that the key has expired. Nothing more is sent with it, and people are notified."""
     return await _record(context, payment, AnswerUnclear(code=KEY_TOO_OLD), row=None)
 
 
@@ -145,9 +149,9 @@ async def _record(
     *,
     row: PendingSession | None,
 ) -> CheckoutPayment:
-    """Record an answer, unless another process has already recorded as much.
+    """Record an answer, unless another process has already recorded the same.
 
-    row  the request that may be asked again; None: nothing may
+    row  the request to repeat later; None where it must not be repeated
     """
 
     def keep(connection: PlainConnection) -> CheckoutPayment:
@@ -189,22 +193,22 @@ def _postpone(
 
 
 def pause_after(tries: int) -> Duration:
-    """Return the pause before the next pass."""
+    """Return the pause after this number of passes."""
     return min(FIRST_PAUSE * (1 << min(tries, 20)), LONGEST_PAUSE)
 
 
 AT_ONCE: Final = 4
-"""Payments asked about concurrently: waiting customers have the other connections."""
+"""Payments asked about concurrently. The other connections are left to waiting customers."""
 
 IDLE_S: Final = 1.0
-"""Seconds between two looks for due requests. A look costs one index lookup."""
+"""Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Seconds between two looks while the service refuses our token: one request then tries it."""
+"""Seconds between two searches while the service refuses our token. Each then sends one request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
-    """Ask about due requests that no process holds, up to AT_ONCE. Return how many were due."""
+    """Send due requests that no process holds again, up to AT_ONCE. Return how many were due."""
     limit = AT_ONCE if client.denied is None else 1
     now = context.clock.now()
     due = await context.database.on_snapshot(
@@ -240,7 +244,7 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
     if payment is None or payment.settled:
         await context.database.writer.commit(forget, row.key)
     elif not payments.wants_payment(ledger := await explain_order(context, row.order)):
-        # Asked now, the service might open the session of an order that is paid or canceled.
+        # The service might still open a session for an order that is paid or canceled by now.
         log.info("session not asked for again", order=row.order, reason="not_wanted")
         await context.database.writer.commit(forget, row.key)
     elif key_spent(payment, client, now=context.clock.now()):
@@ -257,13 +261,15 @@ async def _pass(context: AppContext, client: CheckoutClient, row: PendingSession
 
 
 def asking_again(context: AppContext, client: CheckoutClient) -> PeriodicTask:
-    """Make the background task that asks about due requests until it is stopped."""
+    """Build the periodic task that sends due requests again."""
 
     async def release_held() -> None:
-        """Release the rows of the process before; several processes cannot know them.
+        """Release rows that this process held before it was restarted.
 
-        On a full disk this comes late. A row that a call of this process holds by then is released
-        too. That does no harm: the call has its order's turn, for which `_ask_again` waits.
+        With a shared database, other processes may hold rows, so nothing is released.
+
+        On a full disk the release comes late, and also releases a row that a call of this process
+        holds by then. That does no harm: `_ask_again` waits until that call has finished.
         """
         if not context.database.shared:
             await context.database.writer.commit(pending.release_all)

@@ -1,8 +1,8 @@
 """The HTTP client of the payment service: one call, one key, a bounded number of requests.
 
-    (a) one request, at most `try_s` long, its answer read up to a cap
-    (b) the meaning of the answer (`request.judge_reply`)
-    (c) come again? a pause, and the same bytes with the same key
+    (a) send one request, for at most `try_s`, and read its answer up to a size limit
+    (b) judge the answer (`request.judge_reply`)
+    (c) if it may be repeated, pause, then send the same bytes with the same key
 
 Leaves out: records and the store. The caller has committed the key before.
 """
@@ -33,14 +33,14 @@ from app.providers.configured import profile_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Bounds of one call. A customer waits for it, and the same key may be used again later.
+    """Limits of one call, which a customer waits for. A later call may use the same key again.
 
     tries     requests in all: enough for two failures and a lost answer
     try_s     seconds for one request and its whole answer; a slow service takes three
-    total_s   seconds for everything, pauses included: nobody waits longer for a page
+    total_s   seconds for the whole call with its pauses: nobody waits longer for a page
     first_s   pause before the second request; each later one is twice as long
-    most_s    longest pause of our own choosing
-    jitter_s  the most that is added to each pause, so that clients don't act in step
+    most_s    longest pause, unless the service asks for a longer one
+    jitter_s  most that is added to each pause, so that clients don't act in step
     """
 
     tries: int = 5
@@ -52,17 +52,17 @@ class RetrySettings:
 
 
 def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettings) -> float:
-    """Return the seconds before request `number` (2, 3, …).
+    """Return the pause before request `number` (2, 3, …) in seconds.
 
-    asked_s  the least that the service asked for
+    asked_s  the shortest pause that the service asked for
     """
-    # Beyond 2^30 the power only costs time; `most_s` decides long before.
+    # A larger exponent only costs time: `most_s` limits the pause long before.
     grown = settings.first_s * 2.0 ** min(number - 2, 30)
     return max(asked_s, min(grown, settings.most_s)) + settings.jitter_s * _share(key, number)
 
 
 def _share(key: str, number: int) -> float:
-    """Return a number from 0 up to 1, evenly distributed over all keys."""
+    """Return a number from 0 up to 1 that is evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -74,7 +74,7 @@ MAX_CALLERS: Final = 2_048
 
 
 class Flight(Generic[T]):
-    """The one call of an order that is under way, and the callers that wait for it."""
+    """An order's call that is under way, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -82,18 +82,21 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer of an earlier caller of this flight to an equal question."""
+        """Return the answer that an earlier caller got to an equal question, if there is one."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Leave the answer for callers that wait with an equal question."""
+        """Store the answer for callers that wait with an equal question, and return it."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Lets one caller per order ask at a time. Callers that waited with an equal question take its
-    answer. An order without callers takes no memory."""
+    """Queue that lets one caller per order ask at a time.
+
+    Callers that waited with an equal question get the same answer. An order without callers takes
+    no memory.
+    """
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -105,7 +108,8 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait for the order's turn and hold it. Raises CheckoutBusyError beyond the limit."""
+        """Wait for the order's turn and hold it. Raises CheckoutBusyError when too many callers
+        wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened at this moment; try again in a minute."
@@ -124,31 +128,34 @@ class SingleFlight(Generic[T]):
 
 
 LONGEST_HOLD_S: Final = 900.0
-"""Longest wait that the service can impose: it may have named a wrong date."""
+"""Longest wait that the service can impose. It may have sent a wrong date."""
 
 WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
-"""Answers whose Retry-After holds for every request. The Retry-After of a 409 is about one key."""
+"""Answers whose Retry-After applies to every request. That of a 409 concerns one key only."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds after which a denied token is tried again. A process that is not ready gets no requests
-that would try it earlier; a session that waits for its answer is asked about more often."""
+"""Seconds after which a denied token is tried again.
+
+A process that is not ready gets no requests that would try the token earlier. The background task
+for unknown sessions tries more often.
+"""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
-"""Statuses about our token alone."""
+"""HTTP statuses that concern our token alone."""
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Waits a number of seconds: anyio.sleep, or a test's replacement."""
+"""Function that waits a number of seconds: anyio.sleep, or a test's replacement."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """The service to ask. Raises ConfigurationError with every problem at once.
+    """The payment service to use. Raises ConfigurationError with every problem at once.
 
-    base_url  http or https; `api.path` comes after it
+    base_url  http or https; `api.path` is appended to it
     token     the bearer token
-    source    the provider account that sessions belong to; it sends their webhooks
+    source    the provider account that opens the sessions and sends their webhooks
     """
 
     base_url: str
@@ -170,10 +177,10 @@ class ClientSettings:
 
 
 class CheckoutClient:
-    """Use as `async with CheckoutClient(settings) as client`; one for a process.
+    """HTTP client of the payment service; one for each process.
 
-    `transport` takes the requests instead of the network; `sleep` waits between them.
-    `flights` belongs to the code that opens checkouts with this client.
+    Use as `async with CheckoutClient(settings) as client`. `transport` replaces the network, and
+    `sleep` waits between requests. `flights` is for the code that opens checkouts with this client.
     """
 
     def __init__(
@@ -212,8 +219,11 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the status by which the service refuses our token; None since it accepted it, or
-        after DENIAL_LASTS_S without a request."""
+        """Return the HTTP status with which the service refuses our token.
+
+        Return None after the service has accepted the token again, or DENIAL_LASTS_S after the last
+        refusal.
+        """
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]
@@ -223,9 +233,9 @@ class CheckoutClient:
         return Mask(phone=phone, token=self.settings.token)
 
     async def ask(self, order: str, body: bytes, *, key: str, again: bool = False) -> Verdict:
-        """Ask for the order's session until the answer is clear; the result is never a ComeAgain.
+        """Request the order's session until the answer is clear. The result is never a ComeAgain.
 
-        again  whether it may have been asked with this key before
+        again  whether an earlier request may have been sent with this key
 
         Faults of the network or the service raise nothing: AnswerUnclear reports them.
         """
@@ -270,7 +280,8 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return for how long nothing may be sent; 0 unless the service has asked us to wait."""
+        """Return the seconds for which nothing may be sent, because the service has asked us to
+        wait."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 
@@ -293,7 +304,7 @@ class CheckoutClient:
 
 
 def client_settings(settings: Settings) -> ClientSettings:
-    """Return the payment service to open sessions at. Raises ConfigurationError without one."""
+    """Return the payment service's settings. Raises ConfigurationError where they are missing."""
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(
@@ -313,7 +324,7 @@ def client_settings(settings: Settings) -> ClientSettings:
 
 
 def client_of(settings: Settings) -> CheckoutClient | None:
-    """Return the client of the payment service; None where this instance opens no sessions."""
+    """Return the client of the payment service, or None where this instance opens no sessions."""
     if settings.checkout.base_url is None:
         return None
     return CheckoutClient(client_settings(settings))

@@ -3,7 +3,7 @@
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
 
-The steps are numbered in the code. Wherever a call ends, the next one for the order finds the
+The steps are numbered in the code. If a call ends early, the next one for the order finds the
 committed key and continues with it.
 """
 
@@ -39,10 +39,10 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code where another process was asking the service for as long as we could wait."""
+"""Code of a result where another process was asking the service for as long as we could wait."""
 
 LOOK_S: Final = 0.1
-"""Seconds between two looks for another process's answer."""
+"""Seconds between two checks for another process's answer."""
 
 log = structlog.get_logger()
 
@@ -58,11 +58,11 @@ async def open_checkout(
     """Open the order's session, or find the one it has.
 
     author       who asks, for the record of the request
-    new_payment  whether the customer tries again after an earlier payment that is over: with
-                 another key. A repeated call finds the new payment
+    new_payment  whether the customer tries again after an earlier payment has ended. The new
+                 payment gets another key, and a repeated call finds it
 
     Raises CheckoutRequestError, CheckoutConflictError, PaymentNotOverError and OrderCanceledError
-    (nothing was sent), UnreachableError when the service refuses our credentials or the store
+    (nothing was sent), and UnreachableError when the service refuses our credentials or the store
     fails. Calls for one order wait for each other; equal calls share one answer.
     """
     live, requires = context.database.environment == "live", client.settings.api.requires
@@ -76,14 +76,14 @@ async def open_checkout(
             context, client, sound, new_payment=new_payment, author=author
         ).run()
         if result.state in ("opened", "refused"):
-            # Also for a session of this call: it may have been paid or canceled while we asked.
+            # A session opened by this call may have been paid or canceled while we asked.
             result = by_now(result, await explain_order(context, result.order))
         flight.leave(asked, replace(result, created=False))
         return result
 
 
 class _Opening:
-    """One call, step by step."""
+    """One call of `open_checkout`, step by step."""
 
     def __init__(
         self,
@@ -153,10 +153,11 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of a payment that is over, so that a new one may begin; else None.
+        """Return the key of the earlier payment if it has ended, so that a new one may begin.
 
-        Raises PaymentNotOverError where it is not over. A payment that is itself a new one, and an
-        order that wants none or may be paid, are reported later.
+        Raises PaymentNotOverError while the earlier payment can still bring money. Returns None
+        where this payment is already a second one, and where the order is or may be paid or is
+        canceled: later steps report those cases.
         """
         if payment is None:
             return None
@@ -175,8 +176,10 @@ class _Opening:
         raise not_over(self._request.order, last_deadline(ledger) if answered else None)
 
     async def _paid_already(self, payment: CheckoutPayment | None) -> CheckoutResult | None:
-        """Return the result for an order that is, or may be, paid in another way already. It must
-        not be paid again, whether no payment was started here or its answer is unknown.
+        """Return the result for an order that is, or may be, paid in another way.
+
+        Such an order must not be paid again, whether no payment was started here or its answer is
+        unknown.
 
         Raises OrderCanceledError for an unpaid order that the shop has canceled.
         """
@@ -191,7 +194,8 @@ class _Opening:
         key = None if payment is None else payment.key
         if (unsettled := payments.unsettled_sentence(ledger)) is not None:
             return CheckoutResult(state="unresolved", order=order, key=key, sentence=unsettled)
-        # A ledger with a price has judged the amount. Else this request states the price.
+        # The ledger judges the amount if it knows the price. Otherwise this request states the
+        # price.
         money = self._request.money
         captured = [(each.currency, each.captured) for each in ledger.balances]
         is_price = ledger.expected is not None or captured == [(money.currency, money.minor)]
@@ -202,13 +206,15 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Look again inside the transaction that writes: another process may have been faster."""
+        """Commit the intent, and return the order's payment, which another process may have
+        committed."""
         try:
             await self._write_intent()
         except TallyhookError:
             raise
         except Exception:
-            # Transactions of two processes can overlap; then the intent's id was taken.
+            # Transactions of two processes can overlap. The other one has then taken the intent's
+            # id.
             found = await self._find()
             if found is None:
                 raise
@@ -224,7 +230,8 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Keep the intent, and return the row to send; None where there is a payment already."""
+        """Write the intent and return the row to send, or None where the order already has a
+        payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -259,7 +266,8 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row, with the bytes to send; None while another process has it."""
+        """Claim the payment's row with the bytes to send. Return None while another process holds
+        it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)
@@ -273,7 +281,7 @@ class _Opening:
     # --- (6) the result --------------------------------------------------------------------------
 
     async def _found(self, payment: CheckoutPayment) -> CheckoutResult:
-        """Return the result from records alone; nothing is sent."""
+        """Build the result from the stored records; nothing is sent."""
         opened, refused = payment.opened, payment.refused
         if opened is None:
             assert refused is not None, "only what is settled can be found"
@@ -325,15 +333,15 @@ def result_document(result: CheckoutResult) -> SessionDocument:
 class CheckoutResult:
     """The state of the order's session.
 
-    state         opened: the customer can pay · paid: they have, by the order's ledger · expired:
-                  they have not, and the session's time is over · refused: the service will not ·
-                  unknown: the service may have opened it; it is asked again, in the background
-                  too · unresolved: it is in doubt what was paid, and nobody may be sent to pay
-                  before that is settled
+    state         opened: the customer can pay · paid: the order's ledger says that they have paid ·
+                  expired: they have not paid, and the session has expired · refused: the service
+                  refuses the session · unknown: the service may have opened the session; the
+                  background task asks again · unresolved: it is in doubt what was paid, and nobody
+                  may be sent to pay before that is settled
     checkout_url  where the customer pays, if the service gave a URL
     key           the idempotency key, for questions to the service; None for an order that was paid
                   before we had started any payment of it
-    sentence      the same for people
+    sentence      the state as a sentence for people
     again_s       seconds until a repeated call can say more, where the service wants no requests
     created       whether this very call opened the session
     """
@@ -350,7 +358,7 @@ class CheckoutResult:
 
 
 def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | None:
-    """Make the result of an answer; None where the records know more."""
+    """Build the result of an answer. Return None where the stored records are more complete."""
     opened = payment.opened
     if isinstance(answered, Opened):
         same = opened is not None and opened.session == answered.session
@@ -369,7 +377,7 @@ def result_of(payment: CheckoutPayment, answered: Answered) -> CheckoutResult | 
 def opened_result(
     payment: CheckoutPayment, opened: Record, checkout_url: str | None
 ) -> CheckoutResult:
-    """Make the result of an open session."""
+    """Build the result of an open session."""
     return CheckoutResult(
         state="opened",
         order=opened.order,
@@ -382,9 +390,9 @@ def opened_result(
 
 
 def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
-    """Correct the result by the order's ledger: its money may have come, or the session expired.
+    """Correct the result by the order's ledger: it may be paid, or the session may have expired.
 
-    Raises OrderCanceledError where the shop has canceled the order, and no money has come.
+    Raises OrderCanceledError where the shop has canceled the order and no money has come.
     """
     opened = found.session if found.created else None
     paid = payments.paid_sentence(ledger, opened=opened)
@@ -415,7 +423,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Return until when a pending order waits for a final event; None without a deadline."""
+    """Return the latest deadline of a pending order's attempts, or None without a deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None
@@ -423,7 +431,7 @@ def last_deadline(ledger: Ledger) -> Instant | None:
 
 
 def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOverError:
-    """Make the refusal of a second payment while the first can still bring money."""
+    """Build the error for a second payment while the first one can still bring money."""
     when = "once its outcome is failed, canceled, expired or timed_out"
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"
@@ -435,7 +443,7 @@ def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOve
 
 
 def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
-    """Make the result of a refused session, with the service's own words."""
+    """Build the result of a refused session, with the service's own words."""
     order = payment.requested.order
     return CheckoutResult(
         state="refused",
@@ -447,7 +455,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
 
 
 def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) -> CheckoutResult:
-    """Build the result for an unknown outcome at the service, with what happens next."""
+    """Build the result of an unclear answer, with a sentence on what happens next."""
     again_s = ceil(wait_s) or None
     order = payment.requested.order
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "

@@ -1,4 +1,4 @@
-"""An order's payment, as its records state it, and the records that an answer makes.
+"""An order's payment as its records state it, and the records made from the service's answers.
 
 Leaves out: reading and writing records, which the caller does.
 """
@@ -18,7 +18,7 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import STILL_ASKING, Record, RecordKind
 
 Answered = Opened | SessionRefused | AnswerUnclear
-"""Answers that are recorded."""
+"""Answers that are stored as records."""
 
 _KINDS: Final[dict[type[Answered], RecordKind]] = {
     Opened: "session_opened",
@@ -29,7 +29,7 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """One idempotency key and the records that carry it. No other key is ever sent for it."""
+    """One idempotency key and the records that carry it. All its requests use this key."""
 
     key: str
     requested: Record
@@ -39,7 +39,7 @@ class CheckoutPayment:
 
     @property
     def settled(self) -> bool:
-        """Return whether the service has opened or refused it."""
+        """Return whether the service has opened or refused the session."""
         return self.opened is not None or self.refused is not None
 
 
@@ -56,9 +56,9 @@ def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
 
 
 def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
-    """Return the payment of this key; None where it was never requested.
+    """Return the payment with this key, or None where it was never requested.
 
-    The first record of each kind counts; of `session_unknown` the last.
+    The first record of each kind counts, except for `session_unknown`, where the last one counts.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     own = {record.kind: record for record in reversed(known) if record.key == key}
@@ -78,10 +78,10 @@ def payment_with(records: Iterable[Record], key: str) -> CheckoutPayment | None:
 def check_same(
     payment: CheckoutPayment, request: requests.SoundRequest, *, source: str, details: str | None
 ) -> None:
-    """Raise CheckoutConflictError unless `request` asks for this payment again.
+    """Raise CheckoutConflictError unless `request` repeats the request of this payment.
 
-    Of a settled payment only money and source must agree: nothing is sent any more. Before,
-    everything must: the key may only be sent with the body it was made for.
+    For a settled payment only the money and the source must agree, since nothing more is sent.
+    Before that everything must agree: a key may only be sent with the body it was made for.
     """
     before = payment.requested.money
     if before != request.money:
@@ -98,8 +98,10 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError where the shop has stated another price for the order: a payment
-    of that session would be too little or too much, and the order unresolved."""
+    """Raise CheckoutConflictError where the shop has stated another price for the order.
+
+    A payment of the session would then be too small or too large, and the order unresolved.
+    """
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -119,8 +121,10 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError where the sent body has another phone number. The digest holds
-    only a check of the number, which cannot prove that."""
+    """Raise CheckoutConflictError where the sent body has another phone number.
+
+    The digest cannot show this: it contains only a short checksum of the number.
+    """
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -139,7 +143,7 @@ def _conflict(
 def key_is_spent(
     payment: CheckoutPayment, *, now: Instant, lifetime: Duration, reserve: Duration
 ) -> bool:
-    """Check whether the service may forget the key before a call of length `reserve` ends."""
+    """Check whether the service may forget the key before a call that takes `reserve` ends."""
     return now + reserve >= payment.requested.at + lifetime
 
 
@@ -152,9 +156,11 @@ def wants_payment(ledger: Ledger) -> bool:
 
 
 def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Say that the order is paid, and by which event; None where it is not, or not settled.
+    """Return a sentence stating that the order is paid, and by which event.
 
-    opened  the session that was opened meanwhile
+    Return None where the order is not paid, or where that is not settled.
+
+    opened  a session that was opened meanwhile
     """
     captured = [entry for entry in ledger.entries if entry.kind == "captured"]
     if not captured or ledger.outcome == "unresolved":
@@ -166,10 +172,12 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
 
 
 def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
-    """Say that it is not settled whether the order is paid; None where it is settled, also by a
-    payment that is plainly too small (`amount_differs`).
+    """Return a sentence stating that it is not settled whether the order is paid.
 
-    opened  the session that was opened meanwhile
+    Return None where it is settled. A payment that is plainly too small (`amount_differs`) settles
+    it too.
+
+    opened  a session that was opened meanwhile
     """
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
@@ -185,10 +193,9 @@ def _did(opened: str | None) -> str:
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
-    """Raise OrderCanceledError where the shop has canceled the order: it would owe back any
-    payment.
+    """Raise OrderCanceledError where the shop has canceled the order: a payment would be owed back.
 
-    opened  the session that was opened meanwhile
+    opened  a session that was opened meanwhile
     """
     did = _did(opened) or "Nothing was sent"
     canceled = ledger.case.filed.canceled
@@ -212,10 +219,12 @@ def intent(
     now: Instant,
     author: str,
 ) -> Record:
-    """Make the record that is committed before the first byte is sent. `author`: who asked for it.
+    """Build the record that is committed before the first byte is sent.
 
-    Its id derives from the order and the number of its payments. So of two processes that both
-    found no payment only one can write: the other's row has the same primary key.
+    author  who requested the session
+
+    Its id derives from the order and the number of its payments. When two processes both find no
+    payment, only one can write: the other's row has the same primary key.
     """
     number = sum(record.kind == "session_requested" for record in known)
     name = json.dumps(["session_requested", request.order, number]).encode()
@@ -233,7 +242,10 @@ def intent(
 
 
 def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
-    """Write `{"digest", "return_urls"}` of the key's request, without the customer's data."""
+    """Return the JSON that is stored with the intent: the request's digest and its return URLs.
+
+    The customer's data is masked.
+    """
     given = {"success": request.success_url, "cancel": request.cancel_url}
     urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(
@@ -260,9 +272,9 @@ def answer_record(
     author: str,
     tell: bool = False,
 ) -> Record:
-    """Make the record of an answer.
+    """Build the record of an answer.
 
-    tell    whether people must learn of an unclear answer
+    tell    whether an unclear answer must be reported to people
     author  who asked the service
     """
     opened = answered if isinstance(answered, Opened) else None
@@ -285,16 +297,16 @@ def answer_record(
 
 
 def answer_details(answered: Answered) -> str:
-    """Return the text that is kept beside that record: the answer, or why there is none."""
+    """Return the text stored with the answer's record: the answer, or why there is none."""
     if isinstance(answered, AnswerUnclear):
         return canonical_json({"code": answered.code}).decode()
     return answered.details
 
 
 def adds(answered: Answered, payment: CheckoutPayment, *, tell: bool = False) -> bool:
-    """Check whether the answer adds to the records; another process may have been faster.
+    """Check whether the answer adds to the records. Another process may have recorded it already.
 
-    A second session for one key is the service's mistake, and must be recorded: it can take money.
+    A second session for one key is the service's mistake. It is recorded because it can take money.
     """
     if isinstance(answered, Opened):
         return payment.opened is None or payment.opened.session != answered.session

@@ -1,17 +1,18 @@
 """A request to open a session: its checks, its bytes, its digest, and the meaning of its answer.
-The errors have sentences for the shop's people.
+
+The messages of the errors are written for the shop's people.
 
     UsageError
-    ├── CheckoutRequestError   the request itself; `problems` has every sentence
+    ├── CheckoutRequestError   the request itself is bad; `problems` has every sentence
     ├── CheckoutConflictError  the order already has another payment; `before` and `asked`
-    ├── PaymentNotOverError    a new payment, while the earlier one can still bring money
+    ├── PaymentNotOverError    a new payment was requested while the earlier one can bring money
     └── OrderCanceledError     the shop has canceled the order
     UnreachableError
     ├── CheckoutDeniedError    the service refuses our token or knows no such address
     └── CheckoutBusyError      too many calls at this moment
 
-None carries a phone number, a URL or a token. Leaves out: tokens and keys. Only `check_request`
-makes a SoundRequest.
+No error contains a phone number, a URL or a token. Leaves out: tokens and keys. Only
+`check_request` makes a SoundRequest.
 """
 
 import hashlib
@@ -43,7 +44,8 @@ from reconcile.money import Money, MoneyError, from_major, is_currency, major_te
 
 
 class CheckoutRequestError(UsageError):
-    """The request cannot be sent. `problems` holds (field, sentence) for each mistake."""
+    """Error for a request that cannot be sent. `problems` holds (field, sentence) for each
+    mistake."""
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         super().__init__(" ".join(sentence for _, sentence in problems))
@@ -51,7 +53,7 @@ class CheckoutRequestError(UsageError):
 
 
 class CheckoutConflictError(UsageError):
-    """The order's earlier request differs from this one; nothing was sent.
+    """Error for a request that differs from the order's earlier one; nothing was sent.
 
     before, asked  the money of both; equal where something else differs
     """
@@ -63,9 +65,9 @@ class CheckoutConflictError(UsageError):
 
 
 class PaymentNotOverError(UsageError):
-    """A new payment was requested while the order's earlier one is not over; nothing was sent.
+    """Error for a new payment while the order's earlier one has not ended; nothing was sent.
 
-    ask_again_at  when the earlier payment is over at the latest; None: not known
+    ask_again_at  when the earlier payment ends at the latest; None where that is not known
     """
 
     def __init__(self, sentence: str, *, ask_again_at: Instant | None = None) -> None:
@@ -74,25 +76,28 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """The shop has canceled the order, so a payment would be owed back. Nothing was sent."""
+    """Error for an order that the shop has canceled: a payment would be owed back. Nothing was
+    sent."""
 
 
 class CheckoutDeniedError(UnreachableError):
-    """The service refuses our credentials, or there is nothing at our address."""
+    """Error for credentials that the service refuses, or an address where it does not answer."""
 
 
 class CheckoutBusyError(UnreachableError):
-    """More calls are under way than one process accepts."""
+    """Error for more concurrent calls than one process accepts."""
 
 
 # --- the request ----------------------------------------------------------------------------------
 
 MAX_URL: Final = 2_048
-"""Characters of a URL; every browser and proxy in use accepts as many."""
+"""Characters of a URL. Every browser and proxy in use accepts that many."""
 
 
 def is_web_address(url: object, *, encrypted: bool = False) -> bool:
-    """Check that this is an absolute http or https URL (`encrypted`: https) without a user in it.
+    """Check that this is an absolute http or https URL without a user in it.
+
+    encrypted  whether only https is accepted
 
     Blanks, backslashes and anything but printable ASCII are refused: browsers and libraries
     disagree about the host of such a URL.
@@ -112,7 +117,7 @@ def is_web_address(url: object, *, encrypted: bool = False) -> bool:
 
 
 def without_query(url: str) -> str:
-    """Return the URL up to its path: queries and fragments belong to one customer."""
+    """Return the URL without its query and fragment, which belong to one customer."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
 
@@ -149,7 +154,7 @@ def check_request(
 ) -> SoundRequest:
     """Check a request. Raises CheckoutRequestError with every problem at once.
 
-    requires  the optional members that the service insists on
+    requires  the optional members that the service requires
     """
     money, problem = _exact(request)
     absent = {name for name in _OPTIONAL if getattr(request, name) is None}.difference(requires)
@@ -188,13 +193,13 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
 
 
 def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
-    """Return the money, or a sentence with the problem."""
+    """Return the request's money, or a sentence that states the problem."""
     amount = request.amount
     if isinstance(amount, bool) or not isinstance(amount, Decimal | int | str):
         return None, "Give the amount as a decimal number or text, never as a binary float."
     if isinstance(amount, str) and _AMOUNT.fullmatch(amount) is None:
         return None, "Give the amount in major units, such as 1500.00."
-    # An unknown currency has its own sentence; the sign of the amount can still be checked.
+    # An unknown currency gets its own sentence. The amount's sign can still be checked with XAF.
     currency = request.currency if is_currency(request.currency) else "XAF"
     try:
         money = from_major(amount, currency)
@@ -204,10 +209,10 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
 
 
 def request_body(request: SoundRequest) -> bytes:
-    """Write the JSON to send; always equal bytes for one request.
+    """Return the JSON to send. One request always gives equal bytes.
 
-    Written by hand because the amount must be an exact number (1500.00), which `json` would write
-    as a binary float.
+    It is not written by `json`, which would write the amount as a binary float. The amount must be
+    an exact number (1500.00).
     """
     order = (
         f'{{"reference":{_text(request.order)},"amount":{major_text(request.money)},'
@@ -221,7 +226,7 @@ def request_body(request: SoundRequest) -> bytes:
 
 
 def _given(**texts: str | None) -> str:
-    """Write the JSON object of the texts that are given."""
+    """Return a JSON object of the members that are not None."""
     found = [f'"{name}":{_text(value)}' for name, value in texts.items() if value is not None]
     return "{" + ",".join(found) + "}"
 
@@ -237,10 +242,10 @@ def _text(value: str) -> str:
 
 
 def request_digest(request: SoundRequest) -> str:
-    """Return `sha256:…` of the request in canonical form, with a check of the phone number.
+    """Return `sha256:…` of the request in canonical form, with a checksum of the phone number.
 
-    A digest over the number itself would reveal it: everything else in the body stands beside the
-    digest, and 10^9 numbers are tried in minutes. See README.md.
+    A digest over the number itself would reveal it: the rest of the body is stored beside the
+    digest, and 10^9 numbers can be tried in minutes. See README.md.
     """
     return fingerprint(
         {
@@ -253,10 +258,10 @@ def request_digest(request: SoundRequest) -> str:
 
 
 def phone_check(phone: str | None) -> int | None:
-    """Return one of 256 values; None without a number. It distinguishes 255 of 256 other numbers,
-    and fits millions of numbers.
+    """Return the phone number's checksum, one of 256 values, or None without a number.
 
-    One customer has one value in every order, so that several orders reveal no more than one.
+    It detects 255 of 256 changed numbers, and millions of numbers share each value. A customer's
+    checksum is the same in every order, so several orders reveal no more than one.
     """
     if phone is None:
         return None
@@ -267,41 +272,44 @@ def phone_check(phone: str | None) -> int | None:
 
 
 MAX_DETAILS: Final = 8_192
-"""Characters of an answer that are kept beside its record."""
+"""Characters of an answer that are stored with its record."""
 
 MAX_REASON: Final = 300
-"""Characters kept of the service's own words: about three sentences."""
+"""Characters of the service's own words that are stored: about three sentences."""
 
 MAX_PROBLEM: Final = 65_536
-"""Bytes of a refusal that are searched for words; more would hold up other requests."""
+"""Bytes up to which a refusal is searched for words. A longer one would hold up other requests."""
 
 MAX_REFERENCE: Final = 200
 """Characters of a session's reference at the service."""
 
 COME_AGAIN: Final = frozenset({408, 409, 425, 429})
-"""Statuses after which the request may be repeated with the same key: too slow, still running, too
-early, too many."""
+"""HTTP statuses after which the request may be repeated with the same key.
+
+408 too slow, 409 still running, 425 too early, 429 too many.
+"""
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
-"""Statuses about our credentials or address, which tell nothing about the order."""
+"""HTTP statuses that concern our credentials or address, and tell nothing about the order."""
 
 
 HELD_OFF: Final = "asked_to_wait"
-"""Code of a call that sent nothing, because the service has asked us to wait."""
+"""Code of a call that sent nothing because the service has asked us to wait."""
 
 NOT_REACHED: Final = frozenset(
     {"connection_failed", "timed_out", "status_502", "status_503", "status_504", HELD_OFF}
 )
-"""Codes that tell nothing about the order, because the service did not answer."""
+"""Codes of unclear answers where the service itself did not answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceReply:
     """The service's HTTP answer to one request.
 
-    status       None: no whole answer came; `problem` says why
-    problem      `connection_failed`, `timed_out`, `too_large`, `encoded`; None: read to its end
-    retry_after  the header as it came
+    status       None where no whole answer came; `problem` says why
+    problem      `connection_failed`, `timed_out`, `too_large`, `encoded`; None for a complete
+                 answer
+    retry_after  the Retry-After header, unparsed
     date         the Date header, to which a dated Retry-After is relative
     """
 
@@ -314,7 +322,7 @@ class ServiceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """The session is open. `details`: the service's answer, to be kept."""
+    """An open session. `details` is the service's answer, to be stored."""
 
     session: str
     checkout_url: str | None
@@ -324,7 +332,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRefused:
-    """The service refuses the session. `reason`: its words, harmless and bounded."""
+    """A session that the service refuses. `reason` is its words, masked and shortened."""
 
     reason: str
     details: str
@@ -332,7 +340,7 @@ class SessionRefused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerUnclear:
-    """Answer that does not show what the service did.
+    """An answer that does not show what the service did.
 
     code    from a closed list, such as `timed_out`
     wait_s  seconds for which the service wants no requests at all
@@ -343,20 +351,20 @@ class AnswerUnclear:
 
     @property
     def reached(self) -> bool:
-        """Return whether the service itself answered, not a gateway before it."""
+        """Return whether the service itself answered, rather than a gateway in front of it."""
         return self.code not in NOT_REACHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """Our credentials or address are wrong; that tells nothing about the order."""
+    """A refusal of our credentials or address. It tells nothing about the order."""
 
     status: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComeAgain:
-    """The request may be repeated with the same key, after at least `wait_s` seconds."""
+    """A request that may be repeated with the same key, after at least `wait_s` seconds."""
 
     code: str
     wait_s: float = 0.0
@@ -370,8 +378,8 @@ def judge_reply(
 ) -> Verdict:
     """Decide what one answer means for the session of `order`.
 
-    lost  whether an earlier request with this key may have got no answer: then a refusal that is
-          not in the service's own form may come from a gateway
+    lost  whether an earlier request with this key may have got no answer. A refusal that is not in
+          the service's own form may then come from a gateway
     """
     status = reply.status
     if status is None:
@@ -381,11 +389,11 @@ def judge_reply(
     if status in NOT_THE_ORDER:
         return Denied(status=status)
     if 400 <= status < 500:
-        # A service that objects to the key remembers an earlier request with it, such as one with
-        # another body, which may well have opened a session.
+        # A service that objects to the key remembers an earlier request with it. That request may
+        # have had another body, and may well have opened a session.
         if b"idempoten" in reply.body.lower():
             return AnswerUnclear(code="key_refused")
-        # Services refuse by a JSON object, gateways by a page.
+        # Services refuse with a JSON object, gateways with a page.
         if lost and not isinstance(_document_in(reply.body), dict):
             return AnswerUnclear(code=f"status_{status}")
         return _refused(reply, mask)
@@ -434,7 +442,7 @@ def _opened(body: bytes, *, order: str, api: SessionApi, mask: Mask) -> Opened |
 
 
 def _web_address(url: object) -> str | None:
-    """Return where the customer pays; None unless it is plainly a URL of the web."""
+    """Return the URL where the customer pays, or None where it is not a plain web URL."""
     return url if isinstance(url, str) and is_web_address(url) else None
 
 
@@ -455,7 +463,7 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
         found = find_paths(document, (name,))
         if isinstance(found, str) and plain(found):
             words = found
-    # Made plain first: a number with invisible characters in it would pass the mask.
+    # `plain` comes first: a number with invisible characters in it would pass the mask.
     words = clipped(masked_words(mask.hide(plain(words))), MAX_REASON)
     details: dict[str, object] = {"status": reply.status, "bytes": len(reply.body)}
     if len(reply.body) <= MAX_DETAILS:
@@ -468,9 +476,9 @@ def _refused(reply: ServiceReply, mask: Mask) -> SessionRefused:
 
 
 def _retry_after(reply: ServiceReply) -> float:
-    """Return the seconds that the service asks us to wait: its number, or its date less its Date.
+    """Return the seconds that the service asks us to wait: its number, or its date minus its Date.
 
-    Our clock takes no part: the two machines need not agree on the time.
+    Our clock is not used, so the two machines need not agree on the time.
     """
     text = (reply.retry_after or "").strip()
     if _SECONDS.fullmatch(text):

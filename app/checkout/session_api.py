@@ -1,7 +1,7 @@
 """The session API of a payment service, as it differs between services.
 
-Leaves out what is alike: the request's form (`request.request_body`), HTTP, keys, repeats, and the
-meaning of statuses. Another service's API is one entry of SESSION_APIS.
+Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
+the meaning of statuses. Another service's API is one entry of SESSION_APIS.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,8 @@ SANDBOX_TOKENS: Final = ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
 
 
 class SessionAnswer(NamedTuple):
-    """Members of an answer, unchecked. `expires_at` in RFC 3339; `order`: ours, repeated."""
+    """Members of an answer, unchecked. `expires_at` is in RFC 3339; `order` is our own
+    reference."""
 
     reference: Any
     checkout_url: Any
@@ -38,10 +39,10 @@ class SessionApi:
     """One service's API. The defaults are those of the simulated provider.
 
     path            where sessions are opened, after the base URL
-    read            parsed answer → its members
+    read            returns the members of a parsed answer
     requires        optional members that a request must have: `phone`, `success_url`, `cancel_url`
     accepted        HTTP statuses of an open session
-    key_lifetime_s  seconds that the service remembers an idempotency key
+    key_lifetime_s  seconds for which the service remembers an idempotency key
     live_tokens, sandbox_tokens
                     patterns of the tokens of the two environments
     """
@@ -55,10 +56,10 @@ class SessionApi:
     sandbox_tokens: tuple[str, ...] = SANDBOX_TOKENS
 
     def refuses(self, token: str, *, environment: str) -> bool:
-        """Check whether a token looks like one of the other environment than `environment`."""
+        """Check whether a token looks like one of another environment than `environment`."""
         foreign = self.sandbox_tokens if environment == "live" else self.live_tokens
         return any(fnmatchcase(token.lower(), pattern.lower()) for pattern in foreign)
 
 
 SESSION_APIS: Final[Mapping[str, SessionApi]] = {}
-"""The API of each profile whose service differs from the defaults, by the profile's name."""
+"""APIs of services that differ from the defaults, by profile name."""
