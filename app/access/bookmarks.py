@@ -1,4 +1,4 @@
-"""Bookmarks: orders that an operator has pinned and lists that they have saved, for themselves.
+"""Bookmarks: an operator's own pinned orders and saved lists.
 
 Nobody else sees them, and they change nothing for anybody, so they are not in the audit trail.
 """
@@ -12,13 +12,13 @@ from app.core.text import is_human_text
 from app.database.database import DatabaseContext
 
 ORDER: Final = "order"
-"""The kind of a pinned order."""
+"""Kind of a pinned order."""
 
 LABEL_MAX: Final = 60
-"""Characters of the name of a saved list."""
+"""Characters in the name of a saved list."""
 
 MOST: Final = 30
-"""Bookmarks of one kind that an operator may have: they stand above a list."""
+"""Bookmarks of one kind that an operator may have. They are shown above a list."""
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
@@ -28,18 +28,18 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Bookmark an order. Raise UsageError where there are too many."""
+    """Bookmark an order. Raise UsageError where the operator has too many."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
 async def save_list(
     context: DatabaseContext, label: str, *, kind: str, query: str, operator: str
 ) -> None:
-    """Save a page's list with its filters under a name, replacing one of that name.
+    """Save a page's filters under a name, and replace an earlier list with that name.
 
     query  the filters as in the page's address, checked by the page
 
-    Raises UsageError for a bad name, and where there are too many.
+    Raises UsageError for a bad name, and where the operator has too many.
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
@@ -63,7 +63,7 @@ async def _put(
 async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
-    """Raise NotFoundError where there is none."""
+    """Delete a bookmark. Raise NotFoundError where there is none."""
     async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

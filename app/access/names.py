@@ -1,4 +1,4 @@
-"""Names of operators: valid ones, and ones that look like another's (Unicode's UTS 39)."""
+"""Names of operators: which are valid, and which look like another's (Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,14 +8,14 @@ from app.core.errors import UsageError
 from app.core.text import JOINER, NON_JOINER, is_human_text
 
 NAME_MAX: Final = 80
-"""Characters of a person's name, which must fit in a column of a table."""
+"""Characters of a person's name. It must fit in a table column on a page."""
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
 """Scripts whose letters look alike in most typefaces."""
 
 
 def checked(name: str) -> str:
-    """Return the name. Raise UsageError for an invalid one."""
+    """Return the name if it is valid. Raise UsageError otherwise."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
         raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
     from confusable_homoglyphs.categories import unique_aliases  # reads a file of 1 MB
@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError where somebody has, or had, a name that looks like this one."""
+    """Raise UsageError where a present or former operator has a name that looks like this one."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -42,9 +42,9 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
 
 
 def skeleton(name: str) -> str:
-    """Return a key that names which look alike share.
+    """Return a key that is equal for names that look alike.
 
-    Case, joiners, compatibility forms and runs of blanks count for nothing.
+    Case, joiners, compatibility forms and runs of blanks are ignored.
     """
     plain = normalize("NFKC", name).replace(NON_JOINER, "").replace(JOINER, "")
     alike = "".join(map(_prototype, " ".join(plain.split()))).casefold()
@@ -54,7 +54,8 @@ def skeleton(name: str) -> str:
 def _prototype(character: str) -> str:
     """Return the representative of all characters that look like this one.
 
-    The library lists under the prototype of a group all others, and under each other its prototype.
+    The library lists all look-alikes under the group's representative, and only the representative
+    under each look-alike.
     """
     from confusable_homoglyphs.confusables import confusables_data
 

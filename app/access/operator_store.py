@@ -1,7 +1,7 @@
 """Rows of operators, API tokens, the audit trail, and operators' bookmarks.
 
-No second person gets a name. Only a token's hash is stored: it has 256 random bits, so SHA-256 is
-enough. Rows of the audit trail are only added.
+A name is never given to a second person. Only a token's hash is stored: a token has 256 random
+bits, so SHA-256 is enough. Rows of the audit trail are only added.
 """
 
 import hashlib
@@ -20,10 +20,10 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person, and since when they are disabled, if they are.
+    """A person who can be given a role, and when they were disabled, if they were.
 
     account  the machine's account that named them; None where they proved who they are
-    company  the id of their company's account; None where they sign in by password
+    company  the id of their company's account; None where they sign in with a password
     """
 
     name: str
@@ -35,7 +35,7 @@ class Operator:
 
 
 async def add_operator(connection: AsyncConnection, operator: Operator) -> None:
-    """Insert a person whose name is free."""
+    """Insert a person. Their name must be free."""
     await connection.execute(
         text(
             "INSERT INTO operators (name, role, created_at, company) "
@@ -66,7 +66,7 @@ async def set_company(connection: AsyncConnection, name: str, company: str) -> N
 
 
 async def disable_operator(connection: AsyncConnection, name: str, *, now: Instant) -> bool:
-    """Disable a person; return False where no such person is in force."""
+    """Disable a person. Return False where no operator in force has this name."""
     result = await connection.execute(
         text(
             "UPDATE operators SET disabled_at=:now WHERE name=:name AND disabled_at IS NULL "
@@ -78,7 +78,7 @@ async def disable_operator(connection: AsyncConnection, name: str, *, now: Insta
 
 
 async def operators(connection: AsyncConnection) -> list[Operator]:
-    """Return all operators by name, disabled ones included; a shop has some dozens."""
+    """Return all operators by name, including disabled ones. A shop has a few dozen at most."""
     rows = await connection.execute(
         text("SELECT name, role, created_at, disabled_at, company FROM operators ORDER BY name")
     )
@@ -87,12 +87,12 @@ async def operators(connection: AsyncConnection) -> list[Operator]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEntry:
-    """An act of a person, in the audit trail.
+    """One act of a person, as the audit trail records it.
 
     subject  the order, break, file or period; never a phone number
     reason   the person's own words; may be empty
     facts    named values such as counts and digests; never personal data
-    order    the order whose leaves in the log count it; None for most
+    order    the order that this entry belongs to in the transparency log; None for most
     """
 
     at: Instant
@@ -112,8 +112,10 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry in the caller's transaction and return its number. The counter's row
-    stays locked until the transaction ends, so numbers are in commit order."""
+    """Append an audit entry in the caller's transaction, and return its number.
+
+    The counter's row stays locked until the transaction ends, so numbers are in commit order.
+    """
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -129,8 +131,10 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends, so that nobody else acts. Take this lock
-    before any other."""
+    """Lock the audit trail until the transaction ends, so that no other act runs concurrently.
+
+    Take this lock before any other.
+    """
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -155,8 +159,10 @@ async def audit_entries(
     action: str | None = None,
     before: int | None = None,
 ) -> list[AuditEntry]:
-    """Return audit entries by number: all, or of a subject, person or action. `before` returns the
-    last ones below a number, newest first."""
+    """Return audit entries in order of their numbers, all or filtered by subject, person or action.
+
+    before  returns instead the last entries below this number, newest first
+    """
     number = _AUDIT.c.number
     listing = select(_AUDIT).where(number > after).limit(limit)
     for name, value in (("subject", subject), ("who", who), ("action", action)):
@@ -176,7 +182,7 @@ _ABOUT: Final = (
 
 
 async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) -> list[AuditEntry]:
-    """Return the audit entries about these subjects, by number."""
+    """Return the audit entries about these subjects, in order of their numbers."""
     names = [each.name for each in _AUDIT.c]
     found = [
         dict(zip(names, row, strict=True))
@@ -189,7 +195,8 @@ async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) ->
 async def acts_since(
     connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
 ) -> list[AuditEntry]:
-    """Return a person's audit entries of these actions from an instant on, by number."""
+    """Return a person's audit entries with these actions since an instant, in order of their
+    numbers."""
     column = _AUDIT.c
     listing = select(_AUDIT).where(column.who == who, column.at >= since)
     listing = listing.where(column.action.in_(actions)).order_by(column.number)
@@ -198,8 +205,11 @@ async def acts_since(
 
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
-    """Return (maker, holder) of every invitation and own token made after an instant, used or not,
-    except those that two founders made each other before the owner vouched for them."""
+    """Return (maker, holder) of every invitation and own token made after an instant, used or not.
+
+    Those that two founders made for each other before the machine's owner vouched for them are left
+    out.
+    """
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "
@@ -218,16 +228,16 @@ async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tupl
 
 
 VOUCHED: Final = "founders_vouched"
-"""Action by which the machine's owner states that two operators are two persons."""
+"""Action by which the machine's owner states that two operators are different persons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """A token's entry; never the token itself.
+    """A token's stored data; never the token itself.
 
     scopes    its permissions, in the order of the vocabulary
     until     the instant at which it expires; None for never
-    operator  the person who owns it; None for a program's
+    operator  the person who owns it; None for a program's token
     """
 
     name: str
@@ -239,7 +249,7 @@ class TokenEntry:
 
     @property
     def changed_at(self) -> Instant:
-        """When a person last changed it."""
+        """Return when a person last changed it."""
         return self.created_at if self.revoked_at is None else self.revoked_at
 
     def in_force(self, now: Instant) -> bool:
@@ -251,7 +261,7 @@ _TOKENS: Final = table(
     *map(column, ("name", "created_at", "scopes", "until", "revoked_at", "operator", "hash")),
 )
 _ENTRIES: Final = select(*_TOKENS.c[:-1])
-"""Rows for `_entry`: all columns but the token's hash."""
+"""Query for the rows that `_entry` reads: all columns except the token's hash."""
 
 _ENTRY: Final = (
     "SELECT name, created_at, scopes, until, revoked_at, operator FROM tokens WHERE hash = ?"
@@ -259,7 +269,7 @@ _ENTRY: Final = (
 
 
 def hashed(token: str) -> str:
-    """Return the form in which a token, link or cookie is stored and looked up."""
+    """Return the hash under which a token, link or cookie is stored and looked up."""
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -277,7 +287,7 @@ async def add_token(connection: AsyncConnection, entry: TokenEntry, *, token: st
 async def revoke_token(
     connection: AsyncConnection, *, name: str, now: Instant
 ) -> TokenEntry | None:
-    """Revoke a token by name and return it; None where no such token was in force."""
+    """Revoke a token by name and return it, or None where no such token was in force."""
     result = await connection.execute(
         text(
             "UPDATE tokens SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -307,7 +317,8 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return the token's entry, in force or not; None for any other text."""
+    """Return the token's stored data, even if it was revoked or has expired. None for any other
+    text."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 
@@ -325,9 +336,9 @@ def _entry(row: Sequence[Any]) -> TokenEntry:
 class Bookmark:
     """A pinned order or a saved list.
 
-    kind   `order`, or the name of a page with a list
+    kind   `order`, or the name of the page with the list
     label  the order's reference, or the operator's name for the list
-    query  the list's filters, as in its address
+    query  the list's filters, as in the page's address
     """
 
     kind: str
@@ -337,7 +348,7 @@ class Bookmark:
 
 
 async def bookmarks(connection: AsyncConnection, operator: str) -> list[Bookmark]:
-    """Return an operator's bookmarks by kind and label, without orders that are restricted."""
+    """Return an operator's bookmarks by kind and label, leaving out restricted orders."""
     rows = await connection.execute(
         text(
             "SELECT kind, label, query, at FROM bookmarks WHERE operator = :operator "
@@ -364,7 +375,7 @@ async def put_bookmark(connection: AsyncConnection, operator: str, kept: Bookmar
 async def delete_bookmark(
     connection: AsyncConnection, operator: str, *, kind: str, label: str
 ) -> bool:
-    """Return whether there was one."""
+    """Delete a bookmark. Return whether it existed."""
     rows = await connection.execute(
         text(
             "DELETE FROM bookmarks WHERE operator = :operator AND kind = :kind "

@@ -1,11 +1,12 @@
-"""Operators, permissions of their roles, and the audit trail.
+"""Operators, the permissions of their roles, and the audit trail.
 
 While a database has no operators, everybody who can run the command may do everything, and the
-trail names their account: they have the database and its keys anyway. From the first operator on,
-every action in MAY needs an operator of a permitted role.
+trail names their account: they can read the database and its keys anyway. Once there is an
+operator, every action in MAY needs an operator with a permitted role.
 
-Operators prove who they are by a session or a token of their own. The machine's owner may name any
-of them; the trail then has the owner's account, which never counts as a second person.
+Operators prove who they are by a session or a token of their own. The machine's owner may act in
+the name of any operator. The trail then also names the owner's account, which never counts as a
+second person.
 """
 
 import os
@@ -25,10 +26,10 @@ from app.database.engine import Connection
 from reconcile.instants import EARLIEST, Instant
 
 OWNER: Final = "owner"
-"""Author of records of the command line without an operator: the machine's owner."""
+"""Author of records that are made by a command without an operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""Author of records that this program made by itself, such as a provider's answer."""
+"""Author of records that this program makes by itself, such as a provider's answer."""
 
 Action = Literal[
     "records_imported",
@@ -256,12 +257,14 @@ MAY_READ: Final[Mapping[Reading, frozenset[Role]]] = {
 """Roles that may read each page."""
 
 ASKED_BY: Final = "TALLYHOOK_OPERATOR"
-"""Environment variable with the operator's name, unless the command has one."""
+"""Environment variable with the operator's name, used where a command names none."""
 
 
 class Proven(str):
-    """The name of an operator who has proved who they are. Any other name is a claim by the
-    machine's owner."""
+    """The name of an operator who has proved who they are.
+
+    A plain string is only a claim by the machine's owner.
+    """
 
     __slots__ = ()
 
@@ -271,8 +274,8 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Attribute requests in the block to the operator of the given token, unless a name is
-    given."""
+    """Let the operator of the given token act in the block, unless a call names a proven
+    operator."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -285,7 +288,7 @@ SERVICE: Final = operator_store.Operator(name="tallyhook", role="service", creat
 
 
 def author_of_token(name: str) -> str:
-    """Return the author of facts that a program states by the API."""
+    """Return the author of facts that a program states through the API."""
     return f"token:{name}"
 
 
@@ -295,9 +298,12 @@ def author_of_import(number: int) -> str:
 
 
 def _asking(by: str | None) -> str | None:
-    """Return the name that asks: a session's or token's, else the one given, else ASKED_BY. Raise
-    UsageError where a token belongs to another than the one named. A proved name is kept: who
-    approves by token acts in the proposer's name."""
+    """Return the name of the operator who acts: the token's owner, else `by`, else ASKED_BY.
+
+    A name of the type Proven is returned unchanged, also where a token is in use: whoever approves
+    a proposal by token acts in the proposer's name. Raise UsageError where `by` names somebody
+    other than the token's owner.
+    """
     holder = _BY_TOKEN.get()
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
@@ -307,8 +313,10 @@ def _asking(by: str | None) -> str | None:
 
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
-    """Return the author of a command's facts: the named operator, as `permitted` takes it, else the
-    owner. Raise UsageError where `by` is no operator in force."""
+    """Return the author of a command's facts: the operator who acts, else the machine's owner.
+
+    Raise UsageError where `by` is no operator in force.
+    """
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -324,10 +332,13 @@ async def author_of_command(context: DatabaseContext, *, by: str | None = None) 
 async def vouch_for_founders(
     connection: Connection, founders: tuple[str, str], *, reason: str, at: Instant
 ) -> None:
-    """State in the trail that two operators are two persons, so that an invitation or token made by
-    one for the other stops no approval. Only the machine's owner may, and once.
+    """Record in the trail that two operators are different persons.
 
-    Raise UsageError for anybody else, a second time, or who is no operator in force.
+    An invitation or token that one made for the other then prevents no approval. Only the machine's
+    owner may do this, and once.
+
+    Raise UsageError for anybody else, for a second time, and for a name that no operator in force
+    has.
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
@@ -354,17 +365,23 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner, for acts before operators can be looked up: a restored database
-    says which there are."""
+    """Return the machine's owner, for acts before operators can be looked up.
+
+    Operators are unknown, for example, until a database is restored.
+    """
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
 async def permitted(
     connection: Connection, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Return the person who asks, if they may do this. `by` is their name; None takes the token's
-    holder, else ASKED_BY, else the account that runs the command. Raise UsageError otherwise, with
-    what to do."""
+    """Return the person who acts, if their role permits this action.
+
+    by  their name; None means the token's owner, else ASKED_BY, else the account that runs the
+        command
+
+    Raise UsageError otherwise; its message says what to do.
+    """
     known = {each.name: each for each in await operator_store.operators(connection)}
     named = _asking(by)
     if not known:
@@ -385,7 +402,7 @@ async def permitted(
 async def who_may(
     context: DatabaseContext, *, by: str | None, action: Action
 ) -> operator_store.Operator:
-    """Do what `permitted` does in its own transaction, before work of several transactions."""
+    """Call `permitted` in a transaction of its own, before work that takes several transactions."""
     async with context.database.reading() as connection:
         return await permitted(connection, by=by, action=action)
 
@@ -408,11 +425,11 @@ async def note_in_trail(
     facts: Mapping[str, str | int] | None = None,
     order: str | None = None,
 ) -> int:
-    """Append an audit entry in the act's own transaction and return its number.
+    """Append an audit entry in the transaction of the act, and return its number.
 
-    order  the order whose leaves in the log count it
-    at     read inside that transaction: no month may be closed as of an instant after an act that
-        still waits for its turn
+    order  the order that the entry belongs to in the transparency log
+    at     read inside that transaction. A month may not be closed as of an instant that is later
+           than an act still waiting for its lock
     """
     entry = entry_of(who, action=action, subject=subject, at=at, reason=reason, facts=facts)
     return await operator_store.add_entry(connection, replace(entry, order=order))
@@ -427,7 +444,8 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Return the audit entry. The machine's account that named the person is among its facts."""
+    """Build the audit entry. Its facts include the machine's account that named the person, if
+    any."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -442,7 +460,7 @@ def entry_of(
 async def register_operator(
     context: DatabaseContext, *, name: str, role: Role, by: str | None
 ) -> None:
-    """Add a person. Raise UsageError for a bad or taken name, and for an operator who may not."""
+    """Add an operator. Raise UsageError for a bad or taken name, and where `by` may not do this."""
     names.checked(name)
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -461,15 +479,17 @@ async def register_operator(
 
 
 def no_operator(name: str) -> NotFoundError:
-    """Return the refusal of a name that no operator in force has."""
+    """Build the error for a name that no operator in force has."""
     return NotFoundError(
         f"there is no operator in force named {name}: `tallyhook operators list` shows all"
     )
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable a person. Raise NotFoundError for an unknown one, and UsageError for the last admin,
-    since nobody could be added then."""
+    """Disable an operator. Raise NotFoundError for an unknown one.
+
+    Raise UsageError for the last admin, because nobody could then add operators.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -487,7 +507,7 @@ async def retire_operator(context: DatabaseContext, *, name: str, by: str | None
 
 
 AFTER_ALL: Final = 2**62
-"""Above every number of the audit trail."""
+"""A number above every number in the audit trail."""
 
 
 async def trail(
@@ -500,7 +520,8 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries by number, all or filtered; with `before` the newest first."""
+    """Return audit entries in order of their numbers, all or filtered. With `before`, newest
+    first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,
@@ -514,7 +535,7 @@ async def trail(
 
 
 async def last_done(context: DatabaseContext) -> str:
-    """Return the number of the newest audit entry. While it stays the same, nobody has acted."""
+    """Return the number of the newest audit entry. If it has not changed, nobody has acted."""
     return str([each.number for each in await trail(context, before=AFTER_ALL, limit=1)])
 
 

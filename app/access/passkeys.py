@@ -1,10 +1,10 @@
-"""Passkeys (WebAuthn) as a second factor beside the password.
+"""Passkeys (WebAuthn) as a second factor in addition to the password.
 
-1 ask     a page has options with a challenge, which the browser hands to the authenticator
-2 verify  its answer: challenge, origin, the console's name, presence, signature, signature count
+1 ask     a page contains options with a challenge, which the browser passes to the authenticator
+2 verify  check its answer: challenge, origin, the console's name, presence, signature, count
 
 Source: W3C Web Authentication Level 3, sections 7.1 and 7.2, by the library `webauthn`. Leaves out:
-where passkeys are kept (`session_store.py`), and who may try (`sessions.py`).
+where passkeys are stored (`session_store.py`), and who may try (`sessions.py`).
 """
 
 from collections.abc import Callable, Collection
@@ -19,7 +19,7 @@ from app.core.strict_json import parse
 from reconcile.instants import Instant
 
 MOST: Final = 10
-"""Passkeys of one person: a computer, a phone and some security keys."""
+"""Passkeys that one person may have: a computer, a phone and some security keys."""
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 class PasskeyAnswer:
     """A browser's answer to a challenge, in JSON.
 
-    origin  address of the console in browsers that can have passkeys
+    origin  the console's address, as `passkey_origin` returns it
     """
 
     origin: str
@@ -37,12 +37,13 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return a console's address with a name: passkeys belong to a domain, never to a number."""
+    """Return the console's address with a host name. Passkeys belong to a domain, never to an IP
+    address."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 
 def request_options(origin: str, challenge: str) -> str:
-    """Return options in JSON for `navigator.credentials.get`: any passkey of this console."""
+    """Return the options in JSON for `navigator.credentials.get`: any passkey of this console."""
     import webauthn  # few requests need it
 
     return webauthn.options_to_json(
@@ -51,8 +52,10 @@ def request_options(origin: str, challenge: str) -> str:
 
 
 def creation_options(origin: str, challenge: str, *, name: str, known: Collection[Passkey]) -> str:
-    """Return options in JSON for `navigator.credentials.create`, without the passkeys that the
-    person has."""
+    """Return the options in JSON for `navigator.credentials.create`.
+
+    known  passkeys that the person already has, which are excluded
+    """
     import webauthn
     from webauthn.helpers import structs
 
@@ -60,11 +63,13 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
         webauthn.generate_registration_options(
             rp_id=_domain(origin),
             rp_name="Tallyhook",
-            # It tells the authenticator which account is which, and is no name (section 14.6.1).
+            # This lets the authenticator tell accounts apart. It must not be a name (section
+            # 14.6.1).
             user_id=sha256(name.encode()).digest(),
             user_name=name,
             challenge=_bytes(challenge),
-            # The sign-in page knows no name yet, so the authenticator must find the passkey.
+            # The sign-in page does not know the name yet, so the authenticator must find the
+            # passkey.
             authenticator_selection=structs.AuthenticatorSelectionCriteria(
                 resident_key=structs.ResidentKeyRequirement.REQUIRED,
                 user_verification=structs.UserVerificationRequirement.PREFERRED,
@@ -77,7 +82,7 @@ def creation_options(origin: str, challenge: str, *, name: str, known: Collectio
 
 
 def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) -> Passkey | None:
-    """Return the passkey that an authenticator has made; None for any other answer."""
+    """Return the passkey that an authenticator has created, or None for an invalid answer."""
     import webauthn
 
     made = _verified(
@@ -104,8 +109,10 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return which of the passkeys signed the challenge, and its new count of signatures; None for
-    any other answer, and for a count that an earlier signature had: the key may be a copy."""
+    """Return the passkey that signed the challenge, with its new signature count.
+
+    Return None for an invalid answer, and for a count that was used before: the key may be a copy.
+    """
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:
@@ -126,13 +133,13 @@ def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Pas
 
 
 def _verified(verify: Callable[[dict[str, Any]], T], answer: PasskeyAnswer) -> T | None:
-    """Return the library's result for an answer; None where it refuses it."""
+    """Return the library's result for an answer, or None where the library refuses it."""
     from webauthn.helpers.exceptions import WebAuthnException
 
     try:
         credential = parse(answer.text.encode())
         return verify(credential) if isinstance(credential, dict) else None
-    # The library leaves some errors of a stranger's CBOR, base64 and keys as they are.
+    # The library does not wrap some errors in a stranger's CBOR, base64 and keys.
     except (Unreadable, WebAuthnException, ArithmeticError, AttributeError, LookupError,
             RecursionError, TypeError, ValueError):  # fmt: skip
         return None

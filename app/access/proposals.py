@@ -1,14 +1,14 @@
 """Four eyes: an act that one operator may not do alone is proposed, and done when another approves.
 
-1 propose  an operator who proved who they are asks for an act, in the room that owns it
+1 propose  an operator who has proved who they are asks for an act, in the room that owns it
 2 look     others see the proposal and its subject
 3 decide   another operator approves or rejects, or the proposer withdraws; once
-4 act      the act is done in the transaction that stores the approval, in the proposer's name, with
-           the second person's beside it
+4 act      the act is done in the transaction that stores the approval, in the proposer's name; the
+           trail names the approver too
 
-A room makes an act one of these by a `ProposalKind`, which `wiring/work.py` lists:
-`subject_state` says what the subject is like now, and `perform` does the act. An approval of what
-has changed since it was proposed is refused, and one by who may be the proposer once more.
+A room defines such an act as a `ProposalKind`, which `wiring/work.py` lists. `subject_state`
+describes the subject's present state, and `perform` does the act. An approval is refused if the
+subject has changed since the proposal, or if the approver may be the proposer under another name.
 """
 
 import json
@@ -38,14 +38,16 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal, with holidays of the second person. After that the books have changed,
-and a forgotten proposal must not be approved by mistake."""
+"""Lifetime of a proposal. It is long enough for a holiday of the second person.
+
+Later the books have changed, and a forgotten proposal must not be approved by mistake.
+"""
 
 REASON_MAX: Final = 2_000
-"""Characters of a reason: a page."""
+"""Characters of a reason: about a page."""
 
 LAST: Final = "~"
-"""Above every id."""
+"""An id above every id."""
 
 
 class ProposalDocument(TypedDict):
@@ -77,7 +79,7 @@ class ProposalPageDocument(TypedDict):
 class Agreed:
     """Two persons, each of whom may do the act.
 
-    who       the proposer, in whose name it is done
+    who       the proposer, in whose name the act is done
     second    the approver's name
     proposal  the proposal's id
     """
@@ -88,14 +90,16 @@ class Agreed:
 
     @property
     def facts(self) -> dict[str, str | int]:
-        """Facts for the act's own audit entry."""
+        """Return the facts for the act's own audit entry."""
         return {"second": self.second, "proposal": self.proposal}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agree:
-    """The approval of a person. A call stores it in the given transaction; it raises UsageError if
-    it no longer counts: then the transaction must end without the act.
+    """An approval, which a call stores in the given transaction.
+
+    The call raises UsageError if the approval no longer counts. The transaction must then end
+    without the act.
 
     second  the approver's name
     typed   what the approver typed again, where the kind asks for it
@@ -113,28 +117,29 @@ class Agree:
 class ProposalKind:
     """An act that may be proposed.
 
-    name     its permanent word, which rows hold
+    name     its permanent identifier, which rows store
     title    a heading
-    action   the permission that both roles need
-    proposing  the permission that the proposer's role needs, where it is another one
-    subject_state  returns the subject's present state; equal texts mean no change that matters to
-             the second person. Raises NotFoundError or UsageError for an unknown subject
+    action   the permission that both persons' roles need
+    proposing  the permission that the proposer's role needs, where it differs from `action`
+    subject_state  returns a text that describes the subject now. Equal texts mean that nothing has
+                   changed that matters to the second person. Raises NotFoundError or UsageError for
+                   an unknown subject
     perform  carries out the act. In its writing transaction it calls `agree` first, once, and
-             writes in the name of `Agreed.who`. Raises UsageError where that is impossible; the
+             writes in the name of `Agreed.who`. Raises UsageError where the act is impossible; the
              proposal then still waits
-    takes_long  whether `perform` may take minutes: then no receiver runs it
-    for_good    whether the act is irreversible: approving asks for the password again
+    takes_long  whether `perform` may take minutes. If so, no receiver runs it
+    for_good    whether the act is irreversible. If so, approving it needs the password again
     where       returns the list and item whose page shows the subject, as ("orders", "ORD-1"), or
                 None
     particulars members of `given` that the sentence omits, each with a heading
     tables      members of `given` that are rows of a table as JSON, each with a heading. A row has
                 what, before, after, note
-    unfinished  returns a sentence on what was begun and not finished, with the command that
-                finishes it, or None. Omitted where the act is one transaction
-    typed       what the approver types again, as a heading, where no proposal may hold it; with
-                `must_fit`, which raises UsageError where the typed is not what was proposed
+    unfinished  returns a sentence about an act that was begun and not finished, with the command
+                that finishes it, or None. Omitted where the act is one transaction
+    typed       heading of a value that the approver types again, because no proposal may store it
+    must_fit    raises UsageError where the approver typed another value than was proposed
     open_for    how long after approval the proposer alone may carry out the act; None where
-                approving does it
+                approving carries it out
     """
 
     name: str
@@ -155,12 +160,14 @@ class ProposalKind:
 
     @property
     def may_propose(self) -> frozenset[Role]:
-        """The roles that may propose it."""
+        """Return the roles that may propose it."""
         return MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return until when the proposer may do the approved act; None where approving does it, or
-        nobody has."""
+        """Return until when the proposer may carry out the approved act.
+
+        Return None where approving carries it out, and where nobody has approved it.
+        """
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -170,7 +177,10 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError where this person may not carry out an approved act now, with what to do."""
+    """Raise UsageError where this person may not carry out an approved act now.
+
+    The message says what to do.
+    """
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -194,13 +204,12 @@ def must_be_open(
 
 
 async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    """Describe a subject whose changes don't matter to the second person: the act takes it as it
-    is."""
+    """Return one state for every subject, for acts whose subject may change before the approval."""
     return ""
 
 
 def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitable[None]]:
-    """Return `perform` of a kind whose approved act its proposer carries out."""
+    """Return a `perform` that only stores the approval; the proposer carries out the act later."""
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
         async with context.database.writing() as connection:
@@ -210,12 +219,12 @@ def only_agreed(context: DatabaseContext) -> Callable[[Proposal, Agree], Awaitab
 
 
 def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
-    """Return `where` for a kind whose subjects are items of a list."""
+    """Return a `where` for a kind whose subjects are items of a list."""
     return lambda proposal: (pages, proposal.subject)
 
 
 def proved(who: operator_store.Operator) -> bool:
-    """Return whether an operator proved who they are; the machine's owner did not."""
+    """Return whether an operator has proved who they are. The machine's owner has not."""
     return who.account is None and who.role in ROLES
 
 
@@ -240,7 +249,8 @@ async def propose(
     """Insert a proposal and its audit entry in the caller's transaction.
 
     who       the proposer, as `permitted` returned them for the kind's action
-    because   why one person may not do it alone; a refusal begins with it, the proposal ends so
+    because   why one person may not do it alone. A refusal begins with it, and the proposal's
+              sentence ends with it
     sentence  the act, with its money and consequence
 
     Raises UsageError for a proposer who has not proved who they are, and for a duplicate.
@@ -262,7 +272,7 @@ async def propose(
         at=now,
         until=Instant(now + STANDS_FOR),
     )
-    # The entry first: from it on no other transaction proposes until this one ends.
+    # The audit entry comes first: it locks out other proposals until this transaction ends.
     await _note(connection, who, proposal, action="proposed", reason=reason, now=now)
     same = await proposal_store.waiting_proposal_of(
         connection, kind=kind.name, subject=subject, now=now
@@ -285,9 +295,9 @@ def check_reason(
 ) -> None:
     """Raise UsageError for a text that cannot be stored as a reason.
 
-    of         the reason's subject, with its article
+    of         what the reason is given for, with its article
     needed     whether an empty reason is refused
-    countries  calling codes of numbers without a plus sign
+    countries  calling codes of countries, to find phone numbers written without a plus sign
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
@@ -325,7 +335,7 @@ _DONE: Final[Mapping[Decision, Action]] = {
 
 
 class Proposals:
-    """The proposals of one database, and the kinds of acts that there are."""
+    """The proposals of one database, and the kinds of acts that can be proposed."""
 
     def __init__(
         self,
@@ -334,13 +344,16 @@ class Proposals:
         *,
         countries: Collection[str] = (),
     ) -> None:
-        """countries: see `check_reason`."""
+        """Store the context and the kinds by name.
+
+        countries  as in `check_reason`
+        """
         self._context = context
         self._countries = countries
         self.kinds: Final[Mapping[str, ProposalKind]] = {each.name: each for each in kinds}
 
     def shown_to(self, role: str) -> frozenset[str] | None:
-        """Return the kinds a role may see: acts that it may do; None for all kinds."""
+        """Return the kinds that a role may see, those it may propose, or None for all kinds."""
         if role in MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
@@ -356,7 +369,7 @@ class Proposals:
     async def past(
         self, *, before: str = LAST, limit: int, kinds: frozenset[str] | None = None
     ) -> list[Proposal]:
-        """Return decided and expired ones of these kinds, newest first."""
+        """Return decided and expired proposals of these kinds, newest first."""
         async with self._context.database.reading() as connection:
             return await proposal_store.past_proposals(
                 connection, now=self._context.clock.now(), before=before, limit=limit, kinds=kinds
@@ -371,8 +384,10 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve it now; None where they can. For acts that take
-        long, a changed subject shows only on approval."""
+        """Return why this person cannot approve it now, or None where they can.
+
+        For acts that take long, a changed subject is noticed only on approval.
+        """
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -383,7 +398,7 @@ class Proposals:
         return None
 
     def check_typed(self, proposal: Proposal, typed: str) -> None:
-        """Raise UsageError where the approver typed something else than was proposed."""
+        """Raise UsageError where the approver typed another value than was proposed."""
         kind = self.kinds.get(proposal.kind)
         if kind is not None and kind.must_fit is not None:
             kind.must_fit(proposal, typed)
@@ -391,10 +406,12 @@ class Proposals:
     async def approve(
         self, identity: str, *, by: str | None, reason: str, typed: str = ""
     ) -> Proposal:
-        """Approve a proposal and carry out its act. Raise NotFoundError for an unknown one,
-        UsageError for a person who may not, an act that is impossible now, or a changed subject.
+        """Approve a proposal and carry out its act.
 
         typed  as in `Agree`
+
+        Raise NotFoundError for an unknown proposal. Raise UsageError for a person who may not
+        approve it, an act that is impossible now, and a changed subject.
         """
         check_reason(reason, countries=self._countries)
         async with self._context.database.reading() as connection:  # before a long act begins
@@ -411,7 +428,7 @@ class Proposals:
         return await self.one(identity)
 
     async def reject(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Reject a proposal. Raise as `approve` does."""
+        """Reject a proposal. Raise the same errors as `approve`."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -420,8 +437,10 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal. Raise NotFoundError for an unknown one, UsageError for
-        another's."""
+        """Withdraw one's own proposal.
+
+        Raise NotFoundError for an unknown proposal, UsageError for another person's.
+        """
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -434,8 +453,10 @@ class Proposals:
     async def _may_approve(
         self, connection: Connection, identity: str, *, by: str | None, look: bool = True
     ) -> tuple[Proposal, operator_store.Operator, operator_store.Operator]:
-        """Return proposal, approver and proposer, if it may be approved now. `look` checks its
-        subject too."""
+        """Return the proposal, its approver and its proposer, if it may be approved now.
+
+        look  whether the subject is checked for changes too
+        """
         proposal = await self._open(connection, identity)
         second = await self._second(connection, proposal, by=by, action="proposal_approved")
         await _two_persons(connection, proposal, second)
@@ -494,7 +515,7 @@ class Proposals:
     async def _second(
         self, connection: Connection, proposal: Proposal, *, by: str | None, action: Action
     ) -> operator_store.Operator:
-        """Return the person who decides about another's proposal."""
+        """Return the person who decides on a proposal of somebody else."""
         who = await self._person(connection, by=by, action=action)
         await permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
@@ -555,7 +576,7 @@ def _unknown(identity: str) -> NotFoundError:
 
 
 def newcomer_notice(name: str, *, now: Instant) -> str:
-    """Say whose proposals an invited operator cannot approve, and until when."""
+    """Return a notice about whose proposals an invited operator cannot approve, and until when."""
     return (
         f"{name} and who invited them cannot approve each other's proposals made before "
         f"{format_instant(Instant(now + STANDS_FOR))}: until then a third operator does"
@@ -571,8 +592,11 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError where one person gave the other a way in within a proposal's lifetime,
-    directly or through others: the link or token may be in their own hands."""
+    """Raise UsageError where one of the two may have received the other's invitation or token.
+
+    It counts if one gave the other a way in within a proposal's lifetime, directly or through
+    others: both may then be one person.
+    """
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

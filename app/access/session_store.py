@@ -1,5 +1,8 @@
-"""Rows of credentials, invitations, sessions and used forms. Secrets are stored as hashes, except
-those of one-time codes, which are needed to compute the codes."""
+"""Rows of credentials, invitations, sessions and used forms.
+
+Secrets are stored as hashes, except for the secrets of one-time codes, which are needed to compute
+the codes.
+"""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -16,13 +19,16 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""Way in which a session began: by password and second factor, by the company's account, or by a
-link that the machine's owner made."""
+"""Way in which a session began.
+
+The ways are a password with a second factor, the company's account, or a link that the machine's
+owner made.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """An operator's password and secret, stored."""
+    """An operator's password and one-time secret, as stored."""
 
     name: str
     password: str
@@ -34,10 +40,10 @@ class Credential:
 class Passkey:
     """A passkey of an operator.
 
-    id          of the credential, in base64url
-    label       what its person calls it
-    public_key  as COSE
-    sign_count  of its last signature; 0 where the authenticator counts none
+    id          id of the credential, in base64url
+    label       the person's own name for it
+    public_key  encoded as COSE
+    sign_count  count at its last signature; 0 where the authenticator counts none
     """
 
     id: str
@@ -51,7 +57,7 @@ class Passkey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInLink:
-    """An unused and unexpired invitation, or a demo's way in."""
+    """An unused and unexpired link: an invitation, or a link that begins a session."""
 
     kind: LinkKind
     name: str
@@ -74,9 +80,9 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """Session in force of one person.
+    """One of a person's own sessions in force.
 
-    id  start of its row's hash, which gives nobody the cookie
+    id  start of its row's hash; it does not reveal the cookie
     """
 
     id: str
@@ -100,7 +106,7 @@ async def credential_of(connection: AsyncConnection, name: str) -> Credential | 
 
 
 async def any_credential(connection: AsyncConnection) -> bool:
-    """Return whether an operator in force could sign in."""
+    """Return whether any operator in force could sign in."""
     rows = await connection.execute(
         text(
             "SELECT 1 FROM operators LEFT JOIN credentials ON credentials.name = operators.name "
@@ -113,7 +119,7 @@ async def any_credential(connection: AsyncConnection) -> bool:
 async def set_credential(
     connection: AsyncConnection, credential: Credential, *, now: Instant
 ) -> None:
-    """Replace a person's password and secret."""
+    """Replace a person's password and one-time secret."""
     await connection.execute(
         text(
             "INSERT INTO credentials (name, password, totp, totp_step, set_at) "
@@ -126,7 +132,7 @@ async def set_credential(
 
 
 async def delete_credential(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's password, secret and passkeys."""
+    """Delete a person's password, one-time secret and passkeys."""
     await connection.execute(text("DELETE FROM credentials WHERE name=:name"), {"name": name})
     await delete_passkeys(connection, name)
 
@@ -144,7 +150,7 @@ async def passkeys_of(connection: AsyncConnection, name: str) -> list[Passkey]:
 
 
 async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
-    """Insert a passkey; return False where somebody has it already."""
+    """Insert a passkey. Return False where it is stored already."""
     rows = await connection.execute(
         text(
             "INSERT INTO passkeys (id, name, label, public_key, sign_count, made_at) "
@@ -159,7 +165,8 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new count; return False where it was used or deleted meanwhile."""
+    """Store a passkey's new signature count. Return False where it was used or deleted
+    meanwhile."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -173,7 +180,7 @@ async def note_signature(
 async def delete_passkeys(
     connection: AsyncConnection, name: str, identity: str | None = None
 ) -> int:
-    """Delete a person's passkeys, or the one with an id, and return their number."""
+    """Delete all passkeys of a person, or the one with this id. Return how many were deleted."""
     rows = await connection.execute(
         text(
             "DELETE FROM passkeys WHERE name=:name AND (id=:id OR :id IS NULL) RETURNING id"
@@ -184,7 +191,7 @@ async def delete_passkeys(
 
 
 async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
-    """Mark a time step as used; return False where it, or a later one, was used before."""
+    """Mark a time step as used. Return False where it, or a later one, was used before."""
     rows = await connection.execute(
         text(
             "UPDATE credentials SET totp_step=:step WHERE name=:name "
@@ -198,7 +205,7 @@ async def use_step(connection: AsyncConnection, name: str, step: int) -> bool:
 async def add_link(
     connection: AsyncConnection, link: SignInLink, *, token: str, now: Instant
 ) -> None:
-    """Insert a new link's hash; earlier ones of the same person and kind end."""
+    """Insert a new link's hash, and end earlier links of the same person and kind."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind=:kind"),
         {"name": link.name, "kind": link.kind},
@@ -215,7 +222,7 @@ async def add_link(
 async def open_link(
     connection: AsyncConnection, token: str, *, kind: LinkKind, now: Instant
 ) -> SignInLink | None:
-    """Return the link, if it is usable and its operator in force."""
+    """Return the link if it is usable and its operator is in force."""
     rows = await connection.execute(
         text(
             "SELECT kind, invitations.name, until, totp FROM invitations "
@@ -229,14 +236,14 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
-    """Delete a person's invitations, by which they could set a password again."""
+    """Delete a person's invitations, which would let them set a password again."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )
 
 
 async def use_link(connection: AsyncConnection, token: str, *, now: Instant) -> bool:
-    """Mark the link used; return False where somebody was first."""
+    """Mark the link as used. Return False where it was used already."""
     rows = await connection.execute(
         text(
             "UPDATE invitations SET used_at=:now, totp=NULL WHERE hash=:hash AND used_at IS NULL "
@@ -268,16 +275,20 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return when a session in force ends, and between which instants it was last used. One dated
-    by a clock that was ahead would last too long."""
+    """Return query parameters for sessions in force: their end, and bounds of their last use.
+
+    The upper bound excludes a session dated by a clock that was ahead, which would last too long.
+    """
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the cookie's session, unless it expired, was ended, or its operator was disabled. The
-    role is the operator's present one."""
+    """Return the cookie's session with the operator's present role.
+
+    Return None where the session has expired or was ended, or where its operator was disabled.
+    """
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -293,8 +304,11 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the person of a cookie's session, present or past. None where no row has it, or where
-    a person ended it, since somebody else may hold the cookie then."""
+    """Return the person of a cookie's session, even if it has expired.
+
+    Return None for an unknown cookie, and for a session that a person ended: somebody else may have
+    the cookie then.
+    """
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -320,7 +334,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give the session of a person who proved their identity a new cookie; False if it was
+    """Give a session a new cookie after its person proved who they are. Return False if it was
     ended."""
     rows = await connection.execute(
         text(
@@ -333,13 +347,13 @@ async def renew_session(connection: AsyncConnection, token: str, *, new: str, no
 
 
 async def with_credentials(connection: AsyncConnection) -> set[str]:
-    """Return names of all who have set a password."""
+    """Return the names of all persons who have set a password."""
     rows = await connection.execute(text("SELECT name FROM credentials"))
     return {row[0] for row in rows}
 
 
 async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
-    """Return names with a usable invitation."""
+    """Return the names of all persons with a usable invitation."""
     rows = await connection.execute(
         text(
             "SELECT name FROM invitations WHERE kind='invite' AND used_at IS NULL AND until > :now"
@@ -352,7 +366,7 @@ async def invited(connection: AsyncConnection, *, now: Instant) -> set[str]:
 async def sessions_by_name(
     connection: AsyncConnection, *, now: Instant, used_after: Instant
 ) -> dict[str, tuple[int, Instant]]:
-    """Return per person how many sessions are in force, and when one was last used."""
+    """Return how many sessions each person has in force, and when one was last used."""
     rows = await connection.execute(
         text(
             "SELECT name, count(*), max(used_at) FROM sessions WHERE revoked_at IS NULL "
@@ -365,7 +379,7 @@ async def sessions_by_name(
 
 
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
-    """End all sessions of a person and return their number."""
+    """End all sessions of a person. Return how many there were."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -397,7 +411,7 @@ async def sessions_of(
 async def revoke_own_sessions(
     connection: AsyncConnection, name: str, ids: Collection[str], *, now: Instant
 ) -> int:
-    """End the person's sessions with these ids and return their number."""
+    """End the person's sessions with these ids. Return how many were ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "
@@ -409,13 +423,14 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation after a restore: the backup may hold revoked ones."""
+    """End every session and invitation after a restore, because the backup may hold revoked
+    ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations dated later than an instant by a clock that was ahead."""
+    """End sessions and invitations that a clock running ahead has dated after an instant."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)
@@ -425,8 +440,10 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used; return False if it was before. Delete ids older than any
-    session."""
+    """Mark a form's id as used, and delete ids that are older than any session.
+
+    Return False if it was used before.
+    """
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

@@ -1,11 +1,11 @@
 """Signing in to the console: invitations, passwords with one-time codes, and sessions.
 
 1 invite   `operators invite` makes a link that works once within a day
-2 set up   with it a person sets their password, and a one-time code if their role needs one
+2 set up   with the link a person sets a password, and a one-time code if their role needs one
 3 sign in  a session begins: a row under the hash of a random cookie
 
-With the company's account (`company_account.py`) 1 and 2 fall away: the provider states who
-somebody is, and which role they have, at every sign-in.
+With the company's account (`company_account.py`), steps 1 and 2 are not needed: the provider states
+who somebody is, and which role they have, at every sign-in.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -29,28 +29,29 @@ ENTERED_WITHIN: Final[Duration] = 10 * MINUTE
 IDLE: Final[Duration] = 8 * HOUR
 LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
-"""Length of a session that the machine's owner makes without password and provider."""
+"""Length of a session that the machine's owner opens without a password or the provider."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""How often a session's last use is stored: reading a page should not write."""
+"""Time between stored updates of a session's last use. Reading a page should rarely write."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
-"""Roles that sign in with a second factor: all that see customers' data."""
+"""Roles that sign in with a second factor: all roles that see customers' data."""
 
 WRONG_CODE: Final = "that is not the code of now: look at the authenticator again, and at the clock"
 
 DEMO: Final = "demo"
-"""Operator of the demo's database."""
+"""Name of the operator in the demo's database."""
 
 
 class SignInRefused(TallyhookError):
-    """A refusal with the same words for every reason, so that a guesser learns nothing."""
+    """Refusal of a sign-in. It has the same words for every reason, so that a guesser learns
+    nothing."""
 
     def __init__(self) -> None:
         super().__init__("That did not fit. Check the name, the password and the code.")
 
 
 class LinkRefused(TallyhookError):
-    """A refusal of an unknown, used or expired link."""
+    """Refusal of an unknown, used or expired link."""
 
     def __init__(self) -> None:
         super().__init__("This link was used already, is too old, or was never given out.")
@@ -59,8 +60,11 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Return a link's token for a person, who is added where new. A person with a password sets a
-    new one by it. Raise UsageError for an operator who may not, and for another role."""
+    """Return an invitation's token for a person, and add the person if they are new.
+
+    A person with a password can set a new one with the link. Raise UsageError where `by` may not do
+    this, and for a role other than the person's.
+    """
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -97,7 +101,8 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Create the demo's operator and return its link's token. Only for the demo's own database."""
+    """Create the demo's operator and return their link's token. Only for the demo's own
+    database."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -121,7 +126,7 @@ async def demo_link(context: DatabaseContext) -> str:
 async def read_link(
     context: DatabaseContext, token: str, *, kind: session_store.LinkKind
 ) -> session_store.SignInLink:
-    """Return the purpose of a link. Raise LinkRefused."""
+    """Return the usable link of this token. Raise LinkRefused."""
     async with context.database.reading() as connection:
         link = await session_store.open_link(connection, token, kind=kind, now=context.clock.now())
     if link is None:
@@ -138,8 +143,12 @@ async def accept_invitation(
     merchant: str = "",
     old: str = "",
 ) -> str:
-    """Set the invited person's password, end their sessions and begin one. Return its cookie. Raise
-    LinkRefused, and UsageError for a bad password or code. old: as in `_begin`"""
+    """Set the invited person's password, end their sessions, begin a new one and return its cookie.
+
+    old  as in `_begin`
+
+    Raise LinkRefused, and UsageError for a bad password or code.
+    """
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
@@ -163,10 +172,12 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return a link's token that opens one short session of an operator, for the machine's owner,
-    when nobody can sign in otherwise. Raise UsageError and NotFoundError.
+    """Return a link's token that opens one short session of an operator.
 
-    It counts as a way in that its maker made for the operator, as an invitation does.
+    It is for the machine's owner, when nobody can sign in otherwise. For proposals it counts like
+    an invitation that the maker gave to the operator.
+
+    Raise UsageError and NotFoundError.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -190,10 +201,11 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session by a link of the machine's owner; return its cookie and operator. Raise
-    LinkRefused.
+    """Begin a session by a link of the machine's owner. Return its cookie and operator.
 
-    demo  whether the link may be that of the demo's operator
+    demo  whether the demo operator's link is accepted
+
+    Raise LinkRefused.
     """
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
@@ -210,11 +222,14 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session of the person of a company's account; return its cookie and operator.
+    """Begin a session for the person of a company account. Return its cookie and operator.
 
     A new person becomes an operator, and a known one gets the role that the provider states now.
-    Raise CompanyRefused, also where it states none: then their sessions and tokens end. old: as in
-    `_begin`
+
+    old  as in `_begin`
+
+    Raise CompanyRefused. It is also raised where the provider states no role; the person's sessions
+    and tokens then end.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -245,7 +260,7 @@ async def _take_role(
     *,
     now: Instant,
 ) -> None:
-    """Give an operator the provider's role; without one their sessions and tokens end."""
+    """Give an operator the provider's role. Without a role, end their sessions and tokens."""
     if account.role is None:
         sessions = await session_store.revoke_sessions_of(connection, who.name, now=now)
         tokens = await operator_store.revoke_tokens_of(connection, who.name, now=now)
@@ -269,9 +284,11 @@ async def _new_of_company(
     *,
     now: Instant,
 ) -> operator_store.Operator | None:
-    """Add the person of an account that is unknown here; None where they have no role. Raise
-    CompanyRefused for a name that is invalid or taken, and for a first operator without the role
-    admin."""
+    """Add the person of an account that is unknown here, or return None where they have no role.
+
+    Raise CompanyRefused for a name that is invalid or taken, and for a first operator who is not an
+    admin.
+    """
     if account.role is None:
         return None
     try:
@@ -298,9 +315,11 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew the session of a person who signed in again with the company's account; return its new
-    cookie. Their role is what the provider states now. Raise CompanyRefused for somebody else's
-    account, and for one without a role."""
+    """Renew the session of a person who signed in again with the company's account.
+
+    Return its new cookie. The person gets the role that the provider states now. Raise
+    CompanyRefused for somebody else's account, and for one without a role.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -318,9 +337,11 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Let a signed-in person sign in with the company's account from now on: their password, their
-    invitation and their sessions end, and their role is what the provider states. Begin a session
-    and return its cookie. Raise CompanyRefused, also for an account without a role."""
+    """Switch a signed-in person to the company's account. Return the cookie of a new session.
+
+    Their password, invitation and sessions end, and they get the role that the provider states.
+    Raise CompanyRefused, also for an account without a role.
+    """
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
@@ -354,9 +375,11 @@ async def sign_in(
     passkey: passkeys.PasskeyAnswer | None = None,
     old: str = "",
 ) -> str:
-    """Begin a session and return its cookie. Raise SignInRefused. old: as in `_begin`
+    """Begin a session and return its cookie. Raise SignInRefused.
 
-    A second factor that a person has is asked for: a code, or a passkey's answer in its place.
+    A person with a second factor must give it: a one-time code, or instead a passkey's answer.
+
+    old  as in `_begin`
     """
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -409,7 +432,7 @@ async def _begin(
 ) -> str:
     """Begin a session with a new token and write an audit entry.
 
-    old  the cookie that the browser had, whose session ends; empty: none
+    old  the cookie that the browser had, whose session ends; empty for none
     """
     token = new_token("")
     await session_store.revoke_session(connection, old, now=now)
@@ -425,15 +448,17 @@ async def _begin(
 
 
 CONSOLE: Final = "the console"
-"""Subject of a sign-in in the trail."""
+"""Subject of a sign-in in the audit trail."""
 
 SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", created_at=EARLIEST)
-"""Person of a failed sign-in: the typed name may be a password, and is stored nowhere."""
+"""Person named for a failed sign-in. The typed name may be a password, so it is not stored."""
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a failed sign-in, or for a wrong password given again in this
-    operator's session."""
+    """Write an audit entry for a failed sign-in.
+
+    name  the operator in whose session a wrong password was typed again, if that is what failed
+    """
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -444,7 +469,7 @@ async def note_failure(context: DatabaseContext, *, name: str | None = None) -> 
 
 
 async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bool:
-    """Return whether a signed-in person gave their password again. A demo's guest has none."""
+    """Return whether the password is the signed-in person's own. A demo's guest needs none."""
     async with context.database.reading() as connection:
         credential = await session_store.credential_of(connection, name)
     return credential is None or await credentials.password_fits(password, credential.password)
@@ -453,10 +478,10 @@ async def confirmed(context: DatabaseContext, *, name: str, password: str) -> bo
 async def session_of(
     context: DatabaseContext, token: str, *, used: bool = True
 ) -> session_store.OperatorSession | None:
-    """Return the cookie's session in force. Its last use is stored every few minutes.
+    """Return the cookie's session in force, and store its last use every few minutes.
 
-    used  whether a person asks. Requests that a page makes by itself don't count, or an open tab
-          would keep a session for ever
+    used  whether a person made the request. Requests that a page makes by itself don't count, or an
+          open tab would keep a session alive for ever
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -470,14 +495,16 @@ async def session_of(
 
 
 async def name_of_session(context: DatabaseContext, token: str) -> str | None:
-    """Return the person of a cookie's session, also of an expired one: it gives no access."""
+    """Return the person of a cookie's session, even if it has expired. It gives no access."""
     async with context.database.reading() as connection:
         return await session_store.name_of_session(connection, token)
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Give a session a new cookie and return it; the session keeps its end. None where it has
-    ended meanwhile."""
+    """Give a session a new cookie and return it, or None where the session has ended meanwhile.
+
+    The session's end stays the same.
+    """
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -493,13 +520,13 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """An operator's ways to sign in.
+    """How an operator can sign in, and their sessions.
 
     password  whether they have set one
     company   whether they sign in with the company's account
     invited   whether an invitation is usable
-    sessions  the number in force
-    used_at   their last use, to some minutes
+    sessions  number of sessions in force
+    used_at   last use of any of them, accurate to a few minutes
     """
 
     operator: operator_store.Operator
@@ -515,7 +542,7 @@ class SignInState:
 
 
 async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
-    """Return all operators by name, disabled ones included."""
+    """Return the sign-in state of all operators by name, including disabled ones."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         known = await operator_store.operators(connection)
@@ -536,13 +563,14 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential; None for who has set no password, as the demo's visitor."""
+    """Return a person's credential, or None where they have no password, such as the demo's
+    guest."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 
 
 def session_id(token: str) -> str:
-    """Return the id under which a cookie's session is shown to its person."""
+    """Return the id by which a person sees their own session."""
     return operator_store.hashed(token)[: session_store.ID_CHARS]
 
 
@@ -556,8 +584,12 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace the password of a person who gave the old one, and end their sessions but the one
-    `here`. Raise UsageError for a bad password."""
+    """Replace the password of a person who gave the old one, and end their other sessions.
+
+    here  the cookie of the session that stays
+
+    Raise UsageError for a bad password.
+    """
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
@@ -566,8 +598,13 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace the one-time secret of a person who gave their password, and end their sessions but
-    the one `here`. Raise UsageError for a code that is not the secret's code of now."""
+    """Replace the one-time secret of a person who gave their password, and end their other
+    sessions.
+
+    here  the cookie of the session that stays
+
+    Raise UsageError for a code that the new secret does not give now.
+    """
     step = None
     if credentials.is_totp_secret(totp):
         step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
@@ -585,8 +622,12 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a passkey that a person's authenticator made, and end their sessions but the one
-    `here`. Raise UsageError for an answer that is none."""
+    """Store a passkey that a person's authenticator made, and end their other sessions.
+
+    here  the cookie of the session that stays
+
+    Raise UsageError for an answer that contains no valid passkey.
+    """
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
     made = passkeys.made_passkey(answer, name=name, label=label, now=context.clock.now())
@@ -605,8 +646,13 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a person's passkey, and end their sessions but the one `here`. Raise UsageError for
-    the only second factor of a role that needs one, NotFoundError for an unknown passkey."""
+    """Delete a person's passkey, and end their other sessions.
+
+    here  the cookie of the session that stays
+
+    Raise UsageError for the only second factor of a role that needs one, NotFoundError for an
+    unknown passkey.
+    """
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
@@ -624,8 +670,11 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change members of a person's credential, end their other sessions, and note it. change: makes
-    further changes in the transaction"""
+    """Change a person's credential, end their other sessions, and write an audit entry.
+
+    change   makes further changes in the transaction
+    changed  the members of the credential that change
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -648,7 +697,7 @@ async def _set_own(
 
 
 async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collection[str]) -> None:
-    """End sessions of a person, who asks for it themselves."""
+    """End sessions of a person at that person's own request."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -661,8 +710,10 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person and return their number. Raise NotFoundError for an unknown
-    operator, UsageError for an operator who may not."""
+    """End all sessions of a person and return how many there were.
+
+    Raise NotFoundError for an unknown operator, UsageError where `by` may not do this.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -689,7 +740,7 @@ async def somebody_can_sign_in(context: DatabaseContext) -> bool:
 
 
 async def first_use(context: DatabaseContext, form: str) -> bool:
-    """Mark a form's id as used; return False where it was sent before."""
+    """Mark a form's id as used. Return False where it was sent before."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         return await session_store.use_form(connection, form, now=now, kept_since=now - LONGEST)

@@ -1,7 +1,8 @@
-"""API tokens: made once, shown once, stored as hashes, with scopes and an optional end.
+"""API tokens: shown once when they are made, stored as hashes, with scopes and an optional end.
 
-A program's token acts for the program. An operator's own token acts for the person, by command and
-by the API, with the rights of their role. It always has an end, and ends with the operator.
+A program's token acts for the program. An operator's own token acts for the person, in commands and
+in the API, with the rights of their role. It always has an end, and it stops working when the
+operator is disabled.
 """
 
 import hashlib
@@ -21,14 +22,19 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permissions of a token: read orders and the feed · register orders · start payments ·
-reconciliations and reports · evidence bundles."""
+"""Permission of a token.
+
+read orders and the feed · register orders · start payments · reconciliations and reports · evidence
+bundles
+"""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Default scopes, which a shop's program needs. The others show the merchant's books, or customers,
-and must be named."""
+"""Default scopes, which a shop's program needs.
+
+The other scopes show the merchant's books or customers, and must be named.
+"""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before its end from which a token is reported, so that it can be replaced."""
@@ -49,9 +55,9 @@ async def issue_token(
 ) -> str:
     """Issue a token under a free name.
 
-    until  its end: an RFC 3339 moment, the last day in the zone, or a time from now such as 90d
+    until  its end: an RFC 3339 moment, its last day in the zone, or a time from now such as 90d
 
-    Raises UsageError for a bad or taken name, an invalid end, and a person who may not.
+    Raises UsageError for a bad or taken name, an invalid end, and a person who may not do this.
     """
     if not _NAME.fullmatch(name):
         raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
@@ -83,21 +89,22 @@ async def issue_token(
 
 
 OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
-"""Scopes of an operator's own token."""
+"""Scopes of every operator's own token."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of an own token, if the operator's role may read this."""
+"""Further scopes of an operator's own token, each with the page that their role must be able to
+read."""
 
 
 async def issue_own_token(
     context: DatabaseContext, *, operator: str, until: str, by: str | None, zone: tzinfo = UTC
 ) -> tuple[str, operator_store.TokenEntry]:
-    """Issue a token of a person's own, named after them; return it and its entry.
+    """Issue an operator's own token, named after them. Return it and its stored data.
 
     until, zone  as in `issue_token`
 
     Raises NotFoundError for an operator who is not in force, UsageError for an invalid end and for
-    a person who may not.
+    a person who may not do this.
     """
     token = new_token(f"tho_{context.database.environment}_")
     async with context.database.writing() as connection:
@@ -129,7 +136,7 @@ async def _in_force(connection: Connection, name: str) -> operator_store.Operato
 
 
 def _free_name(operator: str, taken: Collection[str]) -> str:
-    """Return the first free of `Ann`, `Ann-2`, and so on."""
+    """Return the first free name of `Ann`, `Ann-2`, and so on."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", operator).strip("-")[:50] or "operator"
     return next(
         name
@@ -139,8 +146,11 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
-    """Return the end that a person names; a day alone ends with that day. Raise UsageError for
-    anything but a moment after now."""
+    """Parse the end that a person gives for a token. A day without a time means the end of that
+    day.
+
+    Raise UsageError for anything but a moment after now.
+    """
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -166,21 +176,24 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return the digest of the stored hash, which reveals another token in its place."""
+    """Return a digest of the stored hash. It changes if the stored hash is replaced by another
+    token's."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
 
 def no_token(name: str) -> NotFoundError:
-    """Return the refusal of a name that no token in force has."""
+    """Build the error for a name that no token in force has."""
     return NotFoundError(
         f"there is no token in force named {name}: `tallyhook tokens list` shows all"
     )
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name. Raise NotFoundError where no such token is in force, UsageError for
-    an operator who may not."""
+    """Revoke a token by name.
+
+    Raise NotFoundError where no such token is in force, UsageError where `by` may not do this.
+    """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -194,26 +207,28 @@ async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None 
 
 
 async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return all entries by name; never the tokens themselves."""
+    """Return the stored data of all tokens by name; never the tokens themselves."""
     async with context.database.reading() as connection:
         return await operator_store.list_tokens(connection)
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the token's entry, in force or not; None for any other text."""
+    """Return the token's stored data, even if it was revoked or has expired. None for any other
+    text."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
 class TokenNotInForce(TallyhookError):
-    """The text is no token in force."""
+    """Error for a text that is no token in force."""
 
 
 class ScopeMissing(TallyhookError):
-    """The token is in force, but not for this."""
+    """Error for a token in force without the needed scope."""
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the token's name if it is valid for this. Raise TokenRefused and ScopeMissing."""
+    """Return the token's name if it is in force with this scope. Raise TokenRefused and
+    ScopeMissing."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -233,7 +248,7 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
 
 
 async def _token_in_force(context: DatabaseContext, token: str) -> operator_store.TokenEntry:
-    """Return the token's entry. Raise TokenRefused for a token that is not in force."""
+    """Return the stored data of a token in force. Raise TokenRefused for any other."""
     entry = await token_of(context, token)
     if entry is None or not entry.in_force(context.clock.now()):
         raise _refused(entry)
@@ -242,15 +257,17 @@ async def _token_in_force(context: DatabaseContext, token: str) -> operator_stor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
-    """An operator who proved who they are by an own token."""
+    """An operator who has proved who they are with their own token."""
 
     name: operators.Proven
     role: str
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the holder of an own token. Raise TokenRefused for a token that is not in force,
-    ScopeMissing for a program's."""
+    """Return the operator who owns this token.
+
+    Raise TokenRefused for a token that is not in force, ScopeMissing for a program's token.
+    """
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
@@ -264,7 +281,8 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return an own token's holder. Raises TokenRefused if they are no longer in force."""
+    """Return the owner of an operator's own token. Raise TokenRefused if they are no longer in
+    force."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")
@@ -273,7 +291,7 @@ async def _holding(
 
 
 def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
-    """Return a refusal; only the holder of an expired token learns when it ended."""
+    """Build the refusal of a token. Only the holder of an expired token learns when it ended."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
         sentence = f"This token ended at {format_instant(entry.until)}"
     else:
@@ -282,7 +300,7 @@ def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
 
 
 async def ending_soon(context: DatabaseContext) -> list[operator_store.TokenEntry]:
-    """Return tokens in force that end within ENDS_SOON, first to end first."""
+    """Return tokens in force that end within ENDS_SOON, the first to end first."""
     now = context.clock.now()
     return sorted(
         (
