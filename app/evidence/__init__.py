@@ -1,4 +1,4 @@
-"""Evidence for strangers: the evidence key, and the two forms in which it signs."""
+"""Evidence for outsiders: the evidence key, and the two formats that it signs."""
 
 __all__ = (
     "attachment_store",

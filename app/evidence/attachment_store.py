@@ -15,16 +15,16 @@ from app.database.statements import insert_rows, run, select_in, statement
 from reconcile.instants import Instant
 
 About = Literal["order", "break"]
-"""What a file may be attached to."""
+"""Kinds of things that a file may be attached to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachmentRecord:
     """One attachment as it is stored.
 
-    order         its order; "" for an attachment of a break that is of no order
-    audit_number  the audit entry that says so, which the log seals
-    details       its personal data as canonical JSON; None once it is gone
+    order         its order; "" for an attachment of a break without an order
+    audit_number  the audit entry about it, which the log seals
+    details       its personal data as canonical JSON; None once it is deleted
     gone_at       when it was detached or erased: its bytes are gone too, unless another has them
     """
 
@@ -64,7 +64,7 @@ def _record(row: Sequence[Any]) -> AttachmentRecord:
 async def add_attachment(
     connection: AsyncConnection, attached: AttachmentRecord, body: bytes
 ) -> None:
-    """Store an attachment, and its bytes where they are not stored yet."""
+    """Store an attachment, and its bytes if they are not stored yet."""
     rows = [astuple(attached)]
     await run(connection, insert_rows, table="attachments", columns=_COLUMNS, rows=rows)
     await run(
@@ -78,8 +78,7 @@ async def add_attachment(
 
 
 async def attachments_of_order(connection: AsyncConnection, order: str) -> list[AttachmentRecord]:
-    """Return the attachments of an order and of its breaks, gone ones too, in the order of
-    attaching."""
+    """Return all attachments of an order and its breaks, including deleted ones, oldest first."""
     of_order = select(_ATTACHMENTS).where(_ATTACHMENTS.c.order_key == order)
     rows = await connection.execute(of_order.order_by(_ATTACHMENTS.c.deed))
     return [_record(row) for row in rows]
@@ -88,7 +87,7 @@ async def attachments_of_order(connection: AsyncConnection, order: str) -> list[
 async def attachments_of_subject(
     connection: AsyncConnection, about: About, subject: str
 ) -> list[AttachmentRecord]:
-    """Return the attachments of one order or one break alone, gone ones too."""
+    """Return all attachments of just this order or break, including deleted ones."""
     of_one = select(_ATTACHMENTS).where(
         _ATTACHMENTS.c.subject == subject, _ATTACHMENTS.c.about == about
     )
@@ -97,7 +96,7 @@ async def attachments_of_subject(
 
 
 async def attachment_named(connection: AsyncConnection, name: str) -> AttachmentRecord | None:
-    """Return the attachment of this id."""
+    """Return the attachment with this id."""
     rows = await connection.execute(select(_ATTACHMENTS).where(_ATTACHMENTS.c.id == name))
     return next((_record(row) for row in rows), None)
 
@@ -105,7 +104,7 @@ async def attachment_named(connection: AsyncConnection, name: str) -> Attachment
 async def living_attachments(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[AttachmentRecord]:
-    """Return the attachments of these orders that are not gone, by id."""
+    """Return the attachments of these orders that are not deleted, by id."""
     return sorted(
         (_record(row) for row in await select_in(connection, sql=_THERE, values=orders)),
         key=lambda each: each.attachment_id,
@@ -113,11 +112,11 @@ async def living_attachments(
 
 
 AT_ONCE: Final = 200
-"""Rows read at a time, each with some hundred bytes of details."""
+"""Rows read at a time. Each has some hundred bytes of details."""
 
 
 async def attachments_after(connection: AsyncConnection, after: str) -> list[AttachmentRecord]:
-    """Return some of all attachments that are not gone, by id."""
+    """Return the next batch of attachments that are not deleted, by id."""
     key = _ATTACHMENTS.c.id
     there = select(_ATTACHMENTS).where(_ATTACHMENTS.c.gone_at.is_(None), key > after)
     rows = await connection.execute(there.order_by(key).limit(AT_ONCE))
@@ -125,7 +124,7 @@ async def attachments_after(connection: AsyncConnection, after: str) -> list[Att
 
 
 async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | None:
-    """Return the bytes of this digest; None where there are none."""
+    """Return the bytes with this digest; None if there are none."""
     found = await connection.scalar(
         text("SELECT body FROM attachment_files WHERE sha256 = :digest"), {"digest": sha256}
     )
@@ -133,7 +132,7 @@ async def attached_bytes(connection: AsyncConnection, sha256: str) -> bytes | No
 
 
 async def files_of_none_but(connection: AsyncConnection, names: Collection[str]) -> set[str]:
-    """Return the digests of the files that no other attachment than these has."""
+    """Return the digests of the files that only these attachments have."""
     sql = "SELECT sha256, id FROM attachments WHERE gone_at IS NULL AND sha256 IN ({})"
     own = "SELECT sha256 FROM attachments WHERE gone_at IS NULL AND id IN ({})"
     files = {row[0] for row in await select_in(connection, sql=own, values=names)}
@@ -144,7 +143,7 @@ async def files_of_none_but(connection: AsyncConnection, names: Collection[str])
 async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
-    """Empty these attachments of personal data, and delete bytes that no other attachment has."""
+    """Empty these attachments of personal data, and delete bytes that no other attachment uses."""
     await acting_alone(connection)  # who attaches the same bytes just now counts, too
     for name in names:
         await connection.execute(
@@ -165,7 +164,7 @@ async def empty_attachments(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedEntry:
-    """An audit entry that the leaves of its order count: a file was attached, or removed."""
+    """An audit entry about an attached or removed file, which the leaves of its order count."""
 
     number: int
     attachment_id: str
@@ -176,7 +175,7 @@ class CountedEntry:
 async def counted_entries(
     connection: AsyncConnection, order: str, *, until: Instant
 ) -> list[CountedEntry]:
-    """Return audit entries on files of an order and its breaks, attached or removed, up to
+    """Return audit entries about files attached to an order and its breaks, or removed, up to
     `until`."""
     rows = await connection.execute(
         text(

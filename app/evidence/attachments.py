@@ -45,28 +45,29 @@ KIND_WORDS: Final[dict[str, str]] = {
     "refund_policy": "refund policy",
     "other": "other",
 }
-"""What each kind is called in a letter."""
+"""Name of each kind in a letter."""
 
 MAX_FILE_BYTES: Final = 10 * 1024 * 1024
-"""Bytes of one file: a scan of some dozen pages. Payment services take 2 to 20 MB of evidence in
-all."""
+"""Maximum bytes of one file: a scan of some dozen pages. Payment services accept 2 to 20 MB of
+evidence in all."""
 
 MAX_BYTES_OF_ONE: Final = 50 * 1024 * 1024
-"""Bytes of all files of an order or a break: a bundle with them is read into memory at once."""
+"""Maximum bytes of all files of an order or a break. A bundle with them is read into memory as a
+whole."""
 
 MOST_OF_ONE: Final = 30
-"""Files of an order or a break: exhibits that somebody at a bank looks through."""
+"""Maximum files of an order or a break. Somebody at a bank looks through them."""
 
 MAX_NAME: Final = 120
 MAX_NOTE: Final = 500
 MAX_PARCEL: Final = 80
-"""Characters of a file's name, of what is said of it, and of a carrier or a tracking number."""
+"""Maximum characters of a file's name, of its note, of a carrier and of a tracking number."""
 
 _PDF, _PNG, _JPEG, _TEXT = "application/pdf", "image/png", "image/jpeg", "text/plain"
 
 ENDINGS: Final = {_PDF: "pdf", _PNG: "png", _JPEG: "jpg", _TEXT: "txt"}
-"""Media types that are taken, and endings of their files in a bundle: pages and pictures that every
-computer shows, and nothing that one runs."""
+"""Accepted media types, and the endings of their files in a bundle: pages and pictures that every
+computer can show, and nothing that one can run."""
 
 _MAGIC: Final = ((b"%PDF-", _PDF), (b"\x89PNG\r\n\x1a\n", _PNG), (b"\xff\xd8\xff", _JPEG))
 _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
@@ -74,27 +75,29 @@ _WHOLE: Final[Mapping[str, tuple[bytes, ...]]] = {
     _PNG: (b"IHDR", b"IEND"),
     _JPEG: (b"\xff\xd9",),
 }
-"""What a file of a kind holds behind its first bytes unless it was cut off: where a PDF's contents
-are found, and its end (ISO 32000-1, 7.5.5), a PNG's first and last chunk, a JPEG's end marker."""
+"""Marks inside a complete file of each type, which a truncated file lacks. For a PDF they are the
+pointer to its contents and its end (ISO 32000-1, 7.5.5); for a PNG its first and last chunk; for a
+JPEG its end marker."""
 
 MAX_PIXELS: Final = 50_000_000
-"""Pixels of a picture: an A4 page at 600 dots an inch has 35 million. Laying it out unpacks all of
-them, some bytes each, and a few kilobytes of a file can hold billions."""
+"""Maximum pixels of a picture. An A4 page at 600 dots an inch has 35 million. Layout decodes every
+pixel to several bytes, and a file of a few kilobytes can hold billions."""
 
 _JPEG_SIZE: Final = re.compile(
     rb"\xff[\xc0-\xc3\xc5-\xc7\xc9-\xcb\xcd-\xcf]\x00.[\x08\x0c](..)(..)", re.DOTALL
 )
-"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. It is looked for anywhere:
-programs differ in what they skip before it, and a small picture within the file does no harm."""
+"""A frame's header (ITU-T T.81, B.2.2): precision, lines, columns. The search covers the whole
+file, because programs write different data before it. A match in an embedded thumbnail does no
+harm."""
 
 PDF_END_BYTES: Final = 4096
-"""Bytes at a PDF's end that are looked at: its end stands in the last 1,024, and mail programs put
-some after it."""
+"""Bytes at a PDF's end that are searched. Its end mark is in the last 1,024, but mail programs add
+bytes after it."""
 
 _MEDIA_BY_NAME: Final = {
     ".pdf": _PDF, ".png": _PNG, ".jpg": _JPEG, ".jpeg": _JPEG, ".jpe": _JPEG, ".txt": _TEXT,
 }  # fmt: skip
-"""What a name's ending says. Other endings say nothing: text has many."""
+"""Media type by the ending of a file name. Other endings are ignored: text has many."""
 
 _WORDS: Final = {_PDF: "a PDF", _PNG: "a PNG", _JPEG: "a JPEG", _TEXT: "plain text"}
 
@@ -162,11 +165,11 @@ class Attachment:
 
     @property
     def gone(self) -> bool:
-        """Whether the attachment was detached or erased."""
+        """Return whether the attachment was detached or erased."""
         return self.record.gone_at is not None
 
     def document(self) -> AttachmentDocument:
-        """Return its JSON document, with only the last digits of whatever may be a phone number."""
+        """Return the JSON document. Possible phone numbers show only their last digits."""
         found = self.record
         return {
             "attachment": found.attachment_id,
@@ -189,14 +192,15 @@ class Attachment:
 
 
 def attachment_of(record: attachment_store.AttachmentRecord) -> Attachment:
-    """Return a row with the content of its details."""
+    """Build an attachment from its row and the details in it."""
     details = json.loads(record.details) if record.details is not None else {}
     names = ("name", "note", "carrier", "tracking")
     return Attachment(record=record, **{name: details.get(name, "") for name in names})
 
 
 def media_of(content: bytes) -> str | None:
-    """Return the media type by a file's bytes, not by its name; None if it is not accepted."""
+    """Return the media type that a file's bytes show; None if it is not accepted. The file's name
+    is ignored."""
     for begin, media in _MAGIC:
         if content.startswith(begin):
             return media
@@ -211,10 +215,10 @@ def media_of(content: bytes) -> str | None:
 
 
 def fault_of(name: str, content: bytes, media: str) -> str | None:
-    """Return why a file's content does not fit its name or its first bytes, with what to do; None
-    where it fits.
+    """Return why a file's content does not fit its name or first bytes, with what to do.
 
-    Look for marks alone and parse nothing: opening strangers' files is a viewer's part.
+    Return None where it fits. Only marks are compared, nothing is parsed: opening strangers' files
+    is a viewer's task.
     """
     by_name = _MEDIA_BY_NAME.get(PurePath(name).suffix.lower(), media)
     if by_name != media:
@@ -240,10 +244,10 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
 
 
 async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
-    """Store a file, and note it in the trail.
+    """Store a file, and record it in the audit trail. Each error says what to do.
 
-    Raise UsageError for who may not, for a file that is not taken and for one too many, each with
-    what to do; NotFoundError for no such order or break.
+    Raise UsageError if the person may not attach files, the file is not accepted, or there are too
+    many; NotFoundError for an unknown order or break.
     """
     media = _checked(asked)
     if asked.about == "order":
@@ -254,7 +258,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
             order = await attachment_store.order_of_break(connection, asked.subject)
     if order is None:
         raise _no_break(asked.subject)
-    # The salt: once it is gone, its digest in the trail shows nobody what stood there.
+    # The salt. Once it is deleted, the digest in the trail reveals nothing about the details.
     said = {name: getattr(asked, name).strip() for name in ("note", "carrier", "tracking")}
     said |= {"name": asked.name, "salt": new_salts(1)[0].hex()}
     details = canonical_json(said).decode()
@@ -302,7 +306,7 @@ async def attach(context: AppContext, asked: AttachRequest) -> Attachment:
 
 
 def _checked(asked: AttachRequest) -> str:
-    """Return the media type. Raise UsageError."""
+    """Return the media type of an acceptable file. Raise UsageError for any other."""
     if asked.kind not in ATTACHMENT_KINDS:
         raise UsageError(f"the kind is one of: {', '.join(ATTACHMENT_KINDS)}")
     if len(asked.content) > MAX_FILE_BYTES:
@@ -334,7 +338,7 @@ def _checked(asked: AttachRequest) -> str:
 
 
 def shown_name(path_name: str) -> str:
-    """Return a file's name as it may stand in a listing: printable, and not too long."""
+    """Return a file's name for a listing: printable, and not too long."""
     return printable(path_name)[-MAX_NAME:] or "file"
 
 
@@ -361,8 +365,8 @@ async def _check_room(connection: Connection, asked: AttachRequest, sha256: str)
 
 
 async def _standing(connection: Connection, name: str) -> attachment_store.AttachmentRecord:
-    """Return an attachment that is not gone. Raise NotFoundError for none, UsageError for a gone
-    one."""
+    """Return an attachment that is not deleted. Raise NotFoundError for an unknown id, and
+    UsageError for a deleted one."""
     found = await attachment_store.attachment_named(connection, name)
     if found is None:
         raise NotFoundError(
@@ -374,10 +378,10 @@ async def _standing(connection: Connection, name: str) -> attachment_store.Attac
 
 
 async def detach(context: AppContext, name: str, *, reason: str, by: str | None) -> Attachment:
-    """Delete an attachment: its bytes, its name and its note. The trail keeps that it was there,
-    its digest, and the reason.
+    """Delete an attachment: its bytes, name and note.
 
-    Raise UsageError for who may not, without a reason, and for a gone one; NotFoundError.
+    The trail keeps its digest, the deletion and the reason. Raise UsageError if the person may not,
+    the reason is empty, or it is deleted already; NotFoundError for an unknown id.
     """
     checked = checked_reason(reason, [], countries=context.countries)
     async with context.database.writing() as connection:
@@ -397,8 +401,8 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
 async def attachments_of(
     context: AppContext, *, order: str | None = None, break_: str | None = None
 ) -> list[Attachment]:
-    """Return the attachments of an order with its breaks, or of one break, gone ones too. Raise
-    NotFoundError for no such order or break."""
+    """Return the attachments of an order and its breaks, or of one break, including deleted ones.
+    Raise NotFoundError for an unknown order or break."""
     async with context.database.reading() as connection:
         if break_ is not None:
             if await attachment_store.order_of_break(connection, break_) is None:
@@ -418,7 +422,7 @@ def listing(attachments: Iterable[Attachment]) -> AttachmentListDocument:
 async def attachment_bytes(
     connection: Connection, record: attachment_store.AttachmentRecord
 ) -> bytes:
-    """Return the bytes of an attachment. Raise UsageError where they do not have its digest."""
+    """Return the bytes of an attachment. Raise UsageError if they do not match its digest."""
     body = await attachment_store.attached_bytes(connection, record.sha256)
     if body is None or hashlib.sha256(body).hexdigest() != record.sha256:
         raise UsageError(
@@ -431,10 +435,10 @@ async def attachment_bytes(
 async def read_attachment(
     context: AppContext, name: str, *, by: str | None
 ) -> tuple[Attachment, bytes]:
-    """Return an attachment with its bytes, for a person who may see them; the trail keeps that they
-    did.
+    """Return an attachment with its bytes for a person who may see them.
 
-    Raise UsageError for who may not and for a gone one, NotFoundError for none.
+    The trail records the access. Raise UsageError if the person may not or it is deleted, and
+    NotFoundError for an unknown id.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="attachment_read")

@@ -1,4 +1,4 @@
-"""Makes the bundle: files, manifest, signature, ZIP."""
+"""Builds the bundle: files, manifest, signature, ZIP."""
 
 import asyncio
 import hashlib
@@ -51,14 +51,15 @@ SESSION_KINDS: Final = ("session_requested", "session_opened", "session_refused"
 
 @dataclass(slots=True)
 class Files:
-    """Files of a bundle: `shown` are in each, `personal` only in a full one."""
+    """Files of a bundle. Every bundle has those in `shown`; only a full one has those in
+    `personal`."""
 
     shown: dict[str, bytes] = field(default_factory=dict)
     personal: dict[str, bytes] = field(default_factory=dict, repr=False)
 
 
 def files_of(dossier: gather_evidence.Dossier, *, key: str) -> Files:
-    """Return every file but the key itself, the manifest and its signature. `key`: the key's
+    """Return every file except the key itself, the manifest and its signature. `key`: the key's
     name."""
     ledger = fold(dossier.history, policy=dossier.policy, as_of=dossier.as_of)
     files = Files()
@@ -136,8 +137,8 @@ HARMLESS: Final = frozenset(
         "webhook-timestamp",
     }
 )
-"""Headers whose values a redacted bundle shows: those of HTTP itself, and those of
-Standard Webhooks, which name no person. A sender may put anything into any other."""
+"""Headers whose values a redacted bundle shows: those of HTTP itself and of Standard Webhooks,
+which name no person. A sender may put anything into any other header."""
 
 
 # --- deliveries ----------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def _add_delivery(
 
 
 def _redacted(address: str, masking: Masking) -> str:
-    """Return an address with the names of its query alone."""
+    """Return an address without the values of its query; the names of parameters stay."""
     path, mark, query = address.partition("?")
     pairs = (pair.partition("=") for pair in query.split("&"))
     shown = "&".join(f"{name}{sign}{UNSHOWN if value else ''}" for name, sign, value in pairs)
@@ -207,7 +208,7 @@ def _part(files: Files, name: str, data: bytes | None) -> dict[str, Any] | None:
 
 
 def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
-    """Return our requests to the service, with their idempotency keys, and its answers."""
+    """Return our requests to the service with their idempotency keys, and the service's answers."""
     stored = dossier.history.as_stored().records
     records = (each for each in stored if each.kind in SESSION_KINDS)
     found = []
@@ -232,8 +233,8 @@ def _said(dossier: gather_evidence.Dossier, name: str) -> dict[str, Any]:
 def _attachment(
     files: Files, attached: gather_evidence.AttachedFile, dossier: gather_evidence.Dossier
 ) -> dict[str, Any]:
-    """Add a file and its details, as personal; a redacted bundle has their digests, which the audit
-    entry has, too."""
+    """Add a file and its details to the personal files. A redacted bundle has only their digests,
+    which the audit entry has, too."""
     name, removed = f"attachment-{attached.attachment_id}", attached.removed
     return {
         "attached": _said(dossier, attached.attached),
@@ -300,19 +301,20 @@ def _log(dossier: gather_evidence.Dossier) -> dict[str, Any]:
 
 
 KEY: Final = "evidence-key.pub"
-"""File with the key as `minisign -p` reads it."""
+"""File with the key in the format that `minisign -p` reads."""
 
 ABOUT: Final = "signature over the manifest of an evidence bundle"
-"""The signature's first line, which no signature covers: always the same, so a change is seen."""
+"""First line of the signature file, which no signature covers. It never varies, so a change would
+show."""
 
 KEY_PEM: Final = "evidence-key.pem"
-"""File with the same key as `openssl` reads it."""
+"""File with the same key in the format that `openssl` reads."""
 
 
 def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
-    """Return the bundle's bytes; they depend on dossier and key alone.
+    """Return the bundle's bytes, which depend only on dossier and key.
 
-    Raise UsageError where it would be larger than `verify` takes.
+    Raise UsageError if the bundle would be larger than `verify` accepts.
     """
     files = files_of(dossier, key=keys.key_name(key.public))
     files.shown[KEY] = keys.public_key_text(key.public).encode()
@@ -331,8 +333,8 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
 
 
 def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any]:
-    """Return the signed manifest: order, instant, the program that rendered files, and the digest
-    of every file, left out or not."""
+    """Return the signed manifest. It states the order, the instant, the program that rendered
+    files, and the digest of every file, including those left out."""
     shown = {name: entry(data) for name, data in files.shown.items()}
     personal = {name: entry(data) for name, data in files.personal.items()}
     return {
@@ -352,14 +354,14 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
 
 SEAL_TRIES: Final = 100
 SEAL_PAUSE_S: Final = 0.1
-"""Tries and pause of waiting until all is sealed: a batch takes less, and where much waits another
-process may be at it for some seconds."""
+"""Tries and pause while waiting until everything is sealed. One batch takes less, but with a long
+queue another process may be sealing for some seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BundleRequest:
-    """Order of a bundle. `reason` says why personal data go in; without it they stay out.
-    `attachments`: whether the files that people attached go in, or only their digests."""
+    """Request for a bundle. `reason` says why personal data are included; without a reason they are
+    left out. `attachments` says whether attached files are included, or only their digests."""
 
     order: str
     as_of: Instant | None = None
@@ -372,7 +374,7 @@ class BundleRequest:
 class Built:
     """A bundle and its content.
 
-    due                  the order is still to be folded: what is published next is not in it
+    due                  whether the order must still be folded: its next revision is not in it
     cosigned_by_too_few  fewer witnesses than the quorum cosigned its checkpoint
     attachments          how many; None if not asked for
     """
@@ -389,7 +391,7 @@ class Built:
 
     @property
     def sha256(self) -> str:
-        """Return the digest of the whole file in hex."""
+        """Return the hex digest of the whole file."""
         return hashlib.sha256(self.archive).hexdigest()
 
 
@@ -399,9 +401,10 @@ async def build_evidence(
     *,
     lines: gather_evidence.ReadsLines,
 ) -> Built:
-    """Build the bundle. Personal data take the role that may unmask, and a reason.
+    """Build the bundle. Personal data require a role that may unmask, and a reason.
 
-    Raise UsageError for who may not and for an empty reason, NotFoundError for no such order.
+    Raise UsageError for a person who may not or an empty reason, and NotFoundError for an unknown
+    order.
     """
     full = request.reason is not None
     if full:
@@ -446,7 +449,8 @@ async def build_evidence(
 async def _permitted_of(
     connection: Connection, restriction: Restriction, *, by: str | None
 ) -> None:
-    """Raise UsageError for who may not take restricted data out: that is up to who may erase."""
+    """Raise UsageError for a person who may not take out restricted data. Only people who may erase
+    may do that."""
     try:
         await permitted(connection, by=by, action="erased")
     except UsageError as error:
@@ -463,11 +467,10 @@ async def _sealed_dossier(
     lines: gather_evidence.ReadsLines,
     signer: seal.CheckpointSigner,
 ) -> gather_evidence.Dossier:
-    """Gather the dossier, with proofs of the newest entries too, and with the day's tree of all
-    orders; another sealer may be in the middle of it.
+    """Gather the dossier, with proofs of the newest entries and the day's tree of all orders.
 
-    Raise UsageError where something stays unsealed that nobody would take for new: a verification
-    of such a bundle would advise not to rely on it.
+    Another sealer may be working on them. Raise UsageError if evidence that is not new stays
+    unsealed: a verification of such a bundle would advise not to rely on it.
     """
     for _ in range(SEAL_TRIES):
         await seal.seal_all(context, signer)
@@ -504,7 +507,7 @@ async def _sealed_dossier(
 async def _write_down(
     context: AppContext, request: BundleRequest, built: Built, *, reason: str
 ) -> None:
-    """Note in the trail who built the bundle and why, before anybody has it."""
+    """Record in the trail who built the bundle and why, before anybody receives it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=request.by, action="evidence_built")

@@ -1,7 +1,7 @@
 """report.html: the letter of an evidence bundle, two printed pages of what was ordered, paid and
 known when.
 
-Leaves out whatever would not fit: a letter of thousands of deliveries is as long as any other, and
+Leaves out what does not fit: a letter of thousands of deliveries is as long as any other, and
 says which file has the rest. Every bundle of an order and instant has the same letter, with its
 moments in the merchant's zone (letter_times.py).
 """
@@ -56,7 +56,7 @@ class LetterArrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOutcome:
-    """A revision as published to the shop's systems, and when."""
+    """A revision that was published to the shop's systems, and when."""
 
     at: Instant
     outcome: str
@@ -88,24 +88,24 @@ class LetterFacts:
 
 
 STAMP: Final = "SANDBOX"
-"""What stands on everything that was made in a sandbox: no money moved there."""
+"""Stamp on everything made in a sandbox, where no money moves."""
 
 OF_SANDBOX: Final = "tallyhook.sandbox/"
-"""How the name of a sandbox's log begins."""
+"""Prefix of the name of a sandbox's log."""
 
 WIDTH: Final = 680
 """Width of the drawing in CSS pixels: an A4 page between its margins."""
 
 LEFT: Final = 92
-"""Left edge of the first column: the lanes' names stand before it."""
+"""Left edge of the first column; the names of the lanes are left of it."""
 
 MAX_COLUMNS: Final = 13
-"""Moments that are drawn: with more, their times would run into each other."""
+"""Maximum moments in a drawing. With more, their times would overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spoken:
-    """One event: when it is said to have happened, and when it first reached us."""
+    """One event: when it is said to have happened, and when its first delivery arrived."""
 
     number: int
     at: Instant
@@ -113,7 +113,7 @@ class Spoken:
 
 
 def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
-    """Draw the last events, up to MAX_COLUMNS beside each other."""
+    """Draw the last events side by side, up to MAX_COLUMNS."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
         del drawn[0]
@@ -157,7 +157,7 @@ ROWS: Final[Mapping[str, int]] = {
     "revisions": 5,
     "keys": 4,
 }
-"""How many of each the letter has room for on two pages."""
+"""Maximum rows of each table, so that the letter fits on two pages."""
 
 WORDS: Final[Mapping[str, str]] = {
     "order_placed": "The order was placed",
@@ -179,10 +179,10 @@ WORDS: Final[Mapping[str, str]] = {
 }
 
 _SENTENCE: Final = 260
-"""Characters of one sentence of the explanation, with its ids."""
+"""Maximum characters of one sentence of the explanation, with its ids."""
 
 _TEXT: Final = 120
-"""Characters of one cell: references and reasons may be longer, and are whole in the data."""
+"""Maximum characters of a cell. Longer references and reasons are complete in the data files."""
 
 
 def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
@@ -201,7 +201,8 @@ def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
 def _newest(
     name: str, rows: Sequence[Sequence[Phrases]], file: str, *, widths: Sequence[float], **more: Any
 ) -> list[Block]:
-    """Return a table of the last rows, and how many more a file has; nothing for no rows."""
+    """Return a table of the last rows, and how many more are in the file; an empty list for no
+    rows."""
     left = len(rows) - ROWS[name]
     note = [Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
     table = LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
@@ -209,7 +210,7 @@ def _newest(
 
 
 def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
-    """Return the conclusion: in plain words, in money, and with the ids that it rests on."""
+    """Return the conclusion: in plain words, in amounts, and with the ids that support it."""
     remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
     shown = [_cut(times.text(each), _SENTENCE) for each in explained]
@@ -229,7 +230,7 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
 
 
 def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
-    """Return when each event happened and reached us, and messages about the order that did not
+    """Return when each event happened and arrived, and the messages about the order that did not
     become events."""
     heard, none = ledger.case.heard, "The payment service has said nothing of this order."
     if unheard.messages:
@@ -251,7 +252,7 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
 
 
 def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
-    """Return the money that moved, what the shop did, and what was published."""
+    """Return the money that moved, the shop's own acts, and the published revisions."""
     entries = [
         (
             times.at(each.at),
@@ -291,7 +292,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
 
 
 def _chain(facts: LetterFacts, times: Times) -> list[Block]:
-    """Return how deliveries were judged and kept, and what proves it."""
+    """Return how deliveries were judged and stored, and the proof of it."""
     unread = len(facts.unheard.messages)
     arrived: list[Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
@@ -358,7 +359,7 @@ def _cut(text: str, limit: int = _TEXT) -> str:
 
 
 def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
-    """Return sentences on messages about the order that are in no event, and on when its sources
+    """Return sentences on messages about the order that became no event, and on when its sources
     last delivered."""
     said = []
     for each in unheard.messages:
@@ -400,7 +401,7 @@ def unheard_sentences(unheard: Unheard, times: Times) -> list[str]:
 
 
 def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]:
-    """Return the price, and the part of it that was paid otherwise.
+    """Return rows for the price, and for the part paid by other means.
 
     price, due  words for the whole price, and for what is due of it
     """
@@ -418,7 +419,7 @@ def price_rows(ledger: Ledger, *, price: str, due: str) -> list[tuple[str, str]]
 
 
 def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
-    """Return what was ordered and paid, in words and amounts."""
+    """Return the ordered and paid amounts, with their labels."""
     rows = price_rows(ledger, price="Ordered", due="Due at payment services")
     for balance in ledger.balances:
         currency, left = balance.currency, balance.captured - balance.returned
@@ -450,8 +451,8 @@ def _event(number: int, heard: Heard, times: Times) -> tuple[Phrases, ...]:
 
 
 def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[str, str, str]:
-    """Return a row. first: it says when the order was placed; other prices are the shop's word, of
-    the day of its statement."""
+    """Return a table row for a record. `first` is the record that says when the order was placed.
+    Later prices are statements by the shop, dated with the day of each statement."""
     price = record.kind == "order_placed" and not first
     parts = ["The shop stated the price" if price else WORDS[record.kind]]
     if record.kind == "payment_assigned" and record.reason == WITHDRAWN:
@@ -471,8 +472,8 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
 def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
 ) -> list[Phrases]:
-    """Say when the requests arrived, and how the signatures of the first of each event were checked
-    again. `came`: when each request arrived."""
+    """Describe when the requests arrived, and how the signature of each event's first request was
+    checked again. `came`: when each request arrived."""
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))
     when = f"at {first}" if first == last else f"from {first} to {last}"
     kept = f"{counted(len(came), 'request')} of the payment service arrived, {when}. "
@@ -485,7 +486,7 @@ def _arrivals(
     ages = [each.received_at - each.signed_at for each in arrivals if each.signed_at is not None]
     if ages:
         kept += f" The oldest signature was {format_duration(max(ages))} old when it arrived."
-    # Requests that brought the secret itself, and no signature.
+    # Requests that carried the secret itself instead of a signature.
     brought = sum(each.key is not None and each.scheme in TOKENS for each in arrivals)
     checked = sum(each.key is not None for each in arrivals) - brought
     again = f"The signatures of {checked} of them were checked again for this letter"

@@ -1,7 +1,7 @@
-"""The known facts of an order's dispute, and what a bank asks to see for its kind of reason.
+"""Known facts of an order's dispute, and the evidence that a bank asks for by its reason.
 
-A dispute's reason is the provider's word or a card network's code. Both are sorted here by family;
-a person can name the family of what no line names.
+A dispute's reason is the provider's word or a card network's code. Both are sorted here into
+families. Where no line lists a reason, a person can choose the family.
 """
 
 import re
@@ -36,12 +36,11 @@ FAMILY_WORDS: Final[Mapping[Family, str]] = {
     "other": "for a reason that is named in the bank's own message",
 }
 
-# The families are those of https://docs.stripe.com/disputes/categories, which sorts the codes of
-# the networks by what answers them. The codes of Visa and Mastercard are its own; those of American
-# Express and Discover are also in Braintree's list of chargeback reason codes
-# (https://developer.paypal.com/braintree/articles/risk-and-security/chargebacks-retrievals/
-# chargeback-reason-codes, a list of 2025-09-22). Mastercard's 4853 holds several kinds, so no line
-# has it.
+# The families are those of https://docs.stripe.com/disputes/categories, which groups the networks'
+# codes by the evidence that answers them. The codes of Visa and Mastercard come from that page;
+# those of American Express and Discover are also in Braintree's list of chargeback reason codes
+# (https://developer.paypal.com/braintree/articles/risk-and-security/chargebacks-retrievals/chargeback-reason-codes,
+# a list of 2025-09-22). No line has Mastercard's 4853, since it covers several kinds.
 _CODES: Final[Mapping[Family, str]] = {
     "fraud": "10.1 10.2 10.3 10.4 10.5 33 81 83 4837 4840 4849 4863 4870 4871 "
     "f10 f14 f22 f24 f29 f30 f31 fr2 fr4 fr6 ua01 ua02 ua05 ua06 ua10 ua11",
@@ -77,13 +76,13 @@ _FAMILY_OF: Final[dict[str, Family]] = {
 
 
 def family_of(reason: str | None) -> Family | None:
-    """Return the family of a provider's reason or a network's code; None where no line names it."""
+    """Return the family of a provider's reason or a network's code; None if no line lists it."""
     word = re.sub(r"[^a-z0-9.]+", "_", (reason or "").lower()).strip("_")
     return _FAMILY_OF.get(word)
 
 
 EventKey = tuple[str, str, str]
-"""Source, event id and the body's digest: two sources may have the same event id."""
+"""Source, event id and the body's digest. Two sources may use equal event ids."""
 
 State = Literal["open", "won", "lost"]
 _STATES: Final[Mapping[str, State]] = {
@@ -95,7 +94,7 @@ STATE_WORDS: Final[Mapping[State, str]] = {
 
 
 def exact(instant: Instant | None) -> str | None:
-    """Write an instant for JSON, to the second."""
+    """Format an instant for JSON, to the second."""
     return None if instant is None else format_instant(to_second(instant))
 
 
@@ -151,8 +150,8 @@ class ReportedDispute:
 
     @property
     def words(self) -> str:
-        """Return the dispute's state as the end of a sentence, with the amount that stays lost if
-        it was decided in part."""
+        """Return the dispute's state as the end of a sentence. A dispute decided in part is
+        followed by the amount that stays lost."""
         part = "" if self.still_lost is None else f" in part, and {self.still_lost} of it stay lost"
         return STATE_WORDS[self.state] + part
 
@@ -175,7 +174,7 @@ class ReportedDispute:
 def is_overdue(
     dispute: ReportedDispute | None, respond_by: Instant | None, *, as_of: Instant
 ) -> bool:
-    """Return whether the bank's date for an answer is over, and an answer still due."""
+    """Return whether an answer is still due after the bank's deadline."""
     decided = dispute is not None and dispute.state != "open"
     return respond_by is not None and respond_by < as_of and not decided
 
@@ -183,7 +182,7 @@ def is_overdue(
 def deadline_words(
     dispute: ReportedDispute | None, respond_by: str | None, *, overdue: bool
 ) -> str:
-    """Say until when the bank takes an answer, and what can be done afterwards.
+    """State the bank's deadline for an answer, and what can be done after it.
 
     respond_by  the moment, as it is to be written
     """
@@ -203,7 +202,7 @@ def deadline_words(
 
 
 def messages_of_disputes(ledger: Ledger) -> list[Heard]:
-    """Return the messages about a dispute, in the order of their dates."""
+    """Return the messages about a dispute, by date."""
     messages = [each for each in ledger.case.heard if each.event.claim in _STATES]
     return sorted(messages, key=lambda each: (each.at, each.first))
 
@@ -253,8 +252,8 @@ def _dispute(
 
 
 def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | None] | None:
-    """Return how the ledger judges the dispute of these messages, and the amount lost in it.
-    Messages are found by their keys: a finding cites ids, and two sources may have equal ones."""
+    """Return the ledger's judgement of the dispute in these messages, and the amount lost in it.
+    Messages are matched by their keys: a finding cites ids, and two sources may have equal ids."""
     keys = {each.event.key for each in messages}
     for payment in payments_of(ledger.case.attempts, ledger.case.filed):
         for each in payment.disputes:
@@ -267,13 +266,13 @@ def _judged(messages: Sequence[Heard], ledger: Ledger) -> tuple[State, Money | N
 
 
 def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
-    """Return the amount that stays lost in a dispute won or lost in part; None if none of these
-    messages is about its final decision."""
+    """Return the amount that stays lost in a dispute won or lost in part; None if its final
+    decision is in none of these messages."""
     state, lost = _judged(messages, ledger) or (None, None)
     return lost if state in [_STATES[each.event.claim] for each in messages] else None
 
 
-# --- what a bank asks to see ----------------------------------------------------------------------
+# --- evidence that a bank asks for ------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,18 +298,18 @@ class CaseFacts:
     decided: bool = False
 
     def has(self, *kinds: str) -> bool:
-        """Return whether something of one of these kinds is attached."""
+        """Return whether an attachment of one of these kinds exists."""
         return any(each.record.kind in kinds for each in self.attachments)
 
     @property
     def tracked(self) -> bool:
-        """Whether a delivery is attached with its carrier and number."""
+        """Return whether a delivery is attached with its carrier and tracking number."""
         return any(each.carrier and each.tracking for each in self.attachments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One item that a letter needs. do: how to get it, where it is missing."""
+    """One item of evidence for a letter. `do` says how to get it if it is missing."""
 
     name: str
     sentence: str
@@ -323,7 +322,7 @@ class Item:
 
 
 def dispute_checklist(facts: CaseFacts, family: Family) -> list[Item]:
-    """Return the items that answer a dispute of this family, first those of every letter."""
+    """Return the items that answer a dispute of this family, those of every letter first."""
     return [
         Item(
             name="merchant",

@@ -50,25 +50,25 @@ from reconcile.money import Money, to_json
 from reconcile.transparency.evidence import by_event
 
 LOOKED_AT: Final = 50
-"""Other orders of the customer that are looked at."""
+"""Other orders of the customer that are examined."""
 
 MOST_OF_EARLIER: Final = 8
-"""Messages of an earlier order that are read: of its payment there are two or three."""
+"""Messages read about an earlier order; a payment has two or three."""
 
 MOST_EARLIER: Final = 5
-"""Earlier orders that a letter names: the newest."""
+"""Earlier orders that a letter lists: the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merchant:
-    """Who answers, by the settings. An empty part is reported as missing."""
+    """The merchant who answers, by the settings. An empty part is reported as missing."""
 
     name: str = ""
     address: str = ""
     contact: str = ""
 
     def missing(self) -> tuple[str, ...]:
-        """Return the settings that are empty."""
+        """Return the names of the settings that are empty."""
         parts = {
             "TALLYHOOK_MERCHANT": self.name,
             "TALLYHOOK_MERCHANT_ADDRESS": self.address,
@@ -79,7 +79,8 @@ class Merchant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest:
-    """The case to gather. `family`, `respond_by`: facts that a person knows and messages lack."""
+    """Request for a case. `family` and `respond_by` are facts that a person knows and messages
+    lack."""
 
     order: str
     as_of: Instant | None = None
@@ -155,16 +156,16 @@ class DisputeCase:
 
     @property
     def overdue(self) -> bool:
-        """Return whether an answer is still due, and its date over."""
+        """Return whether an answer is still due after its deadline."""
         return disputes.is_overdue(self.dispute, self.respond_by, as_of=self.as_of)
 
     @property
     def deadline(self) -> str:
-        """Say until when an answer is taken, and what to do afterwards."""
+        """State the deadline for an answer, and what to do after it."""
         return disputes.deadline_words(self.dispute, exact(self.respond_by), overdue=self.overdue)
 
     def document(self) -> CaseDocument:
-        """Return the checklist for JSON."""
+        """Return the checklist as a JSON document."""
         document: CaseDocument = {
             "order": self.order,
             "as_of": format_instant(to_second(self.as_of)),
@@ -193,7 +194,7 @@ class DisputeCase:
 
 
 def stated_family(word: str | None) -> disputes.Family | None:
-    """Return the family that a person names. Raise UsageError for another word."""
+    """Return the family that a person names. Raise UsageError for an unknown word."""
     if word is None:
         return None
     found = next((each for each in disputes.FAMILIES if each == word), None)
@@ -203,7 +204,7 @@ def stated_family(word: str | None) -> disputes.Family | None:
 
 
 def merchant_of(settings: Settings) -> Merchant:
-    """Return who answers a dispute."""
+    """Return the merchant who answers a dispute."""
     return Merchant(
         name=settings.merchant,
         address=settings.merchant_address,
@@ -278,7 +279,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
 async def dispute_deadlines(
     context: AppContext, orders: Sequence[str]
 ) -> dict[str, Instant | None]:
-    """Return until when the dispute of each order may be answered, as far as a message says."""
+    """Return the deadline for answering each order's dispute; None where no message states one."""
     found: dict[str, Instant | None] = {}
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -294,7 +295,7 @@ async def dispute_deadlines(
 async def _respond_by(
     connection: Connection, known: History, ledger: Ledger, sources: Mapping[str, Source]
 ) -> dict[disputes.EventKey, Instant]:
-    """Return, by the event's key, the deadline for an answer, as the stored bodies state it."""
+    """Return the deadlines stated in the stored bodies, by event key."""
     wanted = {each.event.digest for each in disputes.messages_of_disputes(ledger)}
     found: dict[disputes.EventKey, Instant] = {}
     disputed = (each for each in known.deliveries if each.event.digest in wanted)
@@ -312,8 +313,8 @@ async def _respond_by(
 async def _bodies(
     connection: Connection, deliveries: Sequence[Delivery], sources: Mapping[str, Source]
 ) -> AsyncIterator[tuple[Delivery, Source, Incoming]]:
-    """Yield deliveries with the requests that are kept of them, one of each event, where their
-    source is configured and a signed message brought them."""
+    """Yield the first delivery of each event with its stored request. Skip events whose source is
+    not configured or that no signed message brought."""
     found = set[disputes.EventKey]()
     for each in deliveries:
         source = sources.get(each.event.source)
@@ -327,7 +328,7 @@ async def _bodies(
 
 
 def _is_of(reported: disputes.ReportedDispute | None, event: Event) -> bool:
-    """Return whether an event is of the disputed payment; True for any where none is named."""
+    """Return whether an event is about the disputed payment. Return True if no payment is named."""
     if reported is None or reported.payment is None:
         return True
     return (event.source, event.payment) == (reported.source, reported.payment)
@@ -342,7 +343,7 @@ async def _stated(
     *,
     most: int = LOOKED_AT,
 ) -> dict[str, tuple[str, ...]]:
-    """Return the values that messages state of the disputed payment, else of all payments.
+    """Return the values that messages state about the disputed payment, or else about all payments.
 
     most  events whose messages are read: the newest
     """
@@ -385,7 +386,7 @@ async def _earlier(
     whole: bool,
 ) -> tuple[list[EarlierOrder], list[Purchase]]:
     """Return earlier paid orders, oldest first: undisputed ones with this phone number, and
-    purchases that may be the customer's, by the digests of number, email address, name and card.
+    purchases that may be the customer's, found by digests of number, email address, name and card.
 
     whole  whether purchases are wanted, for which the bodies of all their messages are read
     """
@@ -419,7 +420,8 @@ async def _earlier(
 def _paid(
     history: History, reported: disputes.ReportedDispute | None = None
 ) -> tuple[Instant, Money] | None:
-    """Return when and how much was first paid, by the disputed payment where it is named."""
+    """Return the time and amount of the first payment. If the disputed payment is named, only that
+    one counts."""
     paid = [
         (each.event.occurred_at or each.received_at, each.event.money)
         for each in history.deliveries
@@ -430,6 +432,6 @@ def _paid(
 
 
 def local_words(instant: Instant, zone: tzinfo) -> str:
-    """Write an instant as people of a zone do, to the second: `20 Nov 2026, 13:00:05`."""
+    """Format an instant in a zone for people, to the second: `20 Nov 2026, 13:00:05`."""
     moment = moment_of(wall_clock(to_second(instant), zone))
     return f"{moment.day} {MONTHS[moment.month - 1][:3]} {moment:%Y, %H:%M:%S}"

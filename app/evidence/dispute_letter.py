@@ -43,12 +43,12 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""Facts of a payment that messages may state, as a letter calls them."""
+"""What a letter calls each fact of a payment that messages may state."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 
 MOST_FACTS: Final = 16
-"""Rows of the letter: as many as fit on a page. The evidence bundle has all."""
+"""Maximum rows of facts, to fit on a page. The evidence bundle has all."""
 
 _RECORDS: Final[Mapping[str, str]] = {
     "order_placed": "The customer placed the order",
@@ -56,7 +56,7 @@ _RECORDS: Final[Mapping[str, str]] = {
     "order_fulfilled": "The shop shipped the order",
     "session_opened": "The payment page was opened for the customer",
 }
-"""Records of the shop that a bank asks about."""
+"""The shop's records that a bank asks about."""
 
 _CLAIMS: Final[Mapping[str, str]] = {
     "authorized": "{money} was reserved on the customer's account",
@@ -69,12 +69,12 @@ _CLAIMS: Final[Mapping[str, str]] = {
     "dispute_won": "The dispute was decided for the shop",
     "dispute_lost": "The dispute was decided for the customer",
 }
-"""What a message of the payment service says, once each."""
+"""Wording of each claim of the payment service that is listed once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exhibit:
-    """A file behind the letter.
+    """A file appended to the letter.
 
     text     what is shown of a text or a mail
     smaller  whether `content` is a picture made smaller than the file
@@ -88,7 +88,7 @@ class Exhibit:
 
 
 class LetterMomentDocument(TypedDict):
-    """In the merchant's time zone, to the second, and in UTC beside it."""
+    """A moment to the second, in the merchant's time zone and in UTC."""
 
     at: InstantText | None
     local: str | None
@@ -188,7 +188,7 @@ class LetterDocument(LetterTextDocument):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Letter:
-    """The letter as values, its files, and what is missing for it."""
+    """The letter as values, with its files and the list of missing evidence."""
 
     document: LetterTextDocument
     exhibits: tuple[Exhibit, ...]
@@ -202,7 +202,7 @@ async def letter_of(
     lines: gather_evidence.ReadsLines,
     personal: bool = False,
 ) -> Letter:
-    """Make the letter without noting that anybody takes it: `take_letter` does.
+    """Make the letter without an entry in the trail. `take_letter` records who takes it.
 
     personal  whether it says who the customer is, as far as messages state that
 
@@ -226,7 +226,7 @@ async def letter_of(
 
 
 class _Writer:
-    """Writes a case in the merchant's own time."""
+    """Describes a case in the merchant's local time."""
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class _Writer:
         }
 
     def document(self) -> LetterTextDocument:
-        """Return all that is in the letter."""
+        """Return the content of the letter."""
         case, merchant = self._case, self._merchant
         rows = sorted([*self._of_records(), *self._of_messages()], key=lambda each: each[0])
         title = "Statement on a payment dispute that was decided"
@@ -308,7 +308,7 @@ class _Writer:
         }  # fmt: skip
 
     def _moment(self, instant: Instant | None) -> LetterMomentDocument:
-        """Write the merchant's time and UTC beside it, with the UTC day if it differs."""
+        """Return a moment in the merchant's zone and in UTC, with the UTC day if it differs."""
         if instant is None:
             return {"at": None, "local": None, "utc": None}
         local, utc = (
@@ -342,7 +342,7 @@ class _Writer:
         }
 
     def _asked_for(self) -> str:
-        """Say in one sentence what the bank is to do."""
+        """Describe in one sentence what the bank is asked to do."""
         found = self._case.dispute
         if found is None or found.state != "open":
             return "Nothing is asked for: no dispute of it is open, as far as is known."
@@ -380,8 +380,8 @@ class _Writer:
         return "" if place is None else f"; entry {place:,} of the sealed log"
 
     def _of_messages(self) -> Iterable[tuple[Instant, str, str]]:
-        """Yield money that moved, once for each movement and with its amount, so that the lines add
-        up; and other statements, once for each subject."""
+        """Yield each movement of money once, with its own amount, so that the lines add up. Yield
+        other statements once for each subject."""
         moved: dict[tuple[str, object], Movement] = {}
         for movement in self._case.ledger.movements:
             for heard in movement.heard:
@@ -445,7 +445,7 @@ class _Writer:
 
 
 _MOVES: Final = {"captured": "succeeded", "refunded": "refunded", "reversed": "reversed"}
-"""The claim that states a movement, by its kind."""
+"""The claim that states a movement, by the movement's kind."""
 
 
 def _signature_words(evidence: gather_evidence.DeliveryEvidence | None, standing: Standing) -> str:
@@ -478,17 +478,18 @@ def _money(ledger: Ledger, *, unheard: Unheard) -> list[list[str]]:
 
 
 MOST_TEXT: Final = 20_000
-"""Characters of a text that stand behind the letter: some eight pages."""
+"""Maximum characters of an appended text: about eight pages."""
 
 OF_ONE_EXHIBIT: Final = ChildLimits(memory_mib=2_048, processor_s=15, duration_s=20)
-"""A picture of MAX_PIXELS takes 400 MiB and a second; most files take a tenth of a second."""
+"""Limits for laying out one exhibit. A picture of MAX_PIXELS takes 400 MiB and a second; most files
+take a tenth of a second."""
 
 OF_ONE_MAIL: Final = ChildLimits(memory_mib=512, processor_s=3, duration_s=10)
-"""A mail is text: what takes longer was made to."""
+"""Limits for reading one mail. Mails are text, so one that takes longer was made to."""
 
 
 async def _text(content: bytes) -> str:
-    """Return the shown part of a text; for mail its head, its text, and a list of its
+    """Return the text that is shown; for a mail its head, its text, and a list of its
     attachments."""
     text = content.decode("utf-8", "replace").removeprefix("\ufeff")
     if is_mail(content):

@@ -31,7 +31,7 @@ class Purchase:
     stated: Mapping[str, tuple[str, ...]]
 
     def shares(self, member: str, other: "Purchase") -> bool:
-        """Return whether both state one value of this member."""
+        """Return whether both purchases have a value of this member in common."""
         mine, theirs = (
             {each.casefold() for each in one.stated.get(member, ())} for one in (self, other)
         )
@@ -96,11 +96,12 @@ NETWORK_NAMES: Final[Mapping[str, str]] = {
     "mc": "mastercard", "american express": "amex", "american_express": "amex",
     "diners_club": "diners",
 }  # fmt: skip
-"""Providers' words for a network whose own name is another."""
+"""Networks' own names, by the words that some providers use instead."""
 
 
 def network_of(words: Sequence[str]) -> str | None:
-    """Return the network that a payment's messages name; None where they name none or several."""
+    """Return the network that a payment's messages name; None if they name none or more than
+    one."""
     found = {NETWORK_NAMES.get(each.casefold(), each.casefold()) for each in words}
     return found.pop() if len(found) == 1 else None
 
@@ -118,7 +119,8 @@ class NetworkRuleDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qualification:
-    """Answer whether a dispute qualifies under a rule: the orders that show it, or why not."""
+    """Result of judging a dispute by a rule: the orders that show that it qualifies, or why it does
+    not."""
 
     rule: NetworkRule
     because: str
@@ -126,7 +128,7 @@ class Qualification:
 
     @property
     def sentence(self) -> str:
-        """Say in one sentence whether the payment qualifies, and why."""
+        """Describe in one sentence whether the payment qualifies, and why."""
         if self.orders:
             return f"This payment qualifies for {self.rule.name}: {self.because}."
         return f"This payment does not qualify for {self.rule.name}, because {self.because}."
@@ -141,7 +143,7 @@ class Qualification:
 def qualifications(
     disputed: Purchase, earlier: Sequence[Purchase], *, fraud: bool
 ) -> list[Qualification]:
-    """Judge a disputed purchase by the rules of its network; by all where no message names it.
+    """Judge a disputed purchase by its network's rules, or by all if no message names the network.
 
     fraud  whether the customer says that somebody else paid; the rules are about nothing else
     """
@@ -206,7 +208,8 @@ def _judged(
 
 
 def _matching(rule: NetworkRule, disputed: Purchase, pair: Sequence[Purchase]) -> tuple[str, ...]:
-    """Return the members that both purchases share with the disputed one; () where too few do."""
+    """Return the members on which both purchases match the disputed one; () if there are too
+    few."""
     found: list[str] = []
     for group in rule.groups:
         shared = [each for each in group if all(one.shares(each, disputed) for one in pair)]

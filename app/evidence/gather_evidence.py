@@ -1,4 +1,4 @@
-"""Gathers all that is known of one order into a dossier, as of an instant. Changes nothing.
+"""Gathers everything known about one order, as of an instant, into a dossier. Changes nothing.
 
 A dossier is a value, without store, clock or key: equal ones give equal bundles, byte for byte.
 """
@@ -89,7 +89,7 @@ class DeliveryEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A source and the profile that reads it now. `text` is the profile's file, without secrets;
+    """A source and the profile that it uses now. `text` is the profile's file, without secrets;
     `orders`: whether its orders are `shared` with other sources or its `own`; `link_by`: what
     links a payment to an order, as the setting says; `captures`: methods that capture by
     themselves, in requests with one of the `vouchers`."""
@@ -190,7 +190,7 @@ Text = TypeVar("Text", Event, Record)
 
 
 def masked_history(history: History, masking: Masking) -> History:
-    """Mask the customers' numbers wherever a reference or a word of the history holds one."""
+    """Mask the customers' numbers in every reference and text of the history."""
     return History(
         order=masking.text(history.order),
         deliveries=frozenset(
@@ -201,7 +201,7 @@ def masked_history(history: History, masking: Masking) -> History:
 
 
 def _reasons_in_words(history: History) -> set[str]:
-    """Return the reasons that are no codes: a name may stand in one."""
+    """Return the reasons written as text rather than codes: they may contain a name."""
     reasons = {each.event.reason for each in history.deliveries}
     reasons |= {each.reason for each in history.records}
     return {each for each in reasons if each and not is_code(each)}
@@ -221,8 +221,8 @@ def evidence_of(
     accounts: Mapping[str, Account],
     others: Iterable[store.StoredDelivery] = (),
 ) -> list[DeliveryEvidence]:
-    """Return the evidence of these deliveries. A repeated one has its body from the one that
-    brought it first, which may be among `others`."""
+    """Return the evidence of these deliveries. The body of a redelivery comes from the first
+    delivery, which may be among `others`."""
     brought, keys = [*rows, *others], {name: AccountKeys(each) for name, each in accounts.items()}
     bodies = {(row.source, row.digest): row.body for row in brought if row.body is not None}
     found = []
@@ -298,7 +298,7 @@ def _proven(
 def phones_stated(
     deliveries: Iterable[DeliveryEvidence], sources: Mapping[str, Source]
 ) -> set[str]:
-    """Return every customer's number that a body names."""
+    """Return every customer's number that a body states."""
     found: set[str] = set()
     for each in deliveries:
         source = sources.get(each.arrived.source)
@@ -317,7 +317,7 @@ ReadsLines = Callable[
     [Connection, str, Collection[str], Instant],
     Awaitable[tuple[Sequence[BookLine], Sequence[StatementLine]]],
 ]
-"""Reads the lines of books and statements that name an order or one of its payments."""
+"""Loads the lines of books and statements that name an order or one of its payments."""
 
 
 async def gather_dossier(
@@ -329,7 +329,8 @@ async def gather_dossier(
     lines: ReadsLines,
     attachments: bool = False,
 ) -> Dossier:
-    """Gather an order's dossier. Raise NotFoundError where nothing was known of it by then."""
+    """Gather an order's dossier. Raise NotFoundError if nothing was known about it at that
+    instant."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
@@ -382,8 +383,8 @@ async def gather_dossier(
 async def _arrived(
     connection: Connection, known: History
 ) -> tuple[list[store.StoredDelivery], list[store.StoredDelivery]]:
-    """Return the stored first delivery of each event, and its redeliveries, also of events that
-    another receiver read first. Raise UsageError where it is too much."""
+    """Return the first delivery of each event, and all redeliveries, including those of events that
+    another receiver read first. Raise UsageError if they are too large."""
     events = by_event(known.as_stored().deliveries)
     ids = [each[0].delivery_id for each in events]
     size = await store.size_of_arrived(connection, ids)
@@ -398,7 +399,7 @@ async def _arrived(
 async def _attached(
     connection: Connection, order: str, *, as_of: Instant, with_files: bool
 ) -> tuple[AttachedFile, ...]:
-    """Return every file that was attached to the order or its breaks by then, removed or not."""
+    """Return every file attached to the order or its breaks by then, including removed ones."""
     entries = await attachment_store.counted_entries(connection, order, until=as_of)
     removed = {each.attachment_id: each.number for each in entries if each.removed}
     records = {

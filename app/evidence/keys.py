@@ -28,12 +28,13 @@ VARIABLE: Final = "TALLYHOOK_EVIDENCE__KEY_FILE"
 """The setting that names the file."""
 
 MAX_FILE_BYTES: Final = 4096
-"""Bytes of a key's file: a PEM of this kind has 119; what is much larger is another file."""
+"""Maximum bytes of a key file. A PEM of this kind has 119 bytes, so a much larger file is not a
+key."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """The half that everyone may have: 32 bytes."""
+    """The public half of a key: 32 bytes."""
 
     raw: bytes
 
@@ -59,7 +60,7 @@ class PublicKey:
 
 
 class EvidenceKey:
-    """The key that signs. Made by `write_key` and `load_key`."""
+    """The signing key. Made by `write_key` and `load_key`."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -71,7 +72,7 @@ class EvidenceKey:
 
 
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
-    """Make a key of 32 bytes of chance and store it where nothing is yet, for its owner alone.
+    """Make a key from 32 random bytes and store it in a new file, readable by its owner alone.
 
     owner: whose the file is to be where root makes it, as in `write_new`.
 
@@ -96,9 +97,9 @@ def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> Evide
 
 
 def load_key(path: Path) -> EvidenceKey | None:
-    """Return the key of a file; None where there is no file.
+    """Return the key in a file; None if there is no file.
 
-    Raise ConfigurationError for a file that others may use, or that holds no such key.
+    Raise ConfigurationError if others can read the file, or it holds no such key.
     """
     content = read_private(path, variable=VARIABLE, what="a key", most=MAX_FILE_BYTES)
     if content is None:
@@ -115,7 +116,8 @@ def load_key(path: Path) -> EvidenceKey | None:
 
 
 def own_key(settings: Settings) -> PublicKey | None:
-    """Return the public half of the key that is here; None where none is, or none may be read."""
+    """Return the public half of this machine's key; None if there is no key or it cannot be
+    read."""
     try:
         key = load_key(settings.evidence_key_path)
     except ConfigurationError:
@@ -124,7 +126,7 @@ def own_key(settings: Settings) -> PublicKey | None:
 
 
 MAX_COMMENT: Final = 1024
-"""Characters of a comment: minisign's own bound is 8,192 bytes for the trusted one."""
+"""Maximum characters of a comment. Minisign limits the trusted comment to 8,192 bytes."""
 
 _KEY: Final = b"Ed"
 _PREHASHED: Final = b"ED"
@@ -133,7 +135,7 @@ _TRUSTED: Final = "trusted comment: "
 
 
 class NotSigned(Exception):
-    """A text is no signature of these bytes by this key; says why in one sentence."""
+    """Error: a text is not this key's signature of these bytes. It says why in one sentence."""
 
 
 def minisign_id(public: PublicKey) -> bytes:
@@ -147,17 +149,17 @@ def key_name(public: PublicKey) -> str:
 
 
 def public_key_line(public: PublicKey) -> str:
-    """Return the public key as `minisign -P` takes it."""
+    """Return the public key as the argument of `minisign -P`."""
     return base64.b64encode(_KEY + minisign_id(public) + public.raw).decode()
 
 
 def public_key_text(public: PublicKey) -> str:
-    """Return a public key's file, as `minisign -p` reads it."""
+    """Return the public key as a file for `minisign -p`."""
     return f"{_UNTRUSTED}minisign public key {key_name(public)}\n{public_key_line(public)}\n"
 
 
 def read_public_key(text: str) -> PublicKey:
-    """Parse a public key's file, or its line alone. Raise NotSigned for anything else."""
+    """Parse a public key's file, or just its line. Raise NotSigned for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     raw = _decoded(line, length=42)
     public = PublicKey(raw[10:])
@@ -167,8 +169,8 @@ def read_public_key(text: str) -> PublicKey:
 
 
 def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: str = "") -> str:
-    """Return the signature's file. `comment` is covered by the signature; `about` is not, and names
-    the key where it is empty. Raise ValueError for a comment that is not one line."""
+    """Return a signature file. The signature covers `comment` but not `about`, which names the key
+    by default. Raise ValueError for a comment of several lines."""
     about = about or f"signature from tallyhook key {key_name(key.public)}"
     for each in (comment, about):
         if len(each) > MAX_COMMENT or not each.isprintable():
@@ -185,9 +187,9 @@ def minisign_signature(key: EvidenceKey, data: bytes, *, comment: str, about: st
 
 
 def trusted_comment(public: PublicKey, data: bytes, text: str) -> str:
-    """Return the trusted comment of a signature's file that holds for these bytes.
+    """Verify a signature file for these bytes, and return its trusted comment.
 
-    Raise NotSigned where it does not hold. (1) form, (2) key, (3) bytes, (4) comment.
+    Raise NotSigned if it does not verify. Checks (1) form, (2) key, (3) bytes, (4) comment.
     """
     lines = text.split("\n")
     if len(lines) != 5 or lines[4] or not lines[0].startswith(_UNTRUSTED):  # 1

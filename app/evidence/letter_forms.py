@@ -1,8 +1,7 @@
-"""The forms of the letter that answers a dispute, with its exhibits behind: a page (HTML), or paper
-(PDF) by typst.
+"""Formats of the letter that answers a dispute, with its exhibits: HTML, or PDF by typst.
 
-All text goes into a form as data, so that none can be markup. A file that typst cannot lay out is
-listed, and said to be sent by itself. A PDF beyond what the bank's channel takes is refused.
+All text goes into a format as data, so that none can be markup. A file that typst cannot lay out is
+listed as sent separately. A PDF beyond the limits of the bank's channel is refused.
 """
 
 import asyncio
@@ -49,13 +48,14 @@ from app.receiving.caught_up import must_have_read
 LetterForm = Literal["pdf", "html"]
 
 MOST_PAGES: Final = 20
-"""Pages of one exhibit behind the letter: a longer one is listed, and sent by itself."""
+"""Maximum pages of an appended exhibit. A longer one is listed in the letter and sent
+separately."""
 
 OF_ONE_LETTER: Final = ChildLimits(memory_mib=4_096, processor_s=90, duration_s=60, result_mib=256)
 
 
 def letter_form(path: Path) -> LetterForm:
-    """Return the form that a file's name asks for. Raise UsageError."""
+    """Return the format of a letter by its file name. Raise UsageError for an unknown ending."""
     forms: dict[str, LetterForm] = {".pdf": "pdf", ".html": "html", ".htm": "html"}
     found = forms.get(path.suffix.lower())
     if found is None:
@@ -71,8 +71,8 @@ async def take_letter(
     lines: gather_evidence.ReadsLines,
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
-    """Make the letter and its bytes in a form; the trail notes who takes them away before they have
-    them. Without a form the letter is only looked at.
+    """Make the letter and its bytes in a format. The trail records who takes them before they are
+    returned. Without a form the letter is only looked at.
 
     name  of the file that a PDF is kept in
 
@@ -97,8 +97,8 @@ async def take_letter(
 
 
 async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf") -> bytes:
-    """Return the bytes of one form. Raise UsageError as `_pdf` does, and for a PDF that is more
-    than the bank's channel takes, also with its pictures made smaller."""
+    """Return the letter's bytes in one format. Raise UsageError as `_pdf` does, and if a PDF
+    exceeds the limit of the bank's channel even with smaller pictures."""
     if form == "html":
         pictures = {
             _file(each): (each.media, each.content)
@@ -120,7 +120,7 @@ async def letter_in(letter: Letter, form: LetterForm, *, name: str = "letter.pdf
 
 
 def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) -> str | None:
-    """Return which limit of the bank's channel a PDF exceeds, with what to drop."""
+    """Return the limit of the bank's channel that a PDF exceeds, and what to drop."""
     exhibits = [
         SentFile(
             name=f"exhibit {each.number}, {shown['name']}", ending=ENDINGS[each.media],
@@ -135,14 +135,14 @@ def _fault(letter: Letter, content: bytes, pages: Mapping[int, int], name: str) 
 
 
 _PAGE: Final = re.compile(rb"/Type\s*/Page\b")
-"""A page's object in a PDF that typst writes: it compresses none of these."""
+"""Pattern of a page object in a PDF by typst, which does not compress these objects."""
 
 PICTURE_PPI: Final = 150
-"""Dots an inch of a picture that is made smaller, across the sheet: small print stays legible."""
+"""Dots per inch of a reduced picture across the sheet; small print stays legible."""
 
 
 async def _smaller(exhibit: Exhibit) -> Exhibit:
-    """Return a picture as one of fewer dots where that takes fewer bytes, else the exhibit."""
+    """Return a picture with fewer dots if that takes fewer bytes, else the exhibit unchanged."""
     if not exhibit.media.startswith("image/"):
         return exhibit
     with tempfile.TemporaryDirectory(prefix="tallyhook-letter-") as folder, suppress(ChildStopped):
@@ -160,11 +160,11 @@ def _file(exhibit: Exhibit) -> str:
 
 
 async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
-    """Lay out the letter, and behind it each exhibit that typst can lay out; return how many pages
-    of each exhibit are there, too.
+    """Lay out the letter, followed by each exhibit that typst can lay out.
 
-    Typst reads the exhibits, which are strangers' files, in child processes: first each by itself,
-    so that none spoils the letter. Raise UsageError.
+    Return the PDF and the page count of each appended exhibit. Typst reads the exhibits, which are
+    strangers' files, in child processes. It tries each one separately first, so that none spoils
+    the letter. Raise UsageError.
     """
     if find_spec("typst") is None:
         raise UsageError(
@@ -195,7 +195,7 @@ async def _pdf(letter: Letter) -> tuple[bytes, dict[int, int]]:
 
 
 def unshown(letter: Letter) -> str:
-    """Say which characters of the letter its PDF cannot show, and what to do; empty if none."""
+    """List the characters of the letter that its PDF cannot show, and what to do; empty if none."""
     return paper.unshown_in(letters.pdf_values(blocks_of(letter, {})))
 
 
@@ -203,12 +203,12 @@ _SUM: Final = re.compile(r"\b([A-Z]{3}) (?=\d)")
 
 
 def _unbroken(sentence: str) -> str:
-    """Return a sentence with amounts that no line breaks."""
+    """Return a sentence in which no line break splits an amount."""
     return _SUM.sub("\\1\u00a0", sentence)
 
 
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
-    """Return the letter as its forms are made of it.
+    """Return the letter as the blocks from which its formats are made.
 
     pages  of each exhibit by its number, as many as the form shows behind the letter
     """
@@ -266,7 +266,7 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
 
 
 def _at(moment: LetterMomentDocument) -> str:
-    """Write a moment in a line: the merchant's time, and UTC where that is another."""
+    """Format a moment: the merchant's time, and UTC if it differs."""
     if moment["local"] is None:
         return "not stated"
     same = moment["utc"] == f"{moment['local'][-8:]} UTC"
@@ -291,7 +291,7 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
 
 
 def _of_payment(said: Mapping[str, Any]) -> list[Block]:
-    """Return the messages' statements about the payment, and the rules on earlier payments."""
+    """Return what messages state about the payment, and the rules on earlier payments."""
     rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
     lacking = ", ".join(said["not_stated"])
     blocks: list[Block] = [Heading("The payment")]

@@ -1,7 +1,7 @@
 """Limits on a letter: those of the channel that carries it, and of the card network behind it.
 
 The smaller limit counts. Each row names the page that states it, with the page's own date where it
-has one. A row that lacks a limit states none: no page was found that does.
+has one. A limit is left out of a row where no page was found that states it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ MB: Final = 1_000_000
 
 
 class LetterLimitsDocument(TypedDict):
-    """What the channel and the card network take; null where no page was found."""
+    """Limits of the channel and the card network; null where no page states one."""
 
     who: str
     words: Annotated[str, "The limits in a sentence."]
@@ -30,7 +30,7 @@ class LetterLimitsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterLimits:
-    """Limits of what may be sent; None where no page states it.
+    """Limits on what may be sent; None where no page states one.
 
     size        bytes of all files
     each        bytes of one file
@@ -58,7 +58,7 @@ class LetterLimits:
 
     @property
     def words(self) -> str:
-        """Say the limits in words."""
+        """Describe the limits in words."""
         said = [
             *([f"{self.files:,} files"] if self.files else []),
             *([f"{self.pages:,} pages"] if self.pages else []),
@@ -106,7 +106,7 @@ OF_NETWORKS: Final[Mapping[str, LetterLimits]] = {
     ),
     "diners": LetterLimits(size=3 * MB, who="Diners", sources=(_CHECKOUT,)),
 }  # fmt: skip
-"""Limits by card network, as `first_party.network_of` names it."""
+"""Limits of each card network, by the names that `first_party.network_of` returns."""
 
 OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
     "stripe": LetterLimits(
@@ -134,11 +134,11 @@ OF_CHANNELS: Final[Mapping[str, LetterLimits]] = {
                  "read 2026-11-29",),
     ),
 }  # fmt: skip
-"""Limits by the profile of the source that the dispute came from."""
+"""Limits of each channel, by the profile of the dispute's source."""
 
 
 def limits_of(channel: str, network: str | None) -> LetterLimits:
-    """Return the limits of a channel and a network together, the smaller one of each."""
+    """Return the combined limits of a channel and a network, the smaller of each."""
     rows = [
         OF_CHANNELS.get(channel, LetterLimits(who=channel)),
         *([] if network is None else [OF_NETWORKS.get(network, LetterLimits(who=network))]),
@@ -158,13 +158,13 @@ def limits_of(channel: str, network: str | None) -> LetterLimits:
 
 
 def megabytes(size: int) -> str:
-    """Write a number of bytes as megabytes, to a tenth."""
+    """Format a number of bytes in megabytes, to a tenth."""
     return f"{size / MB:,.1f} MB".replace(".0 MB", " MB")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentFile:
-    """A file that is sent: the letter, or an exhibit, which may be behind it instead.
+    """A file to send: the letter, or an exhibit. An exhibit may be appended to the letter instead.
 
     pages  of the letter, or of the exhibit behind it; 0 where they are not known
     """
@@ -179,7 +179,8 @@ class SentFile:
 def fault_of_sending(
     letter: SentFile, exhibits: Sequence[SentFile], limits: LetterLimits
 ) -> str | None:
-    """Return which limit a letter with exhibits exceeds, with what to drop; None for none."""
+    """Return the limit that a letter with exhibits exceeds, and what to drop; None if it exceeds
+    none."""
     alone = [each for each in exhibits if not each.behind]
     size, drop = letter.size + sum(each.size for each in alone), "attach fewer files"
     if exhibits:

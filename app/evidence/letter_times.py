@@ -1,7 +1,7 @@
-"""Times of a letter in the merchant's zone, and times.json, which says how far that was from UTC.
+"""Times of a letter in the merchant's zone, and times.json with that zone's offsets from UTC.
 
-So rendering a bundle's letter again gives the same bytes, whatever is known of zones there. A
-bundle of a merchant whose zone is UTC has no such file.
+With these offsets, a bundle's letter renders to the same bytes on any machine, whatever that
+machine knows about zones. A bundle of a merchant in UTC has no such file.
 """
 
 from bisect import bisect_right
@@ -16,23 +16,23 @@ from reconcile.instants import Instant, format_instant, moment_of, parse_instant
 TIMES: Final = "times.json"
 
 Offset = tuple[timedelta, str]
-"""Offset of a zone's clocks from UTC, with its name then."""
+"""Offset of a zone's clocks from UTC, with the zone's name at that time."""
 
 
 class LetterZone(tzinfo):
-    """A zone that records the offsets it was asked for, or reads them from a bundle."""
+    """A zone that records which offsets were used, or loads them from a bundle."""
 
     def __init__(
         self, name: str, zone: tzinfo | None, known: Mapping[datetime, Offset] | None = None
     ) -> None:
-        """Take the real zone, or None: then `known` has each span's offset by its first moment in
-        UTC."""
+        """Take a real zone; or None, and in `known` each span's offset by the span's first moment
+        in UTC."""
         self._name, self._zone = name, zone
         self._known = dict(sorted((known or {}).items()))
         self._begins = list(self._known)
 
     def fromutc(self, moment: datetime) -> datetime:
-        """Return the moment as the zone's clocks show it, with its offset then."""
+        """Return the moment in the zone's local time, with its offset at that moment."""
         plain = moment.replace(tzinfo=None)
         begins = plain
         if self._zone is None:
@@ -46,11 +46,11 @@ class LetterZone(tzinfo):
         return (plain + offset).replace(tzinfo=timezone(offset, called))
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        """Return None: a local time alone does not tell."""
+        """Return None: a local time alone does not determine the offset."""
         return None
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        """Return None: not known."""
+        """Return None: daylight saving time is not known."""
         return None
 
     def tzname(self, moment: datetime | None) -> str | None:
@@ -58,7 +58,7 @@ class LetterZone(tzinfo):
         return self._name
 
     def document(self) -> dict[str, Any]:
-        """Return times.json, once the page is made."""
+        """Return times.json. Call it after the page is made."""
         spans: list[list[Any]] = []
         for moment, (offset, called) in sorted(self._known.items()):
             offset_and_name = [int(offset.total_seconds()), called]
@@ -67,7 +67,7 @@ class LetterZone(tzinfo):
         return {"zone": self._name, "from_utc_s": spans}
 
     def words(self) -> str:
-        """Say which zone it is, and what its names mean. Call it after the page is made."""
+        """Name the zone and explain its abbreviations. Call it after the page is made."""
         called = dict.fromkeys(
             f"{name} is {timezone(offset)}" for _, (offset, name) in sorted(self._known.items())
         )
@@ -75,13 +75,13 @@ class LetterZone(tzinfo):
 
 
 def letter_zone(zone: tzinfo | None) -> LetterZone | None:
-    """Return the zone of a bundle that is built; None for UTC."""
+    """Return the zone for building a bundle; None for UTC."""
     return None if zone in (None, UTC) or str(zone) == "UTC" else LetterZone(str(zone), zone)
 
 
 def zone_in(document: Mapping[str, Any]) -> LetterZone:
-    """Return the zone of a bundle to verify. Raise ValueError and LookupError for an invalid
-    one."""
+    """Return the zone for verifying a bundle. Raise ValueError and LookupError for an invalid
+    document."""
     known = {
         moment_of(parse_instant(begins)).replace(tzinfo=None): (timedelta(seconds=seconds), called)
         for begins, seconds, called in document["from_utc_s"]
@@ -92,28 +92,28 @@ def zone_in(document: Mapping[str, Any]) -> LetterZone:
 
 
 class Times:
-    """Writes moments of one page: in the zone, each with its name, or in UTC."""
+    """Formats the moments of one page, in the zone with its abbreviation or in UTC."""
 
     def __init__(self, zone: LetterZone | None) -> None:
         self._zone = zone
 
     def at(self, instant: Instant) -> str:
-        """Write one moment exactly."""
+        """Format one moment exactly."""
         if self._zone is None:
             return format_instant(instant)
         called = moment_of(instant).astimezone(self._zone).tzname()
         return f"{self.clock(instant).replace('T', ' ').removesuffix('Z')} {called}"
 
     def clock(self, instant: Instant) -> str:
-        """Write a moment as the zone's clocks show it, in the form of RFC 3339."""
+        """Format a moment in the zone's local time, as RFC 3339 does."""
         return format_instant(instant if self._zone is None else wall_clock(instant, self._zone))
 
     def text(self, sentence: str) -> str:
-        """Write the moments of a sentence so."""
+        """Format every moment in a sentence."""
         return sentence if self._zone is None else local_text(sentence, self._zone, named=True)
 
     def words(self) -> str:
-        """Say which zone it is. Call it last."""
+        """Name the zone. Call it last."""
         return "Times are UTC." if self._zone is None else self._zone.words()
 
 

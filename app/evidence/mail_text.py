@@ -1,5 +1,5 @@
-"""Attached mail as people read it: its head, its text, and a list of its attachments. Parses
-strangers' files: to be called in a child process."""
+"""Converts attached mail to readable text: its head, its text, and a list of its attachments.
+Parses strangers' files: call it only in a child process."""
 
 import hashlib
 import re
@@ -18,8 +18,8 @@ _SHOWN: Final = ("From", "To", "Cc", "Date", "Subject")
 
 
 def is_mail(content: bytes) -> bool:
-    """Check whether a text begins with a mail's head: a sender, and a field that only mail programs
-    write."""
+    """Check whether a text begins with a mail head: it must have a sender, and a field that only
+    mail programs write."""
     names, place = set[bytes](), 0
     while (field := _HEAD.match(content, place)) is not None:
         names.add(field[0].partition(b":")[0].lower())
@@ -28,7 +28,7 @@ def is_mail(content: bytes) -> bool:
 
 
 def mail_text(content: bytes) -> str:
-    """Return a mail as text. Of alternatives in text and HTML, the text counts."""
+    """Return a mail as text. If a part has text and HTML alternatives, the text is used."""
     mail = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(content)
     lines = [f"{name}: {mail[name]}" for name in _SHOWN if mail[name]]
     body = mail.get_body(("plain", "html"))
@@ -49,7 +49,7 @@ def mail_text(content: bytes) -> str:
 
 
 def _decoded(body: Message) -> str:
-    """Return a part's text. A character set that Python does not know is read as UTF-8."""
+    """Return the text of a part. An unknown character set is decoded as UTF-8."""
     content = body.get_payload(decode=True)
     data = content if isinstance(content, bytes) else b""
     try:
@@ -59,7 +59,7 @@ def _decoded(body: Message) -> str:
 
 
 class _Words(HTMLParser):
-    """Collects the words of a page, without styles and scripts."""
+    """Collects the text of an HTML page, without styles and scripts."""
 
     def __init__(self) -> None:
         super().__init__()

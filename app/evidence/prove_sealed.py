@@ -43,14 +43,14 @@ from reconcile.transparency.commitments import (
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
-"""Bytes that a leaf takes in a bundle: its text, its proof and the salts of its parts."""
+"""Bytes of a leaf in a bundle: its text, its proof and the salts of its parts."""
 
 AT_ONCE: Final = verify.MAX_BYTES * 2 // 3 // LEAF_BYTES
-"""Leaves proved on one snapshot, and in a bundle: so many that their bytes leave a third of the
-largest bundle for all else. All of them are in memory together."""
+"""Maximum leaves proved on one snapshot, and in a bundle. All are in memory together, and their
+bytes leave a third of the largest bundle for everything else."""
 
 PATHS_AT_ONCE: Final = 500
-"""Leaves whose paths are computed together: each may take 256 hashes of a level from the store."""
+"""Leaves whose paths are computed together. Each may read 256 hashes of a level from the store."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +98,9 @@ async def proofs_of(
 ) -> Proofs:
     """Return proofs of deliveries and records by id, and of `revision:N` and `deed:N`.
 
-    They are against the newest checkpoint. With `earliest` they are against the first that covers
-    them all, which is the same one for ever: the first that a quorum of the witnesses has cosigned,
-    once one is. Raise NotFoundError where one of them is not sealed (yet), and UsageError for more
-    than AT_ONCE.
+    They lead to the newest checkpoint. With `earliest` they lead to the first that covers all of
+    them, and so never change: the first that a quorum of witnesses has cosigned, if there is one.
+    Raise NotFoundError if one of them is not sealed yet, and UsageError for more than AT_ONCE.
     """
     if len(subjects) > AT_ONCE:
         raise UsageError(f"at most {AT_ONCE:,} leaves are proved at once; ask for fewer")
@@ -142,7 +141,7 @@ async def proofs_of(
 
 
 async def with_cosignatures(connection: Connection, note: str) -> str:
-    """Return a checkpoint's note, with the line of every witness that has cosigned it."""
+    """Return a checkpoint's note with the lines of all witnesses that cosigned it."""
     checkpoint = read_checkpoint(note)
     found = await departure_store.cosignatures_of(
         connection, size=checkpoint.size, head=checkpoint.head
@@ -152,7 +151,7 @@ async def with_cosignatures(connection: Connection, note: str) -> str:
 
 async def cosigned_checkpoint(context: AppContext) -> str:
     """Return the newest checkpoint that a quorum of witnesses has cosigned, with their lines. Raise
-    NotFoundError while there is none."""
+    NotFoundError if there is none yet."""
     async with context.database.reading() as connection:
         head = await log_store.head_of(
             connection, await cosigned_size(connection, witnesses_of(context.settings))
@@ -165,7 +164,8 @@ async def cosigned_checkpoint(context: AppContext) -> str:
 async def paths_to(
     connection: Connection, numbers: Sequence[int], *, size: int
 ) -> list[list[Hash]]:
-    """Return the hashes beside each leaf's way to the head of `size` leaves; reads no tree."""
+    """Return the audit path of each leaf in the tree of `size` leaves, without reading a whole
+    tree."""
     found: list[list[Hash]] = []
     for start in range(0, len(numbers), PATHS_AT_ONCE):
         some = [inclusion_spans(n, size=size) for n in numbers[start : start + PATHS_AT_ONCE]]
@@ -175,7 +175,7 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return one proof against the newest checkpoint, for JSON. Raise NotFoundError."""
+    """Return one proof against the newest checkpoint as JSON. Raise NotFoundError."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -183,9 +183,9 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs of several against the newest checkpoint, for JSON, with what opens the leaves
-    of records, revisions and audit entries: all of it, or without the parts that may hold something
-    personal. Raise as `proofs_of` does."""
+    """Return proofs of several subjects against the newest checkpoint, as JSON. They include the
+    texts and salts that open the leaves of records, revisions and audit entries; `with_texts` says
+    whether possibly personal parts are included. Raise as `proofs_of` does."""
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)
         rows = await _rows_of(connection, subjects)
@@ -219,12 +219,12 @@ async def newest_checkpoint(context: AppContext) -> log_store.SignedHead:
 PUBLISHED: Final = "published"
 
 NOTED_EVERY: Final[Duration] = HOUR
-"""Time between two departures that are noted where strangers are shown checkpoints: they may ask
-every second, and each note is kept for ever."""
+"""Shortest time between two recorded departures of checkpoints shown to strangers. They may ask
+every second, and each record is kept forever."""
 
 
 async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
-    """Return the newest checkpoint, for strangers; its departure is noted first. Raise
+    """Return the newest checkpoint for strangers, after recording its departure. Raise
     NotFoundError while nothing is sealed."""
     head, now = await newest_checkpoint(context), context.clock.now()
     async with context.database.reading() as connection:
@@ -239,9 +239,9 @@ async def shown_checkpoint(context: AppContext) -> log_store.SignedHead:
 
 
 async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, Any]:
-    """Prove that the log of `new` leaves began with that of `old`, for JSON.
+    """Prove that the log of `new` leaves extends that of `old`, as JSON.
 
-    Raise NotFoundError where there was no checkpoint of such a size, UsageError for old > new.
+    Raise NotFoundError if there was no checkpoint of such a size, and UsageError if old > new.
     """
     if not 0 < old <= new:
         raise UsageError("say the smaller size first; both are sizes of checkpoints")
@@ -257,13 +257,13 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
     return {"old": notes[0], "new": notes[1], "path": path}
 
 
-# --- what a bundle shows --------------------------------------------------------------------------
+# --- content of a bundle ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
     """How leaves name an order, in hex: the commitment, and the key that opens it. The key is None
-    where the reference is masked, which could be guessed with it."""
+    if the reference is masked: with the key, the reference could be guessed."""
 
     commitment: str
     key: str | None
@@ -271,7 +271,7 @@ class OrderName:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedPart:
-    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex; masked
+    """One part of a leaf's content: its commitment, and the salt that opens it, both in hex. Masked
     parts have no salt."""
 
     hash: str
@@ -325,8 +325,8 @@ class SealedParts:
 def masked_parts(
     sealed: SealedParts, masking: Masking, *, known: History, masked: History, full: bool
 ) -> SealedParts:
-    """Mask the customers' numbers in records, revisions and audit entries, and in a redacted bundle
-    who acted, and why; keep only the commitments of masked parts."""
+    """Mask the customers' numbers in records, revisions and audit entries. In a redacted bundle
+    also mask who acted and why. Masked parts keep only their commitments."""
     said = {
         name: {
             part: _masked(value, masking) if part != SAID and (full or part != "who") else value
@@ -364,7 +364,7 @@ def masked_parts(
 
 
 def _masked(value: Any, masking: Masking) -> Any:
-    """Mask the customers' numbers in a text, or in the texts of a list or an object."""
+    """Mask the customers' numbers in a text, or in all texts of a list or object."""
     if isinstance(value, str):
         return masking.text(value)
     if isinstance(value, list):
@@ -375,7 +375,7 @@ def _masked(value: Any, masking: Masking) -> Any:
 
 
 def refuse_more(count: int, most: int, what: str) -> None:
-    """Raise UsageError where a bundle would have more of something than it may."""
+    """Raise UsageError if a bundle would exceed the limit on something."""
     if count > most:
         raise UsageError(
             f"this bundle would have {count:,} {what}, and it may have {most:,}: name an "
@@ -391,11 +391,11 @@ async def sealed_parts(
     as_of: Instant,
     witnesses: Witnesses | None,
 ) -> SealedParts:
-    """Return the log's entries for a history's deliveries and records, and for other subjects.
+    """Return the log entries for a history's deliveries and records, and for other subjects.
 
-    The proofs are against the first checkpoint that covers all that is sealed of the order and that
-    a quorum of witnesses has cosigned. Until one is, they are against the first that covers it.
-    Either is the same for ever.
+    The proofs lead to the first checkpoint that covers everything sealed about the order and that a
+    quorum of witnesses has cosigned. Until one is cosigned, they lead to the first that covers it.
+    Either choice never changes.
     """
     deliveries = sorted(each.delivery_id for each in history.deliveries)
     subjects = {*deliveries, *(each.record_id for each in history.records), *others}
@@ -459,9 +459,9 @@ async def _in_tree(
     as_of: Instant,
     chain: Sequence[leaf_store.Leaf],
 ) -> InTree | None:
-    """Return the order in the newest tree by an instant. Where the order began before its day
-    (UTC), and no tree of that day counts it, return it in the first later one that does. None where
-    none counts it. Which one it is never changes."""
+    """Return the order's place in the newest tree made by an instant. If the order began before
+    that day (UTC) and no tree of that day counts it, return its place in the first later tree that
+    does. Return None if no tree counts it. The choice never changes."""
     newest = await order_tree_store.newest_tree(connection, until=as_of)
     trees = [] if newest is None else [newest]
     if leaf_store.began_before(chain, as_of):
@@ -479,7 +479,7 @@ async def _in_tree(
 async def _rows_of(
     connection: Connection, subjects: Collection[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the records, revisions and audit entries of these names, as they are sealed."""
+    """Return the records, revisions and audit entries with these names, in their sealed form."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in (leaf_store.RECORD, leaf_store.REVISION, leaf_store.AUDIT_ENTRY):
         own = [each for each in subjects if kind.names(each)]
@@ -488,7 +488,7 @@ async def _rows_of(
 
 
 def _opened(said: Event | Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
-    """Return the parts of a leaf's content, with their salts."""
+    """Return the parts of a leaf's content with their salts."""
     salt = bytes.fromhex(leaf.members()["salt"])
     hashes, salts = part_hashes(said, secret=secret, salt=salt), part_salts(secret, salt)
     return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}

@@ -1,7 +1,7 @@
-"""The files of a bundle that state nothing of their own: each follows from the others.
+"""Files of a bundle that follow from its other files and state nothing of their own.
 
-A verification by the program that made a bundle renders them again, byte for byte. Another release
-may say the same in other words: then nobody can tell, and the check says so.
+If the program that made a bundle verifies it, it renders these files again, byte for byte. Another
+release may word them differently. Then the check cannot decide, and says so.
 """
 
 import hashlib
@@ -172,8 +172,8 @@ _HEAD_ENDS: Final = "from __future__ import annotations\n\n"
 
 @cache
 def stand_alone() -> str:
-    """Return the verifier as one file without imports of ours: the texts of its other modules stand
-    in their place."""
+    """Return the verifier as one file that imports none of our modules: their texts replace the
+    imports."""
     parts = [each.read_text("utf-8").partition(_HEAD_ENDS)[2] for each in _PARTS]
     text = VERIFIER.read_text("utf-8")
     first = _IMPORTED.search(text)
@@ -183,13 +183,13 @@ def stand_alone() -> str:
 
 
 def verifier_digest() -> str:
-    """Return the line of `verify.sha256`, which `sha256sum --check` takes."""
+    """Return the line of `verify.sha256` for `sha256sum --check`."""
     return f"{hashlib.sha256(stand_alone().encode()).hexdigest()}  {VERIFIER.name}\n"
 
 
 def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
-    """Return the files by name. They depend on ledger and facts alone."""
-    # In plain words first, for people, then each sentence with the ids that it rests on, in UTC.
+    """Return the files by name. They depend only on ledger and facts."""
+    # First in plain words for people; then each sentence with the ids that support it, in UTC.
     plain = [
         *plain_answer(ledger, unheard=facts.unheard),
         *(plain_finding(each) for each in grouped(ledger.findings)),
@@ -205,14 +205,14 @@ def rendered_files(ledger: Ledger, facts: LetterFacts) -> dict[str, bytes]:
 
 
 def release() -> str:
-    """Return the version of the program, as people name it."""
+    """Return the program's version for people."""
     return version("tallyhook")
 
 
 @cache
 def program() -> str:
-    """Return the SHA-256 in hex of the code that renders these files: programs with equal digests
-    render equal files, whatever their version."""
+    """Return the SHA-256, in hex, of the code that renders these files. Programs with equal digests
+    render equal files, whatever their versions."""
     engine = Path(reconcile.__file__).parent
     files = [
         *engine.glob("*.py"),

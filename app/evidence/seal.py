@@ -6,8 +6,8 @@
 3 sign     the new head as a checkpoint
 4 write    leaves, hashes, checkpoint, in one transaction, if nobody else added meanwhile
 
-The log remembers every public key that has signed for it. A key that is not the newest of them
-signs nothing: several receivers of one database share one key.
+The log remembers every public key that has signed for it. Only the newest of them may sign: several
+receivers of one database share one key.
 
 Once a day the log also seals the root of the tree of all orders: how many leaves each order has.
 With its path to the root, a bundle shows how many leaves an order had that day, so none is missing.
@@ -56,23 +56,23 @@ from reconcile.transparency import cosignatures, merkle, order_tree
 
 
 MAX_NOTE_BYTES: Final = 64 * 1024
-"""Bytes of a note that is read: ours have some 250; others may have added signatures."""
+"""Maximum bytes of a note that is read. Ours have some 250; others may have added signatures."""
 
 
 class NotACheckpoint(Exception):
-    """Error: a text is no checkpoint, or none of this log's; says why in one sentence."""
+    """Error: a text is no checkpoint, or not one of this log; says why in one sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
-    """The head of a log with `size` leaves."""
+    """The head of a log: its size in leaves and its root."""
 
     origin: str
     size: int
     head: merkle.Hash
 
     def body(self) -> str:
-        """Return the three lines that are signed."""
+        """Return the three lines that the signature covers."""
         return f"{self.origin}\n{self.size}\n{base64.b64encode(self.head).decode()}\n"
 
 
@@ -82,12 +82,13 @@ def key_hash(name: str, public: PublicKey) -> bytes:
 
 
 def verifier_key(name: str, public: PublicKey) -> str:
-    """Return the key as note verifiers take it: name, key hash, and kind and key in base64."""
+    """Return the key in the format of note verifiers: name, key hash, and kind and key in
+    base64."""
     return cosignatures.VerifierKey(name=name, kind=cosignatures.ED25519, raw=public.raw).text
 
 
 def signed_note(key: EvidenceKey, *, name: str, body: str) -> str:
-    """Return a body of whole lines, and its signature."""
+    """Return a note: a body of whole lines, and its signature."""
     line = cosignatures.signature_line(name, key_hash(name, key.public), key.sign(body.encode()))
     return f"{body}\n{line}\n"
 
@@ -98,8 +99,8 @@ def signed_checkpoint(key: EvidenceKey, checkpoint: Checkpoint) -> str:
 
 
 def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
-    """Return whether the note has signatures by this key, all of them right; others' are
-    skipped."""
+    """Return whether the note has signatures by this key and all of them verify. Other keys'
+    signatures are skipped."""
     body, wanted = cosignatures.body_of(note).encode(), key_hash(name, public)
     own = [
         each.content
@@ -110,7 +111,7 @@ def note_holds(note: str, *, name: str, public: PublicKey) -> bool:
 
 
 def read_checkpoint(note: str) -> Checkpoint:
-    """Parse a note, whoever signed it. Raise NotACheckpoint for any other text."""
+    """Parse a note signed by anybody. Raise NotACheckpoint for any other text."""
     body, _, rest = note.partition("\n\n")
     if "\n\n" in f"\n{rest}" or any(c < " " and c != "\n" for c in note):
         raise NotACheckpoint("this is no checkpoint: it has an empty line or a control character")
@@ -128,35 +129,35 @@ def read_checkpoint(note: str) -> Checkpoint:
     return Checkpoint(origin=lines[0], size=int(lines[1]), head=head)
 
 
-# --- seals what is kept for ever ------------------------------------------------------------------
+# --- sealing ----------------------------------------------------------------------------------
 
 
 AT_ONCE: Final = 4_096
-"""Leaves in one transaction: it holds the writer for some twenty milliseconds."""
+"""Leaves in one transaction, which occupies the writer for some twenty milliseconds."""
 
 PORTION: Final = 128
-"""Documents hashed before others have their turn: one or two milliseconds."""
+"""Documents hashed before other tasks get a turn: one or two milliseconds."""
 
 REST_S: Final = 1.0
-"""Seconds until the next look where nothing was left to seal."""
+"""Seconds until the next round after a round that found nothing to seal."""
 
 GATHER_S: Final = 0.25
-"""Seconds between two rounds, and so between two checkpoints, where one takes all that there is:
-what comes meanwhile shares a transaction, and a round is short enough to hold nobody up."""
+"""Seconds between two rounds, and so between two checkpoints, when each round seals everything. New
+rows share a transaction, and a round is short enough to delay nobody."""
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointSigner:
-    """Who signs for this log: see `open_signer`."""
+    """Signer of this log's checkpoints; see `open_signer`."""
 
     origin: str
     key: EvidenceKey
 
 
 class Sealer:
-    """Sealer of one database's rows, beside any number of other sealers."""
+    """Sealer of one database's rows. Any number of sealers may run at once."""
 
     def __init__(self, context: AppContext, signer: CheckpointSigner) -> None:
         self._context = context
@@ -165,13 +166,13 @@ class Sealer:
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
 
     def rest_s(self, done: int) -> float:
-        """Return the seconds to rest after a round: none where there may be more than it took."""
+        """Return the seconds to rest after a round: 0 if more rows may be waiting."""
         if not done:
             return REST_S
         return 0.0 if self._full else GATHER_S
 
     async def seal_some(self) -> int:
-        """Seal a batch. Return 0 where nothing is left, or where another sealer was first."""
+        """Seal a batch. Return 0 if nothing is left, or another sealer was first."""
         async with self._context.database.reading() as connection:
             limit = self._pace.fitting(self._context.database)
             found = await log_queue_store.find_unsealed(connection, limit=limit)
@@ -186,7 +187,7 @@ class Sealer:
         if not await self._context.database.writer.commit(log_store.grow_log, growth):
             return 0
         self._pace.learn(len(growth.leaves), seconds=self._context.database.writer.held_s)
-        # Marks without rows, and a sweep without a find, are work done too.
+        # Clearing stale marks, and a sweep that found nothing, also count as work done.
         return max(len(growth.leaves), 1)
 
     async def _grown(
@@ -216,7 +217,8 @@ class Sealer:
 def _unsaid(
     found: log_queue_store.Unsealed, book: order_store.OrderBook
 ) -> Iterator[leaf_store.Sealable]:
-    """Yield the rows, without deliveries whose leaves already say how they are read."""
+    """Yield the rows that need a leaf. Leave out deliveries whose leaves already state how they are
+    read."""
     here = {row.subject for row in found.rows}
     for row in found.rows:
         delivery = row.members.get("delivery") if row.kind == leaf_store.READING else None
@@ -229,13 +231,13 @@ def _unsaid(
 def leaves_for(
     rows: Sequence[leaf_store.Sealable], *, first: int, book: order_store.OrderBook
 ) -> list[leaf_store.Leaf]:
-    """Return the leaves of some rows, numbered from `first` on."""
+    """Return leaves for some rows, numbered upwards from `first`."""
     salted = zip(rows, new_salts(len(rows)), strict=True)
     return [book.leaf(row, number=first + n, salt=salt) for n, (row, salt) in enumerate(salted)]
 
 
 async def anything_unsealed(context: AppContext) -> bool:
-    """Return whether something may have no leaf yet."""
+    """Return whether a row may lack its leaf."""
     async with context.database.reading() as connection:
         return (await log_queue_store.find_unsealed(connection, limit=1)).anything
 
@@ -247,7 +249,8 @@ async def seal_all(
     sweep: bool = False,
     progress: Callable[[int], None] = lambda count: None,
 ) -> int:
-    """Seal until nothing is left, and return how many were. `sweep`: look at every row there is."""
+    """Seal until nothing is left, and return the number of sealed rows. With `sweep`, examine every
+    row."""
     if sweep:
         async with context.database.writing() as connection:
             await log_queue_store.sweep_again(connection)
@@ -259,9 +262,9 @@ async def seal_all(
 
 
 async def open_signer(context: AppContext) -> CheckpointSigner:
-    """Load the evidence key, or make it where the log has none yet; begin the log with it.
+    """Load the evidence key and begin the log with it; make a key if the log has none.
 
-    Raise ConfigurationError where the log was begun with another key, or its key is not there.
+    Raise ConfigurationError if the log was begun with another key, or its key is missing.
     """
     known, path = await known_log(context), context.settings.evidence_key_path
     key = load_key(path)
@@ -292,13 +295,13 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
 
 
 async def seal_unsealed(context: AppContext) -> None:
-    """Seal everything that waits for it."""
+    """Seal all rows that wait for it."""
     if await anything_unsealed(context):  # else the evidence key need not be there
         await seal_all(context, await open_signer(context))
 
 
 async def known_log(context: AppContext) -> log_store.Identity | None:
-    """Return which log the database holds; None before it has begun."""
+    """Return the identity of the log in the database; None if it has not begun."""
     async with context.database.reading() as connection:
         return await log_store.identity(connection)
 
@@ -310,11 +313,11 @@ def _new_origin(environment: str | None, now: Instant) -> str:
 async def begin_origin(
     connection: Connection, *, environment: str | None, at: Instant
 ) -> str | None:
-    """Give the log a new origin, return it, and forget its witnesses; None where no log has begun.
-    Nobody may seal meanwhile.
+    """Give the log a new origin and forget its witnesses.
 
-    After a restore the log may go on otherwise than others have seen it. Two checkpoints of one
-    origin, neither of which began with the other, are what a rewritten log would sign.
+    Return the origin; None if no log has begun. Nobody may seal meanwhile. After a restore the log
+    may continue differently from what others have seen. Two checkpoints of one origin, where
+    neither extends the other, would look like a rewritten log.
     """
     known = await log_store.identity(connection)
     if known is None:
@@ -326,10 +329,10 @@ async def begin_origin(
 
 
 async def rename_log(context: AppContext, *, by: str | None, reason: str) -> log_store.Identity:
-    """Give the log a new origin by `begin_origin`, with an entry in the trail. Opened `alone`.
-    Return which log it is now.
+    """Give the log a new origin by `begin_origin`, with an entry in the trail.
 
-    Raise NotFoundError where no log has begun, and UsageError for who may not.
+    Needs a database opened `alone`. Return the log's new identity. Raise NotFoundError if no log
+    has begun, and UsageError for a person who may not.
     """
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -361,16 +364,16 @@ def made_key(path: Path, *, owner: Owner | None = None) -> EvidenceKey:
 
 
 def fingerprint_of(public: str) -> str:
-    """Return the fingerprint of a public key in hex."""
+    """Return the fingerprint of a public key given in hex."""
     return PublicKey(bytes.fromhex(public)).fingerprint
 
 
 async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
-    """Sign with a new key from now on. The old key's file, if it is there, is kept beside it. An
-    old key that a rotation cut short has set aside endorses the new one all the same.
+    """Make a new key that signs from now on. The old key's file, if it exists, is kept beside it.
 
-    Raise ConfigurationError where nothing is signed yet, or the files cannot be written, and
-    UsageError for who may not.
+    If a rotation was interrupted after it set the old key aside, that key still endorses the new
+    one. Raise ConfigurationError if nothing is signed yet, or the files cannot be written, and
+    UsageError for a person who may not.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="key_rotated")
@@ -399,7 +402,8 @@ async def rotate_key(context: AppContext, *, by: str | None) -> EvidenceKey:
 def _replaced_key(
     path: Path, *, until: str, now: Instant
 ) -> tuple[EvidenceKey | None, EvidenceKey]:
-    """Set the key's file aside and make a new one. Return both; None for one whose file is gone.
+    """Set the key's file aside and make a new key. Return the old key, None if its file is gone,
+    and the new one.
 
     until  the public key that signed until now, in hex: a rotation that was cut short has moved it
     """
@@ -422,11 +426,12 @@ def _replaced_key(
 
 
 _ASIDE: Final = ".until-"
-"""What the file of an earlier key has behind its name, before the instant."""
+"""Suffix of an earlier key's file name; the instant follows it."""
 
 
 def endorsement_text(origin: str, before: PublicKey, public: PublicKey) -> bytes:
-    """Return the text that a key signs for its successor: four lines, the last two keys in hex."""
+    """Return the text that a key signs for its successor: four lines, of which the last two are the
+    keys in hex."""
     return (
         f"tallyhook key endorsement 1\n{origin}\n{before.raw.hex()}\n{public.raw.hex()}\n"
     ).encode()
@@ -457,11 +462,11 @@ def endorsed_chain(
 
 
 MAX_ORIGINS: Final = 100
-"""Signatures of one endorsement that are looked at: one for each restore by which a log forked."""
+"""Endorsement signatures that are examined: one for each restore after which a log forked."""
 
 
 def shown_key(signer: CheckpointSigner) -> dict[str, str]:
-    """Return the public key in every form that somebody checks with."""
+    """Return the public key in every format that verifiers use."""
     public = signer.key.public
     return {
         "log": signer.origin,
@@ -475,10 +480,10 @@ def shown_key(signer: CheckpointSigner) -> dict[str, str]:
 # --- once a day: the tree of all orders -----------------------------------------------------------
 
 REST_EVERY: Final = 256
-"""Entries hashed before others have their turn: about a millisecond."""
+"""Entries hashed before other tasks get a turn: about a millisecond."""
 
 _PACKED: Final = struct.Struct(">32sqq")
-"""An entry in memory: a tuple would take three times as much."""
+"""Packed form of an entry in memory. A tuple would take three times as much."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -504,8 +509,8 @@ class _Growing:
 
 
 async def seal_orders_if_due(context: AppContext) -> bool:
-    """Make the day's tree where there is none yet, beside any number of other sealers: on each day
-    after the last tree, or after the log's beginning."""
+    """Make the day's tree if there is none yet. Any number of sealers may run at once. It is due on
+    each day after the last tree, or after the log's beginning."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
@@ -518,9 +523,9 @@ async def seal_orders_if_due(context: AppContext) -> bool:
 
 
 async def seal_orders_for(context: AppContext, order: str) -> bool:
-    """Make today's tree of all orders where a bundle of this order must have one and there is none:
-    the order began on an earlier day (UTC), and no tree of today counts it. Return whether one was
-    made."""
+    """Make today's tree of all orders if a bundle of this order needs one and there is none. It
+    needs one if the order began on an earlier day (UTC) and no tree of today counts it. Return
+    whether a tree was made."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         named = (await order_store.named_orders(connection, [order])).get(order)
@@ -538,8 +543,8 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 
 
 async def seal_orders(context: AppContext) -> bool:
-    """Make the tree of all orders as they are now. Return False where another was first, or no leaf
-    names an order yet."""
+    """Make the tree of all orders as they are now. Return False if another sealer was first, or if
+    no leaf names an order yet."""
     at = context.clock.now()  # what is sealed from here on may not be counted
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
@@ -574,7 +579,7 @@ async def seal_orders(context: AppContext) -> bool:
 
 
 async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
-    """Return the root; note new hashes in `growing`."""
+    """Return the root of the tree, and store the new hashes in `growing`."""
     since = -1 if growing.before is None else growing.before.size
     top = dict(
         await order_tree_store.kept_groups(
@@ -608,7 +613,8 @@ def _folded(groups: Mapping[int, merkle.Hash], *, bits: int) -> merkle.Hash:
 
 
 def _touched(growing: _Growing, first: int) -> Iterator[tuple[int, list[order_tree.Keyed]]]:
-    """Yield the changed groups below a first byte, with all of their entries."""
+    """Yield the changed groups whose commitments begin with this byte, each with all of its
+    entries."""
     members: list[list[bytes]] = [[] for _ in order_tree_store.ALL_GROUPS]
     for packed in growing.changed[first]:
         members[packed[1]].append(packed)

@@ -1,5 +1,5 @@
-"""Rows that evidence reads: an order's bytes and revisions, and the rows that a verified log must
-match."""
+"""Rows that evidence reads: an order's bytes and revisions, and the rows that verifying the log
+compares."""
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, fields
@@ -40,7 +40,7 @@ class StoredDelivery:
 
 
 async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> list[StoredDelivery]:
-    """Return these deliveries, in the order of their arrival."""
+    """Return these deliveries in order of arrival."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, received_at, source, verdict, deliveries.digest, size, headers, "
@@ -55,7 +55,7 @@ async def arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> lis
 
 
 async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]) -> int:
-    """Return how many bytes `arrived` would read of these deliveries."""
+    """Return how many bytes `arrived` would read for these deliveries."""
     rows = await select_in(
         connection,
         sql="SELECT size + length(headers) + coalesce(length(envelopes.body), 0) FROM deliveries "
@@ -67,7 +67,7 @@ async def size_of_arrived(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def details_of_records(connection: AsyncConnection, records: Iterable[str]) -> dict[str, str]:
-    """Return the texts that are stored beside these records, such as a service's answer."""
+    """Return texts that are stored beside these records, such as a service's answer."""
     rows = await select_in(
         connection,
         sql="SELECT id, details FROM records WHERE details IS NOT NULL AND id IN ({})",
@@ -90,7 +90,7 @@ async def revisions_of(
 
 
 AT_ONCE = 50
-"""Whole bodies read at a time: each may have a mebibyte, or what is set."""
+"""Whole bodies read at a time. Each may have a mebibyte, or the limit in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,19 +116,19 @@ async def contents_of(connection: AsyncConnection, deliveries: Iterable[str]) ->
 
 
 async def whole_bodies(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield every whole body of several events that is still there, as (digest, body)."""
+    """Yield every stored whole body of several events, as (digest, body)."""
     sql = "SELECT digest, body FROM envelopes WHERE body IS NOT NULL"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
 
 
 async def node_count(connection: AsyncConnection) -> int:
-    """Return how many hashes are stored beside the leaves."""
+    """Return the number of stored hashes above the leaves."""
     return int(await connection.scalar(text("SELECT count(*) FROM log_nodes")) or 0)
 
 
 async def strays(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return rows without a leaf that nothing will ever seal, by their subjects, some of them."""
+    """Return the subjects of some rows that have no leaf and that nothing will ever seal."""
     found: list[str] = []
     for kind in KINDS:
         if len(found) < limit:
@@ -149,7 +149,7 @@ _MARKED = (
 
 
 async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows up to the number to which their kind is sealed."""
+    """Return rows without a leaf below the number up to which their kind is sealed."""
     sql = statement(_NUMBERED, key=kind.key_column, table=kind.table, name=kind.name)
     values = {"name": f"{SEALED} {kind.name}", "limit": limit}
     rows = await connection.execute(text(sql), values)
@@ -157,7 +157,8 @@ async def _numbered(connection: AsyncConnection, kind: Kind, limit: int) -> list
 
 
 async def _marked(connection: AsyncConnection, kind: Kind, limit: int) -> list[str]:
-    """Return rows that are not marked, once the sweep over this kind's ids is over."""
+    """Return rows that are neither sealed nor marked, once the sweep over this kind's ids has
+    finished."""
     swept = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": f"{SWEPT} {kind.name}"}
     )

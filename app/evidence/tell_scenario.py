@@ -1,7 +1,7 @@
-"""An order's evidence as a scenario: its arrivals with their order and times, to be played again.
+"""Exports an order's evidence as a scenario that repeats its deliveries in order and in time.
 
 It has no secret, no phone number and no name; bodies keep their amounts and their structure. The
-simulated provider plays it, signed with a secret of its own, into any instance in sandbox.
+simulated provider plays it, signed with a secret of its own, into any sandbox instance.
 """
 
 import json
@@ -41,38 +41,39 @@ from reconcile.transparency.evidence import by_event, history_document
 
 
 FORMAT: Final = "tallyhook scenario 1"
-"""What a scenario says of itself."""
+"""Name of the format in a scenario."""
 
 Read = Callable[[bytes], Event]
-"""How a body is read; the digest does not matter. Raises Unreadable, which is a ValueError."""
+"""Reads the events of a body, whatever its digest. Raises Unreadable, which is a ValueError."""
 
 Path = tuple[str | int, ...]
 Piece = str | dict[str, str | int]
-"""A text of a body as it is, or `{"at": moment, "as": form}`, which a replay fills in."""
+"""Piece of a body: a text, or `{"at": moment, "as": form}`, which a replay fills in."""
 
 _SHORT: Final = 9
-"""Digits below which a number is no phone number and no account."""
+"""Shorter numbers are neither phone numbers nor accounts."""
 
 _KEPT_MAX: Final = 300
-"""Characters of a text that is read: a reference. A longer one could hide a whole document."""
+"""Maximum characters of a text that is read as a reference. A longer one could hide a whole
+document."""
 
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""A character of Unicode's private use, which stands in a date's place while the body is one
-text."""
+"""A character of Unicode's private use that stands for a date while the body is one text."""
 
 
 class StandIns:
-    """Stand-ins that are equal for equal texts throughout one scenario. `masking`: of the numbers
-    that must be in no body."""
+    """Replacements for texts; equal texts get equal replacements within one scenario. `masking`: of
+    the numbers that no body may contain."""
 
     def __init__(self, masking: Masking | None = None) -> None:
         self._masking = masking or Masking()
         self._known: dict[str, str] = {}
 
     def of(self, text: str) -> str:
-        """Return digits for digits, words for words: only the kind of the text is left."""
+        """Return a replacement that keeps only the kind of the text: digits for digits, words for
+        words."""
         if text not in self._known:
             number = len(self._known) + 1
             digits = text.removeprefix("+").isdigit()
@@ -81,7 +82,8 @@ class StandIns:
         return self._known[text]
 
     def body(self, body: bytes, read: Read) -> list[Piece]:
-        """Return the body in pieces. Raise UsageError where it cannot be freed of personal data."""
+        """Return the body in pieces. Raise UsageError if personal data cannot be removed from
+        it."""
         event, document = read(body), parse_written(body)
         for path, leaf in list(_leaves(document)):
             document = self._without(document, path, leaf, event=event, read=read)
@@ -93,7 +95,7 @@ class StandIns:
         return [before, {"at": format_instant(event.occurred_at), "as": form}, after]
 
     def _without(self, document: Any, path: Path, leaf: Any, *, event: Event, read: Read) -> Any:
-        """Put a stand-in at the path of the document, unless that changes how it is read."""
+        """Replace the value at this path of the document, unless that changes how it is read."""
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
@@ -117,13 +119,13 @@ class StandIns:
 
 
 def shown(path: Path) -> str:
-    """Write where a leaf stands, such as `data.items[0].reason`."""
+    """Format the path of a leaf, such as `data.items[0].reason`."""
     steps = [f"[{each}]" if isinstance(each, int) else f".{each}" for each in path]
     return "".join(steps).removeprefix(".")
 
 
 def says(document: Any, event: Event, read: Read) -> bool:
-    """Return whether the document is read as this event, whatever its digest."""
+    """Return whether the document is read as this event, ignoring the digest."""
     try:
         found = read(written(document).encode())
     except ValueError:
@@ -132,7 +134,7 @@ def says(document: Any, event: Event, read: Read) -> bool:
 
 
 def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield every text and number; a number is a NumberText."""
+    """Yield every text and number. Numbers are NumberText values."""
     if isinstance(value, dict):
         for name, item in value.items():
             yield from _leaves(item, (*path, name))
@@ -144,7 +146,7 @@ def _leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, str]]:
 
 
 def put(document: Any, path: Path, value: Any) -> Any:
-    """Return a copy with another value at the path."""
+    """Return a copy with another value at this path."""
     if not path:
         return value
     copy = document.copy()
@@ -153,7 +155,7 @@ def put(document: Any, path: Path, value: Any) -> Any:
 
 
 def written(value: Any) -> str:
-    """Write JSON, with numbers as they were written."""
+    """Write JSON with numbers in their original notation."""
     if isinstance(value, NumberText):
         return value
     if isinstance(value, dict):
@@ -168,8 +170,8 @@ def written(value: Any) -> str:
 
 
 def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
-    """Return the document with a mark where its date is read, and how that is written; None
-    without."""
+    """Return the document with a mark in place of its date, and the date's format. Without a date,
+    return it unchanged with None."""
     if event.occurred_at is None:
         return document, None
     later = replace(event, occurred_at=event.occurred_at + DAY)
@@ -186,7 +188,8 @@ def _dated(document: Any, event: Event, read: Read) -> tuple[Any, str | None]:
 
 
 def date_form(leaf: str) -> str | None:
-    """Return how a date is written: `rfc3339`, or `s`, `ms`, `us` since 1970; None for no date."""
+    """Return the format of a date: `rfc3339`, or `s`, `ms`, `us` since 1970; None if it is no
+    date."""
     if leaf.isascii() and leaf.isdigit():
         return {10: "s", 13: "ms", 16: "us"}.get(len(leaf))
     try:
@@ -197,12 +200,12 @@ def date_form(leaf: str) -> str | None:
 
 
 def date_moment(leaf: str, form: str) -> Instant:
-    """Return the moment that a date in this form names."""
+    """Parse a date in this format."""
     return parse_instant(leaf) if form == "rfc3339" else EARLIEST + int(leaf) * _UNITS[form]
 
 
 def dated(moment: Instant, form: str) -> str:
-    """Write a moment in this form."""
+    """Format a moment as a date in this format."""
     return format_instant(moment) if form == "rfc3339" else str(moment // _UNITS[form])
 
 
@@ -218,12 +221,12 @@ REPORTED: Final[frozenset[RecordKind]] = frozenset(
         "order_not_fulfilled",
     }
 )
-"""Records that a replay can make: the shop states them by the API."""
+"""Records that a replay can make, because the shop states them by the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderScenario:
-    """A scenario as JSON values. `left_out`: what a replay cannot make, one sentence each."""
+    """A scenario as JSON values. `left_out` lists, in sentences, what a replay cannot reproduce."""
 
     document: dict[str, Any]
     left_out: tuple[str, ...]
@@ -232,10 +235,10 @@ class OrderScenario:
 async def tell_scenario(
     context: AppContext, order: str, *, as_of: Instant | None, by: str | None, lines: ReadsLines
 ) -> OrderScenario:
-    """Make the scenario of an order as of an instant; the audit trail says who took it.
+    """Make the scenario of an order as of an instant. The audit trail records who took it.
 
-    Raise NotFoundError for no such order, UsageError where bodies were deleted or cannot be freed
-    of personal data.
+    Raise NotFoundError for an unknown order, UsageError if bodies were deleted or personal data
+    cannot be removed from them.
     """
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action="evidence_built")
@@ -256,7 +259,7 @@ async def tell_scenario(
 
 
 def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenario:
-    """Make the scenario. Its expectation rests only on what a replay can make."""
+    """Make the scenario. Its expectation covers only what a replay can reproduce."""
     played, left_out = _playable(dossier)
     masking = Masking(dossier.phones)
     stand_ins = StandIns(masking)

@@ -66,7 +66,7 @@ __all__ = ("FORMAT", "MANIFEST", "MAX_BYTES", "MAX_MEMBERS", "NAME", "NOT_IN_FOR
 
 
 def digests(bundle: Bundle) -> str:
-    """Check, in step 3, size and SHA-256 of each file, and the form of each document."""
+    """Check the size and SHA-256 of each file, and the form of each document (step 3)."""
     for name, said in bundle.manifest["files"].items():
         data = bundle.members[name]
         if said != {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}:
@@ -78,7 +78,7 @@ def digests(bundle: Bundle) -> str:
 
 
 def deliveries(bundle: Bundle) -> str:
-    """Check, in step 5, that history, deliveries and bodies say the same."""
+    """Check that history, deliveries and bodies agree (step 5)."""
     history = bundle.document("history.json")
     heard = {each["delivery_id"]: each for each in history["deliveries"]}
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
@@ -120,7 +120,7 @@ def deliveries(bundle: Bundle) -> str:
 
 
 def _repeats(heard: dict[str, Any]) -> None:
-    """Check that further deliveries of an event came after the first, in their order."""
+    """Check that redeliveries of an event came after the first delivery, in their order."""
     first = micros(heard["received_at"]), heard["delivery_id"]
     for name, at in heard.get("again", ()):
         if (micros(at), name) <= first:
@@ -129,7 +129,8 @@ def _repeats(heard: dict[str, Any]) -> None:
 
 
 def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
-    """Check that stated method and headers equal the stored lines, where those are here."""
+    """Check that the stated method and headers equal the stored lines, if those are in the
+    bundle."""
     kept = bundle.members.get(stated["headers"]["file"]) if stated["headers"] else None
     if kept is None:
         return
@@ -146,7 +147,7 @@ def _as_kept(stated: dict[str, Any], bundle: Bundle) -> None:
 
 
 def _same(shown: Any, kept: Any) -> bool:
-    """Return whether JSON equals the stored one, apart from texts with masked parts."""
+    """Return whether a shown JSON value equals the stored one, ignoring texts with masked parts."""
     if isinstance(shown, str) and MASKED in shown:
         return True
     if isinstance(shown, dict) and isinstance(kept, dict):
@@ -158,7 +159,7 @@ def _same(shown: Any, kept: Any) -> bool:
 
 
 def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that sessions.json repeats records of the history, with their stored details."""
+    """Check that sessions.json repeats session records of the history with their stored details."""
     records = {each["record_id"]: each for each in history["records"]}
     wanted = {name for name, each in records.items() if each["kind"].startswith("session_")}
     listed = bundle.document("sessions.json")
@@ -177,7 +178,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Check that each file and its details have the digests that its audit entry states."""
+    """Check that each file and its details match the digests in its audit entry."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]
@@ -205,14 +206,14 @@ ALWAYS = frozenset((
 ))  # fmt: skip
 
 PARTS = ("body", "whole", "headers", "signed")
-"""Parts of a delivery that are in files of their own, which have these endings."""
+"""Parts of a delivery that have files of their own, with these endings."""
 
 NOTHING = hashlib.sha256().hexdigest()
-"""The digest of the body of a request that had none: what was read is its address."""
+"""Digest of an empty body. For such a request, the address is what was read."""
 
 
 def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
-    """Check that every file is referred to, by the one name that it can have: no file was added,
+    """Check that every file is referred to, and has its only possible name. So no file was added,
     and no name is ambiguous on some computers."""
     shown, personal = set(ALWAYS), {f"record-{each['record_id']}.details"
                                     for each in history["records"]}  # fmt: skip
@@ -237,11 +238,11 @@ def _nothing_else(bundle: Bundle, history: dict[str, Any]) -> None:
                     f"{name} is left out, and the manifest says that nothing is")  # fmt: skip
 
 
-# --- what was concluded, and all steps -----------------------------------------------------------
+# --- the conclusion, and all steps ----------------------------------------------------------
 
 
 def ledger(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 10, that folding what is here gives the ledger."""
+    """Check that folding the bundle's history gives the ledger (step 10)."""
     try:
         from reconcile.transparency.evidence import ledger_of
     except ImportError:
@@ -256,7 +257,7 @@ def ledger(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class VerifyStep(NamedTuple):
-    """One step: whether it passed (None: it was not checked), and why."""
+    """One step: whether it passed, and why. None: it was not checked."""
 
     name: str
     passed: bool | None
@@ -264,12 +265,12 @@ class VerifyStep(NamedTuple):
 
 
 def signature(bundle: Bundle) -> tuple[bool | None, str]:
-    """Leave step 4, which takes a tool of its own."""
+    """Skip step 4, which requires a separate tool."""
     return None, "That takes minisign or openssl: README.txt shows how."
 
 
 def rendered(bundle: Bundle) -> tuple[bool | None, str]:
-    """Leave step 11, which takes the program that made the bundle."""
+    """Skip step 11, which requires the program that made the bundle."""
     said = (
         f"report.html, explanation.txt, README.txt and verify.py are of release {release(bundle)}"
     )
@@ -277,7 +278,7 @@ def rendered(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 def release(bundle: Bundle) -> str:
-    """Return the release that the manifest names: a stranger's word."""
+    """Return the release that the manifest names; a stranger may have made it up."""
     return clean(bundle.manifest.get("release"))[:40]
 
 
@@ -287,7 +288,7 @@ CHECKS: list[tuple[str, Callable[[Bundle], Any]]] = [
     *(("checkpoint", signature), ("ledger", ledger), ("rendered", rendered)),
 ]
 
-# --- what nothing proves --------------------------------------------------------------------------
+# --- unproven parts -------------------------------------------------------------------------
 
 
 NOT_LISTED = "anything: something in it is not in form, so what nothing proves cannot be listed"
@@ -305,7 +306,7 @@ PROFILES = "which profile reads which source, and how (sources.json, profile-N.t
 
 
 def unproven(bundle: Bundle, left: int = 0) -> list[str]:
-    """List the parts of a bundle that are only its maker's word, however many steps passed. For a
+    """List the parts of a bundle that rest on its maker's word even if all steps passed. For a
     malformed bundle, list one sentence.
 
     left  leaves of a checkpoint of the log that is known to have left the shop
@@ -339,7 +340,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
         NOT_ANEW,
         WHOSE,
         f"{LETTER}: `tallyhook evidence verify` of release {release(bundle)} renders them again",
-        # Where the log went on under another origin, after a backup was put back.
+        # If the log continued under another origin, after a restore from a backup.
         f"what was sealed under an earlier origin of the log: {earlier}" if earlier else "",
         _cosigners(bundle),
         *_said_unproven(bundle, deliveries),
@@ -374,7 +375,7 @@ def _unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
-    """List what does not prove that nothing was left out, or belongs to another order."""
+    """List reasons why something may have been left out, or may belong to another order."""
     found, key = bundle.once(order_chain), (bundle.document("log.json")["order"] or {}).get("key")
     if not found.entries:
         return [f"{NOTHING_LEFT_OUT}, and that what is here is of it: the key by which entries of "
@@ -399,7 +400,8 @@ def _sealed_unproven(bundle: Bundle, left: int) -> list[str]:
 
 
 def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list[str]:
-    """List what is open of the bodies' content, where neither a body nor the log shows it."""
+    """List what is unproven about the content of bodies that neither the bundle nor the log
+    shows."""
     bare = [each["delivery"] for each in deliveries
             if not (each["body"] and each["body"]["file"] in bundle.members)]  # fmt: skip
     said = "what the bodies said, which are left out"
@@ -419,7 +421,7 @@ def _said_unproven(bundle: Bundle, deliveries: Sequence[dict[str, Any]]) -> list
 
 
 def _unheard(heard: dict[str, Any]) -> list[str]:
-    """List messages that may be about the order and are in no event."""
+    """List messages that may be about the order but became no event."""
     unread, refused = heard["unread"], heard["refused"]
     refusing = [each for each in heard["sources"] if each["refusing_since"]]
     return [
@@ -445,8 +447,8 @@ def _some(what: str, names: Sequence[str], why: str) -> str:
 
 
 def _cosigners(bundle: Bundle) -> str:
-    """Say who has cosigned the checkpoint by its own lines: C2SP tlog-cosignature, whose signatures
-    hold 8 bytes of a time more than others."""
+    """Name the witnesses that cosigned the checkpoint, by its own lines. They follow C2SP
+    tlog-cosignature, whose signatures hold a time of 8 bytes in addition."""
     lines = bundle.members.get("checkpoint.txt", b"").decode("utf-8", "replace").split("\n")
     words = [line.split(" ") for line in lines if line.startswith("\u2014 ")]
     names = [each[1] for each in words if len(each) == 3 and len(each[2]) == 104]
@@ -459,14 +461,15 @@ def _cosigners(bundle: Bundle) -> str:
 
 
 def _of(count: int, what: str, whole: int) -> str:
-    """Return nothing for a count of zero; else the sentence, with the count unless it is all."""
+    """Return an empty text for a count of zero; else the sentence, with the count unless it is the
+    total."""
     return "" if not count else what if count == whole else f"{what}, of {count} of {whole}"
 
 
 def check_steps(
     archive: bytes, checks: Sequence[tuple[str, Callable[[Bundle], Any]]], now: int
 ) -> tuple[Bundle | None, list[VerifyStep]]:
-    """Make every step, until nothing is left to look at.
+    """Run the steps in order; stop if one leaves nothing to check.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -527,7 +530,7 @@ def verdict(steps: Sequence[VerifyStep]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """Check the named file. Return 0 if no step failed, 1 if one did, 2 without a file."""
+    """Check the named file. Return 0 if no step failed, 1 if one did, and 2 if no file is named."""
     if len(words) not in (1, 2) or not all(map(instant, words[1:])):
         sys.stderr.write(
             "usage: python3 -I verify.py bundle.zip [NOW]\n"

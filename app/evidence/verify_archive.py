@@ -1,6 +1,6 @@
-"""The first steps of `verify`: the allowed form of a bundle's ZIP, and its manifest.
+"""First steps of `verify`: the allowed form of a bundle's ZIP, and its manifest.
 
-Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
+Python 3.8 and the standard library alone. Every bundle has this module as a part of verify.py.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from typing import Any
 from app.evidence.verify_forms import DELIVERY, DOCUMENTS, Wrong, read_document
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Bytes of a bundle: it is read into memory at once."""
+"""Maximum bytes of a bundle, which is read into memory as a whole."""
 
 MAX_MEMBERS = 60_000
-"""Files of a bundle: five for each event, and two dozen. A ZIP without extensions counts no more
-than 65,535."""
+"""Maximum files in a bundle: five for each event, and two dozen. A ZIP without extensions allows at
+most 65,535."""
 
 NAME = re.compile(
     r"verify\.py|manifest\.json\.minisig|[A-Za-z][A-Za-z0-9_-]{0,90}\."
     r"(?:body|details|headers|html|jpg|json|pdf|pem|png|pub|signed|toml|txt|whole)"
 )
-"""What a file may be called: flat, and nothing that a computer would run but this file."""
+"""Pattern of allowed file names: no folders, and nothing that a computer would run except this
+file."""
 
 MANIFEST = "manifest.json"
 SIGNATURE = "manifest.json.minisig"
@@ -36,7 +37,7 @@ ATTACHMENTS = "attachments.json"
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017  # Python 3.8 has no other
 
 AHEAD_S = 300
-"""Seconds that a bundle's instant may be ahead of the verifier's clock: no two clocks agree."""
+"""Seconds that a bundle's instant may be ahead of the verifier's clock, since clocks differ."""
 
 # --- the archive ---------------------------------------------------------------------------------
 
@@ -50,7 +51,8 @@ _PLAIN_FILE = 0o100644 << 16
 
 
 def pack(members: Mapping[str, bytes]) -> bytes:
-    """Return the one ZIP of these files: sorted by name, uncompressed, dated 1 January 1980."""
+    """Return the only valid ZIP of these files: sorted by name, uncompressed, dated 1 January
+    1980."""
     parts: list[bytes] = []
     directory: list[bytes] = []
     offset = 0
@@ -70,10 +72,10 @@ def pack(members: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(archive: bytes) -> dict[str, bytes]:
-    """Return the files of a bundle. Raise Wrong for every ZIP that `pack` did not make.
+    """Return the files of a bundle. Raise Wrong for any ZIP that `pack` did not make.
 
-    Nothing is ever decompressed: a bundle stores its files as they are. So none can be larger than
-    the bundle, and the only way through it is from its first byte to its last.
+    Nothing is ever decompressed, because a bundle stores its files uncompressed. So no file can be
+    larger than the bundle, and the file is read once from its first byte to its last.
     """
     if len(archive) > MAX_BYTES:
         raise Wrong(f"it is larger than the {MAX_BYTES} bytes that a bundle may have")
@@ -112,7 +114,7 @@ def _member(archive: bytes, offset: int) -> tuple[str, bytes, int]:
 
 
 class Bundle:
-    """The files by name, and the manifest."""
+    """The files of a bundle by name, and its manifest."""
 
     def __init__(self, members: dict[str, bytes], manifest: dict[str, Any]) -> None:
         self.members, self.manifest = members, manifest
@@ -120,7 +122,7 @@ class Bundle:
         self._made: dict[Any, Any] = {}
 
     def document(self, name: str) -> Any:
-        """Return the JSON of a file. Raise Wrong if it is missing or malformed."""
+        """Parse the JSON of a file. Raise Wrong if it is missing or malformed."""
         if name not in self.members:
             raise Wrong(f"{name} is missing")
         if name not in self._read:
@@ -131,14 +133,14 @@ class Bundle:
         return self._read[name]
 
     def once(self, make: Callable[[Bundle], Any]) -> Any:
-        """Return the result of `make` for this bundle; it runs once for all steps."""
+        """Return the result of `make` for this bundle. It runs only once for all steps."""
         if make not in self._made:
             self._made[make] = make(self)
         return self._made[make]
 
 
 def opened(members: dict[str, bytes], now: int) -> Bundle:
-    """Return the bundle of these files, which its manifest must name exactly. Raise Wrong.
+    """Return the bundle of these files. Raise Wrong if its manifest lists other files.
 
     now  the time of the verifier's clock, in microseconds since 1970
     """
@@ -157,13 +159,14 @@ def opened(members: dict[str, bytes], now: int) -> Bundle:
 
 
 def micros(at: str) -> int:
-    """Return an instant of RFC 3339 in microseconds since 1970."""
+    """Convert an RFC 3339 instant to microseconds since 1970."""
     return (datetime.fromisoformat(at.replace("Z", "+00:00")) - EPOCH) // timedelta(microseconds=1)
 
 
 def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield id and instant of each delivery, and what history.json says of its event. An event
-    stands with its first delivery; of further ones, which are under `again`, it says the same."""
+    """Yield the id and instant of each delivery, and what history.json says about its event. An
+    event is listed with its first delivery. Its redeliveries, listed under `again`, are yielded
+    with the same event."""
     for each in bundle.document("history.json")["deliveries"]:
         yield each["delivery_id"], each["received_at"], each
         for name, at in each.get("again", ()):
@@ -171,14 +174,13 @@ def arrivals(bundle: Bundle) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def attached(bundle: Bundle) -> list[dict[str, Any]]:
-    """Return the list of files that people of the shop attached; empty where none were asked
-    for."""
+    """Return the list of files attached by the shop's staff; empty if none were requested."""
     return bundle.document(ATTACHMENTS) if ATTACHMENTS in bundle.members else []
 
 
 def redated(bundle: Bundle) -> dict[str, int]:
-    """Return the instant of each thing that was redated because of a clock that was ahead, by its
-    name in the log: that of the earliest record `redated`."""
+    """Return the corrected instants of things received while a clock was ahead, by their names in
+    the log. The earliest record `redated` counts."""
     found: dict[str, int] = {}
     for each in bundle.document("history.json")["records"]:
         if each["kind"] == "redated":

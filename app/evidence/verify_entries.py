@@ -1,7 +1,8 @@
-"""The steps of `verify` that look at the log: each thing has its entry, what was read is what was
-sealed, and of the order none is missing.
+"""Steps of `verify` that check the log's entries.
 
-Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
+Everything has its entry, everything that was read matches what was sealed, and no entry of the
+order is missing. Python 3.8 and the standard library alone. Every bundle has this module as a part
+of verify.py.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from app.evidence.verify_forms import (
 )
 
 SEALED_WITHIN_S = 60
-"""Seconds before the bundle's instant in which something may have come and not be sealed yet:
-sealing takes some moments, and making a bundle waits for it."""
+"""Seconds before the bundle's instant in which something may have arrived and not be sealed yet.
+Sealing takes some moments, and making a bundle waits for it."""
 
 
 # --- the log (RFC 9162) --------------------------------------------------------------------------
 
 
 def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
-    """Return the root over `size` leaves with this leaf hash at `index`: RFC 9162, section
-    2.1.3.2."""
+    """Return the root of a tree of `size` leaves that has this leaf hash at `index` (RFC 9162,
+    2.1.3.2)."""
     if not 0 <= index < size:
         raise Wrong("a proof is of a leaf that the log does not have")
     place, last = index, size - 1
@@ -53,7 +54,8 @@ def root_of(found: bytes, index: int, size: int, proof: list[bytes]) -> bytes:
 
 
 def checkpoint_of(text: bytes) -> tuple[int, bytes]:
-    """Return size and root of a checkpoint (C2SP tlog-checkpoint): its second and third line."""
+    """Return the size and root of a checkpoint: its second and third line (C2SP
+    tlog-checkpoint)."""
     try:
         lines = text.decode("utf-8").split("\n")
         size, root = int(lines[1]), base64.b64decode(lines[2], validate=True)
@@ -65,7 +67,8 @@ def checkpoint_of(text: bytes) -> tuple[int, bytes]:
 
 
 def earlier_origins(log: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return each origin that the log had before, and of how many leaves; none for most logs."""
+    """Return each earlier origin of the log, and its number of leaves at the end; none for most
+    logs."""
     found = [(each["log"], each["leaves"]) for each in log.get("origins", ())]
     return [each for each in found if each[1] is not None]
 
@@ -74,18 +77,18 @@ DAY = 24 * 60 * 60 * 1_000_000
 
 TEXTS = ("agreement", "capture", "event_id", "movement", "order", "payment", "reason", "session",
          "suggested")  # fmt: skip
-"""Members of an event that are a part each; the part `said` is all the rest."""
+"""Members of an event that are separate parts. The part `said` holds all others."""
 
 PARTS_OF = {
     "record": ("author", "key", "order", "payment", "reason", "replaces", "session"),
     "revision": ("because", "substance"),
     "deed": ("facts", "reason", "subject", "who"),
 }
-"""Members that are a part each of what other kinds of leaves seal."""
+"""Members that are separate parts, for the other kinds of leaves."""
 
 
 def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 6, that every leaf is in the log, in its order, and agrees with the files."""
+    """Check that every leaf is in the log, in its order, and agrees with the files (step 6)."""
     log, things = bundle.document("log.json"), bundle.once(_things)
     if not log["leaves"]:
         raise Wrong("log.json has no leaf: nothing here is proved by the log")
@@ -123,15 +126,16 @@ def inclusion(bundle: Bundle) -> tuple[bool | None, str]:
 
 
 class _Thing(NamedTuple):
-    """Part of the bundle that must have a leaf: the members that the leaf must state, and the
-    document whose parts it seals; None for a delivery, whose event the next step compares."""
+    """Part of the bundle that must have a leaf. It has the members that the leaf must state, and
+    the document whose parts the leaf seals. A delivery has no document: the next step compares its
+    event."""
 
     leaf: dict[str, Any]
     document: dict[str, Any] | None = None
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. None is given twice: a made-up one would stand behind a sealed one."""
+    """Parts by name. Duplicate names are refused: a forged part could hide behind a sealed one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -140,7 +144,7 @@ class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base ha
 
 
 def _things(bundle: Bundle) -> dict[str, _Thing]:
-    """Return everything here that must have a leaf, by its name there."""
+    """Return every part of the bundle that must have a leaf, by its name in the log."""
     history, things = bundle.document("history.json"), _Things()
     listed = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for name, at, each in arrivals(bundle):
@@ -165,7 +169,7 @@ def _things(bundle: Bundle) -> dict[str, _Thing]:
 
 
 def _opened(each: dict[str, Any]) -> Any:
-    """Return the members of a leaf, which is shown whole."""
+    """Return the members of a leaf, all of which are shown."""
     name, data = f"the leaf of {each['id']}", each["leaf"].encode()
     leaf = read_json(data, name)
     in_form(leaf, data, name, LEAVES.get(leaf["kind"]))
@@ -175,12 +179,12 @@ def _opened(each: dict[str, Any]) -> Any:
 
 
 def _leaves(bundle: Bundle) -> list[Any]:
-    """Return each leaf of log.json, in its order, with its members."""
+    """Return the members of each leaf of log.json, in order."""
     return [(each, _opened(each)) for each in bundle.document("log.json")["leaves"]]
 
 
 def _own_name(leaf: dict[str, Any], index: int) -> str:
-    """Return a leaf's name, computed from its members: another name would hide it."""
+    """Return a leaf's name, computed from its members. A stated name could hide the leaf."""
     if leaf["kind"] == "reading":
         return f"reading:{leaf['delivery']}:{index}"
     if leaf["kind"] in ("delivery", "record"):
@@ -189,13 +193,14 @@ def _own_name(leaf: dict[str, Any], index: int) -> str:
 
 
 def _delivery_of(name: str) -> str:
-    """Return the delivery of a leaf of kind delivery or reading."""
+    """Return the delivery that a leaf of kind `delivery` or `reading` is about."""
     return name.split(":")[1] if name.startswith("reading:") else name
 
 
 def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> int:
-    """Return how many parts of a leaf's content are masked here. Raise Wrong where it differs from
-    the files. It names the order by a commitment, which completeness compares."""
+    """Compare a leaf with the files, and return how many parts of its content are masked in the
+    bundle. Raise Wrong if they differ. A leaf names its order by a commitment, which completeness
+    compares."""
     for member, said in thing.leaf.items():
         away = member == "headers" and leaf[member] is None
         if leaf[member] != said and not away:
@@ -213,19 +218,19 @@ def _compare(name: str, leaf: dict[str, Any], thing: _Thing, bundle: Bundle) -> 
     return masked
 
 
-# --- what was read, and whether all is here ------------------------------------------------------
+# --- readings, and completeness -------------------------------------------------------------
 
 
 def _shown(bundle: Bundle) -> dict[str, tuple[int, Any]]:
-    """Return number and content of each leaf, by its name."""
+    """Return the number and content of each leaf, by its name."""
     return {each["id"]: (each["index"], leaf) for each, leaf in bundle.once(_leaves)}
 
 
 def _digest(
     document: dict[str, Any], names: Sequence[str], opened: dict[str, Any], bundle: Bundle
 ) -> tuple[str, int]:
-    """Return the digest of a leaf's content, from the commitment to each part, and how many parts
-    are masked: their commitment is given instead of the salt."""
+    """Return the digest of a leaf's content, computed from the commitments to its parts, and the
+    number of masked parts. A masked part comes with its commitment instead of its salt."""
     parts: dict[str, Any] = {name: document[name] for name in names if name in document}
     parts["said"] = {name: document[name] for name in document if name not in names}
     hashes, masked = {}, 0
@@ -247,9 +252,9 @@ def _digest(
 
 
 class Readings(NamedTuple):
-    """Deliveries by how far their reading is proved: `proved`; except for masked texts (`masked`);
-    or not, since they are not sealed yet (`bare`). `several` were read in several ways: only the
-    body tells which is right."""
+    """Deliveries by how far their reading is proved: `proved`; `masked`, proved except for masked
+    texts; or `bare`, not sealed yet. `several` were read in several ways, and only the body tells
+    which one is right."""
 
     proved: list[str]
     masked: list[str]
@@ -258,7 +263,8 @@ class Readings(NamedTuple):
 
 
 def readings_of(bundle: Bundle) -> Readings:
-    """Compare the history's statement about each delivery with the sealed one. Raise Wrong."""
+    """Compare the history's statement about each delivery with the sealed one. Raise Wrong if they
+    differ."""
     log = bundle.document("log.json")
     sealed: dict[str, dict[str, Any]] = {}
     for name, (_, leaf) in bundle.once(_shown).items():
@@ -283,7 +289,7 @@ def readings_of(bundle: Bundle) -> Readings:
 
 
 def readings(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 7, that the history's statement about each delivery is the sealed one."""
+    """Check that the history's statement about each delivery is the sealed one (step 7)."""
     found = bundle.once(readings_of)
     whole, good = sum(map(len, found[:3])), len(found.proved)
     if good == whole:
@@ -310,10 +316,11 @@ class Chain(NamedTuple):
 
 
 def order_chain(bundle: Bundle) -> Chain:
-    """Return the chain. Raise Wrong if an entry is missing, or its subject is left out.
+    """Return the log's entries for the order.
 
-    By index, `nth` is 1, 2, 3 … and `after` the index of the entry before, so that none is shown in
-    the place of another; those of the log that the tree is of are as many as it counts.
+    Raise Wrong if an entry is missing, or its subject is left out. By index, `nth` must be 1, 2, 3
+    … and `after` the index of the entry before, so no entry can replace another. The entries up to
+    the tree must be as many as the tree counts.
     """
     log, reference, shown = (
         bundle.document("log.json"),
@@ -373,8 +380,9 @@ def order_chain(bundle: Bundle) -> Chain:
 def _tree(
     sealed: dict[str, Any], of: str, shown: dict[str, tuple[int, Any]], bundle: Bundle
 ) -> tuple[int, str]:
-    """Return number and time of the leaf that seals the tree whose root the order's entry leads to:
-    up from the bit where its name parts from other names."""
+    """Return the number and time of the leaf that seals the tree with the order. The root is
+    computed upwards from the order's entry, beginning at the bit where its name differs from all
+    others."""
     index, leaf = shown[sealed["leaf"]]
     entry = {"last": sealed["last"], "leaves": sealed["leaves"], "of": of}
     found, below = hashlib.sha256(b"\0" + canonical(entry)).digest(), 256
@@ -395,12 +403,12 @@ def _tree(
 
 
 def _came_later(leaf: dict[str, Any], bundle: Bundle) -> bool:
-    """Return whether the content of a leaf is later than the bundle's instant."""
+    """Return whether a leaf's content is later than the bundle's instant."""
     return bool((leaf.get("at") or 0) > micros(bundle.manifest["as_of"]))
 
 
 def completeness(bundle: Bundle) -> tuple[bool | None, str]:
-    """Check, in step 8, that the log's entries for the order are all here."""
+    """Check that the bundle has all of the log's entries for the order (step 8)."""
     found = bundle.once(order_chain)
     if not found.entries:
         return (

@@ -1,7 +1,7 @@
-"""Verifies an evidence bundle. Needs no database and no configuration: the file is all there is.
+"""Verifies an evidence bundle from its file alone, without a database or a configuration.
 
-The steps that any Python can do are in `app.evidence.verify`, which every bundle holds. Here are
-those that take more: ed25519, `reconcile`, and the providers' own schemes.
+The steps that any Python can do are in `app.evidence.verify`, which every bundle holds. This module
+has those that need more: ed25519, `reconcile`, and the providers' own schemes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from reconcile.transparency.merkle import consistency_holds
 
 
 class _StoredBytes(NamedTuple):
-    """One delivery whose bytes are in the bundle, and the history's statement about it."""
+    """A delivery whose bytes are in the bundle, and the history's statement about it."""
 
     stated: Mapping[str, Any]
     event: Mapping[str, Any]
@@ -54,7 +54,7 @@ class _StoredBytes(NamedTuple):
 
 
 def bodies(bundle: verify.Bundle) -> Found:
-    """Check that reading the bodies again, with the profiles in here, gives the history."""
+    """Check that the bundled bodies, read again with the bundled profiles, give the history."""
     profiles, count, left = _profiles(bundle), 0, 0
     sources = bundle.document("sources.json")
     settings = {s["source"]: s for s in sources}
@@ -106,7 +106,7 @@ def bodies(bundle: verify.Bundle) -> Found:
 
 
 def provider_signatures(bundle: verify.Bundle) -> Found:
-    """Check that the payment services' own public keys made the signatures."""
+    """Check signatures made with the payment services' own keys, using their public keys."""
     profiles, count, left = _profiles(bundle), 0, 0
     for kept in _kept(bundle):
         key = kept.stated["signature"]["key"]
@@ -170,7 +170,7 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
 
 
 def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
-    """Return the profiles by source. Raise Wrong for a text that is no profile."""
+    """Return the profiles by source. Raise Wrong for an invalid profile."""
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
@@ -184,15 +184,15 @@ def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
 Found = tuple[bool | None, str]
 
 MAX_PROOF_BYTES: Final = 64 * 1024
-"""Bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
+"""Maximum bytes of a consistency proof: two checkpoints and at most 128 hashes in hex."""
 
 MAX_KEY_FILE: Final = 4096
-"""Characters of a public key's file; ours have some 100."""
+"""Maximum characters of a public key's file; ours have some 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedBundle:
-    """Result of each step. `order` and `as_of` are the bundle's word; None without one.
+    """Result of each step. `order` and `as_of` are the bundle's own statement; None without one.
 
     not_proven  the parts that are only the word of the bundle's maker, whatever steps passed
     """
@@ -204,7 +204,7 @@ class VerifiedBundle:
 
     @property
     def valid(self) -> bool:
-        """Whether no step failed."""
+        """Return whether no step failed."""
         return all(each.passed is not False for each in self.steps)
 
     def document(self) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class VerifiedBundle:
 
 
 def read_bundle(path: Path) -> bytes:
-    """Read a bundle's file, up to a bound. Raise NotFoundError and UsageError."""
+    """Read a bundle's file, up to a size limit. Raise NotFoundError and UsageError."""
     try:
         with path.open("rb") as file:
             return file.read(verify.MAX_BYTES + 1)
@@ -235,7 +235,7 @@ def read_bundle(path: Path) -> bytes:
 
 
 def trusted_key(given: str) -> PublicKey:
-    """Read the key in a line of minisign's form, or in a file. Raise UsageError."""
+    """Read a key given as a line in minisign's format, or as a file. Raise UsageError."""
     path = Path(given)
     try:
         text = path.read_text("utf-8")[:MAX_KEY_FILE] if path.is_file() else given
@@ -259,8 +259,8 @@ class KeptCheckpoint:
 
 
 def read_kept(checkpoint: Path, consistency: Path | None) -> KeptCheckpoint:
-    """Read a checkpoint from its file, and the proof from that of `log consistency`. Raise
-    UsageError: a wrong file says nothing of the bundle."""
+    """Read a checkpoint from its file, and its proof from the output of `log consistency`. Raise
+    UsageError for a wrong file, which says nothing about the bundle."""
     try:
         note = checkpoint.read_text("utf-8")[: seal.MAX_NOTE_BYTES + 1]
         seal.read_checkpoint(note)
@@ -294,15 +294,15 @@ WITNESSES: Final = "witnesses"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrustedWitnesses:
-    """Witnesses whose cosignatures count for the person who verifies, and how many are needed."""
+    """Witnesses trusted by the person who verifies, and the number of cosignatures required."""
 
     keys: Sequence[VerifierKey]
     quorum: int
 
 
 def named_witnesses(given: Sequence[str], quorum: int | None) -> TrustedWitnesses | None:
-    """Return the witnesses of the command line; None where none is named. All have to have cosigned
-    where no quorum is given. Raise UsageError."""
+    """Return the witnesses on the command line; None if none is given. Without a quorum, all must
+    have cosigned. Raise UsageError."""
     found = trusted_witnesses(given)
     if quorum is not None and quorum > len(found):
         raise UsageError("--quorum is at most the number of witnesses that --witness names")
@@ -317,7 +317,7 @@ def verify_evidence(
     witnesses: TrustedWitnesses | None = None,
     now: Instant | None = None,
 ) -> VerifiedBundle:
-    """Make every step of a bundle.
+    """Run every step on a bundle.
 
     now        the time of the verifier's clock; None: this computer's
     trusted    the key that it must be signed with, known otherwise
@@ -369,7 +369,7 @@ def _not_proven(
     left: int,
     witnesses: TrustedWitnesses | None,
 ) -> Iterator[str]:
-    """Yield the unproven parts that any Python reports, except those that this program can check:
+    """Yield the unproven parts that `verify.py` reports, except those that this program can check:
     its own steps, and profiles of this release.
 
     passed     steps that have passed; `signature` only where the key is known to be the shop's
@@ -394,8 +394,8 @@ def _not_proven(
 def _not_anew(
     bundle: verify.Bundle, *, left: int, witnesses: TrustedWitnesses | None
 ) -> Iterator[str]:
-    """Yield the time since which the log may have been rewritten. A kept checkpoint excludes that
-    for the leaves that it covers; so do witnesses for all, from when they cosigned on."""
+    """Yield a sentence on the time since which the log could have been rewritten. A kept checkpoint
+    rules that out for its leaves; witnesses rule it out for all leaves since they cosigned."""
     numbers = [each["index"] for each in bundle.document("log.json")["leaves"]]
     later = sum(number >= left for number in numbers)
     if numbers and not later:
@@ -418,7 +418,7 @@ def _not_anew(
 
 
 def _are_of_this_release(bundle: verify.Bundle) -> bool:
-    """Return whether every profile in the bundle is, byte for byte, one of this program's."""
+    """Return whether every profile in the bundle equals one of this program's, byte for byte."""
     shipped = set(shipped_profiles())
     try:
         return all(
@@ -431,7 +431,7 @@ def _are_of_this_release(bundle: verify.Bundle) -> bool:
 
 
 def rendered(bundle: verify.Bundle) -> Found:
-    """Check that this program renders the rendered files from the rest of the bundle."""
+    """Check that the rendered files follow from the rest of the bundle, by this program."""
     if bundle.manifest.get("program") != rendering.program():
         return None, (
             "report.html, explanation.txt, README.txt and verify.py are of another program "
@@ -446,8 +446,8 @@ def rendered(bundle: verify.Bundle) -> Found:
 
 
 def rendered_again(bundle: verify.Bundle) -> dict[str, bytes]:
-    """Render files from the rest of a bundle; return them by name. Raise Wrong and ValueError for a
-    malformed bundle."""
+    """Render files from the rest of a bundle, and return them by name. Raise Wrong and ValueError
+    for a malformed bundle."""
     history, policy, as_of = history_of(bundle.document("history.json"))
     facts = bundle_letter.LetterFacts(
         history=history,
@@ -532,8 +532,8 @@ def _key(bundle: verify.Bundle) -> PublicKey:
 
 
 def _checkpoint(bundle: verify.Bundle) -> Found:
-    """Check the checkpoint's signature, by the key that signed the manifest, or an earlier one that
-    signed that this one follows it. A bundle can name any other key."""
+    """Check the checkpoint's signature. It must be by the key that signed the manifest, or by an
+    earlier key that endorsed it through its successors. A bundle can name any other key."""
     if "checkpoint.txt" not in bundle.members:
         raise verify.Wrong("checkpoint.txt is missing: nothing here is proved by the log")
     note, newest = _decoded(bundle, "checkpoint.txt"), _key(bundle)
@@ -559,9 +559,9 @@ def _checkpoint(bundle: verify.Bundle) -> Found:
 
 
 def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey | None) -> Found:
-    """Check that the bundle's log and the kept checkpoint's are one: the later began with the
-    earlier (RFC 9162, 2.1.4.2). A checkpoint may be signed with a key that nothing here knows, such
-    as after a change of keys: then the person who kept it must know whose it is."""
+    """Check that the bundle's log and the kept checkpoint's are one: the later must extend the
+    earlier (RFC 9162, 2.1.4.2). A checkpoint may be signed with an unknown key, such as after a key
+    rotation. Then the person who kept it must know whose key it is."""
     newest = _key(bundle)
     try:
         ours = seal.read_checkpoint(_decoded(bundle, "checkpoint.txt"))
@@ -599,7 +599,8 @@ def _fits_kept(bundle: verify.Bundle, kept: KeptCheckpoint, trusted: PublicKey |
 
 
 def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Checkpoint) -> None:
-    """Raise Wrong unless a checkpoint names the bundle's log, now or before."""
+    """Raise Wrong unless a checkpoint names the bundle's log by its present or an earlier
+    origin."""
     log = bundle.document("log.json")
     if theirs.origin not in {ours.origin, *(each["log"] for each in log.get("origins", ()))}:
         raise verify.Wrong(
@@ -618,8 +619,8 @@ def _check_origin(bundle: verify.Bundle, ours: seal.Checkpoint, theirs: seal.Che
 def _cosigned(
     bundle: verify.Bundle, witnesses: TrustedWitnesses
 ) -> list[tuple[VerifierKey, Instant | None]]:
-    """Return each of the witnesses, and when it has cosigned the bundle's checkpoint. Raise
-    Wrong."""
+    """Return which witnesses cosigned the bundle's checkpoint, and when. Raise Wrong for a false
+    cosignature."""
     note = _decoded(bundle, "checkpoint.txt")
     try:
         return [(key, cosigned_at(note, key)) for key in witnesses.keys]
@@ -631,8 +632,8 @@ def _cosigned(
 
 
 def _witnessed(bundle: verify.Bundle, witnesses: TrustedWitnesses) -> Found:
-    """Check that enough of the witnesses have cosigned the checkpoint to which all proofs lead.
-    They refuse to cosign the checkpoint of a rewritten log."""
+    """Check that enough witnesses cosigned the checkpoint that all proofs lead to. Witnesses refuse
+    to cosign a rewritten log."""
     each = _cosigned(bundle, witnesses)
     found = "; ".join(
         f"{key.name} has not cosigned it" if at is None else
@@ -653,7 +654,7 @@ def _log_keys(bundle: verify.Bundle) -> list[PublicKey]:
 
 
 def _endorsed_keys(bundle: verify.Bundle, newest: PublicKey) -> list[PublicKey]:
-    """Return keys of the log that endorsed, one after another, the bundle's own."""
+    """Return the keys of the log that lead to the bundle's key, each endorsing its successor."""
     if "checkpoint.txt" not in bundle.members:
         return []
     try:

@@ -1,7 +1,6 @@
-"""The form of each document that `verify` reads: its members, their types, and its one way of
-being written.
+"""Form of each document that `verify` reads: its members, their types, its canonical encoding.
 
-Python 3.8 and the standard library alone, and in every bundle: there it is a part of verify.py.
+Python 3.8 and the standard library alone. Every bundle has this module as a part of verify.py.
 """
 
 from __future__ import annotations
@@ -12,30 +11,31 @@ from datetime import datetime
 from typing import Any
 
 MASKED = "\N{BULLET}"
-"""Character in the place of a masked digit."""
+"""Character that replaces a masked digit."""
 
 NOT_IN_FORM = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Exceptions of looking into a stranger's JSON of another form."""
+"""Exceptions raised by accessing a stranger's JSON that has another form."""
 
 
 class Wrong(Exception):
-    """Something is not as it must be; one sentence. A stranger's words in it move no terminal."""
+    """Error: something is not as it must be, in one sentence. Words from outside in it are made
+    safe for terminals."""
 
     def __init__(self, said: str) -> None:
         super().__init__(clean(said))
 
 
 def clean(said: object) -> str:
-    """Return somebody else's words, as far as they can be printed."""
+    """Return text from outside with only printable characters."""
     return "".join(c if c.isprintable() else "?" for c in str(said)[:400])
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Several forms; a value must have one of them."""
+    """Alternative forms; a value must match one of them."""
 
 
 def instant(said: Any) -> bool:
-    """Return whether a value is an instant as the files write it: UTC, and no zeros at its end."""
+    """Return whether a value is an instant in the files' notation: UTC, without trailing zeros."""
     written = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.(?!000)\d{3}|\.\d{3}(?!000)\d{3})?Z"
     if type(said) is not str or not re.fullmatch(written, said, re.ASCII):
         return False
@@ -47,7 +47,8 @@ def instant(said: Any) -> bool:
 
 
 def whole(said: Any) -> bool:
-    """Return whether a value is a whole number, not negative, that every reader of JSON knows."""
+    """Return whether a value is a whole number, not negative, that every JSON reader represents
+    exactly."""
     return type(said) is int and 0 <= said < 1 << 53
 
 
@@ -60,7 +61,7 @@ DECIMALS = {
     )
     for code in codes.split()
 }
-"""Decimals of an amount in a currency, where they are not two: ISO 4217, list one, as of 2026."""
+"""Decimals of each currency that does not have two: ISO 4217, list one, as of 2026."""
 
 AMOUNT = re.compile(r"(?!-0(?:\.0+)?$)-?(?:0|[1-9]\d{0,18})(?:\.\d{2,4})?", re.ASCII)
 CURRENCY = re.compile(r"[A-Z]{3}", re.ASCII)
@@ -230,7 +231,7 @@ is a list of so many elements. A pattern is a text that fits it, a function is t
 
 
 def fault(value: Any, form: Any, where: str) -> str:
-    """Return a sentence on what is wrong with a value; nothing where it has the form."""
+    """Return a sentence about what is wrong with a value; empty if it has the form."""
     if isinstance(form, Either):
         faults = [fault(value, each, where) for each in form]
         return "" if "" in faults else max(faults, key=len)
@@ -253,7 +254,8 @@ def fault(value: Any, form: Any, where: str) -> str:
 
 
 def fault_of_object(value: Any, form: Any, where: str) -> str:
-    """Return what is wrong with an object: its members, or an amount with wrong decimals."""
+    """Return what is wrong with an object: its members, or an amount with the wrong number of
+    decimals."""
     if type(value) is not dict:
         return f"{where} is not in form"
     names = {name.rstrip("?"): name for name in form if isinstance(name, str)}
@@ -275,18 +277,19 @@ def fault_of_object(value: Any, form: Any, where: str) -> str:
 
 
 def canonical(value: Any) -> bytes:
-    """Return the canonical JSON of a value (RFC 8785), which has no floats."""
+    """Return the canonical JSON of a value (RFC 8785, without floats)."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace")
 
 
 def read_document(data: bytes, name: str, form: Any) -> Any:
-    """Parse a JSON document. Raise Wrong if it has another form, or is not canonical."""
+    """Parse a JSON document. Raise Wrong if it does not have the form, or is not canonical."""
     return in_form(read_json(data, name), data, name, form)
 
 
 def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
-    """Return a parsed JSON document. Raise Wrong if it has another form, or is not canonical."""
+    """Check a parsed JSON document, and return it. Raise Wrong if it does not have the form, or is
+    not canonical."""
     said = fault(found, form, name)
     if said:
         raise Wrong(said)
@@ -296,8 +299,8 @@ def in_form(found: Any, data: bytes, name: str, form: Any) -> Any:
 
 
 def read_json(data: bytes, name: str) -> Any:
-    """Parse the JSON in a file. Raise Wrong, also where an object has a name twice: two readers
-    might take different ones."""
+    """Parse the JSON in a file. Raise Wrong also if an object has a name twice, since readers might
+    use different ones."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)

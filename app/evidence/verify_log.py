@@ -50,7 +50,7 @@ from reconcile.transparency.merkle import STEP, Frontier, Hash, Node, Tail, leaf
 from reconcile.transparency.order_tree import LEVELS, OrderEntry, OrderTree, order_commitment
 
 OWN: Final = frozenset(("kind", "salt", "of", "nth", "after", "parts"))
-"""Members that are the leaf's own, or are compared otherwise than with its row."""
+"""Members that belong to the leaf itself, or are compared in another way than with its row."""
 
 Rows = Mapping[str, leaf_store.Sealable]
 
@@ -58,7 +58,7 @@ _NUMBERED: Final = re.compile(r"\w+:[0-9]{1,18}", re.ASCII)
 
 
 async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) -> Rows:
-    """Return the rows of these leaves, as they are now; nothing for one that is gone."""
+    """Return the current rows of these leaves. Rows that no longer exist are left out."""
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
@@ -75,7 +75,7 @@ async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) ->
 async def contents(
     connection: Connection, leaves: Sequence[leaf_store.Leaf]
 ) -> Mapping[str, store.Content]:
-    """Return bodies and headers of the deliveries among them."""
+    """Return the bodies and headers of the deliveries among these leaves."""
     ids = [leaf.subject for leaf in leaves if leaf.kind == "delivery"]
     return await store.contents_of(connection, ids)
 
@@ -83,9 +83,9 @@ async def contents(
 def misfit(
     leaf: leaf_store.Leaf, row: leaf_store.Sealable | None, content: store.Content | None
 ) -> str | None:
-    """Return why a leaf and its row do not fit, one sentence; None where they do.
+    """Return a sentence on why a leaf and its row do not fit; None if they do.
 
-    (1) hash, (2) row, (3) what was sealed of it, but headers that were deleted, (4) body.
+    Compares (1) the hash, (2) the row, (3) the sealed content except deleted headers, (4) the body.
     """
     subject = leaf.subject if ":" in leaf.subject else f"{leaf.kind} {leaf.subject}"
     name = f"leaf {leaf.number} ({subject})"
@@ -111,12 +111,12 @@ def misfit(
 
 
 def reread(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> bool:
-    """Return whether a delivery is read otherwise by now than when it was sealed: see `reindex`."""
+    """Return whether a delivery is now read differently from when it was sealed: see `reindex`."""
     return leaf.kind == leaf_store.DELIVERY.name and names.says_otherwise(leaf.members(), row)
 
 
 class Tree:
-    """Tree that grows with the log's leaves, compared with stored hashes and signed heads."""
+    """Tree built from the log's leaves, and compared with stored hashes and signed heads."""
 
     def __init__(self, known: log_store.Identity, *, kept: seal.Checkpoint | None) -> None:
         """Take the log, and a checkpoint that was kept elsewhere."""
@@ -125,10 +125,10 @@ class Tree:
         self._kept = kept
         self._tail, self._frontier = Tail(0, {}), Frontier()
         self.sound = 0
-        """Leaves of the largest checkpoint so far that is the head of its leaves."""
+        """Leaves of the largest checkpoint so far that matches the tree."""
         self._wrong_heads = 0
         self.made: dict[Node, Hash] = {}
-        """Hashes of complete tiles since `wrong_nodes` was called."""
+        """Hashes of complete tiles since the last call of `wrong_nodes`."""
 
     @property
     def size(self) -> int:
@@ -141,11 +141,11 @@ class Tree:
         self.made.update(self._tail.append(leaf))
 
     def signed(self, note: str, *, origin: str) -> bool:
-        """Return whether one of the log's keys signed a note under this origin."""
+        """Return whether a key of the log signed this note under this origin."""
         return any(seal.note_holds(note, name=origin, public=key) for key in self._keys)
 
     def wrong_nodes(self, stored: Mapping[Node, Hash]) -> Iterator[tuple[int, str]]:
-        """Yield stored hashes that differ from the new tiles: first leaf beneath, and a
+        """Yield stored hashes that differ from the new tiles: the first leaf beneath, and a
         sentence."""
         for (level, place), found in self.made.items():
             if stored.get((level, place)) != found:
@@ -158,10 +158,9 @@ class Tree:
         self.made.clear()
 
     def wrong_head(self, head: log_store.SignedHead) -> str | None:
-        """Return why a checkpoint with the present number of leaves does not fit; None where it
-        does.
+        """Return why a checkpoint at the current size does not fit; None if it does.
 
-        Of several heads that do not fit, the first shows where the log was changed.
+        The first head that does not fit shows where the log was changed.
         """
         name = f"the checkpoint of {counted(head.size, 'leaf', 'leaves')}"
         try:
@@ -186,7 +185,7 @@ class Tree:
         )
 
     def wrong_departure(self, left: departure_store.Departure) -> str | None:
-        """Return why a published checkpoint with the present number of leaves does not fit."""
+        """Return why a published checkpoint at the current size does not fit."""
         if left.line is not None:
             origin = self._known.origin_at(left.size)
             body = seal.Checkpoint(origin=origin, size=left.size, head=left.head).body()
@@ -204,7 +203,7 @@ class Tree:
         )
 
     def wrong_keep(self) -> str | None:
-        """Return why the log of as many leaves as there are now is not the kept checkpoint's."""
+        """Return why the log at its current size does not match the kept checkpoint."""
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
@@ -225,7 +224,7 @@ BODIES_AT_ONCE: Final = 50
 """Deliveries whose bodies are in memory at a time: each may have a mebibyte, or what is set."""
 
 MAX_PROBLEMS: Final = 50
-"""Problems that are reported; the others are counted."""
+"""Problems that are reported; further ones are only counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,7 +252,7 @@ class VerifiedLog:
     problems: list[str] = field(default_factory=list)
 
     def add(self, problem: str, *, leaf: int | None = None) -> None:
-        """Count a problem; the first ones are kept."""
+        """Count a problem, and keep it if it is among the first."""
         self.found += 1
         if leaf is not None:
             self.first = leaf if self.first is None else min(leaf, self.first)
@@ -310,7 +309,7 @@ async def verify_log(
     tell: int = MAX_PROBLEMS,
     progress: Callable[[int, int], None],
 ) -> VerifiedLog:
-    """Verify everything.
+    """Verify the whole log.
 
     against  the text of a checkpoint that was kept elsewhere
     own      the key that this machine has; None where that is not known
@@ -349,14 +348,14 @@ async def verify_log(
 
 
 async def verify_own_log(context: AppContext) -> VerifiedLog:
-    """Verify everything with this machine's key. Raises as `verify_log`."""
+    """Verify the whole log with this machine's key. Raises as `verify_log` does."""
     return await verify_log(
         context, own=keys.own_key(context.settings), progress=lambda _done, _of: None
     )
 
 
 class _Verification:
-    """One pass over the log; what it found is `verified`."""
+    """One pass over the log; its result is `verified`."""
 
     def __init__(
         self,
@@ -417,8 +416,8 @@ class _Verification:
                     self.verified.reread += 1
 
     async def _grow(self, leaf: leaf_store.Leaf) -> None:
-        """Add a leaf to the tree, and compare the heads of that size. Behind a gap there is no tree
-        to compare: its leaves are compared with their rows alone."""
+        """Add a leaf to the tree, and compare the heads of the new size. After a gap there is no
+        tree to compare, so leaves are only compared with their rows."""
         self.verified.leaves += 1
         if not self._whole:
             return
@@ -462,7 +461,7 @@ class _Verification:
         )
 
     async def _check_end(self) -> None:
-        """Check that nothing is kept or signed of leaves that are not there, and that all are
+        """Check that no stored hash or head goes beyond the last leaf, and that all leaves are
         signed."""
         if not self._whole:
             return
@@ -502,7 +501,7 @@ class _Verification:
         self.verified.waiting = await log_queue_store.count_unsealed(self._connection)
 
     def check_keep(self, note: str, kept: seal.Checkpoint, known: log_store.Identity) -> None:
-        """Check that a checkpoint that was kept elsewhere is one of this log's."""
+        """Check that a checkpoint kept elsewhere belongs to this log."""
         if not self._tree.signed(note, origin=kept.origin):
             self.verified.add("the kept checkpoint is not signed by a key of this log")
         elif (had := known.size_as(kept.origin)) is not None and kept.size > had:
@@ -523,7 +522,7 @@ class _Verification:
 # --- how the leaves name their orders -------------------------------------------------------------
 
 SURE: Final = frozenset(("record", "revision", "deed"))
-"""Kinds whose rows never come to say anything else, or to belong to another order."""
+"""Kinds whose rows never change content or move to another order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -539,7 +538,7 @@ class Names:
     secret: bytes | None
 
     def fits(self, of: str | None, order: str | None) -> bool:
-        """Return whether a leaf that names its order so is of this order, as far as is known."""
+        """Return whether a leaf with this order name belongs to this order, as far as is known."""
         if of is None or order is None:
             return of is order is None
         if of in self.erased:
@@ -550,7 +549,7 @@ class Names:
         return of == named.commitment.hex() == order_commitment(named.key, order).hex()
 
     def says_otherwise(self, sealed: leaf_store.Members, row: leaf_store.Sealable) -> bool:
-        """Return whether a row says otherwise, or belongs to another order, than was sealed."""
+        """Return whether a row's content or order differs from what was sealed."""
         if "parts" not in sealed:
             return False
         if not self.fits(sealed.get("of"), row.order):
@@ -567,8 +566,8 @@ class Names:
 async def names_of(
     connection: Connection, rows: Iterable[leaf_store.Sealable], *, erased: set[str]
 ) -> Names:
-    """Return the names of these rows' orders. erased: what `erased_orders` gives, which may be
-    long."""
+    """Return the names of these rows' orders. `erased` is the result of `erased_orders`, which may
+    be long."""
     return Names(
         orders=await order_store.named_orders(connection, {row.order for row in rows if row.order}),
         erased=erased,
@@ -577,8 +576,8 @@ async def names_of(
 
 
 def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names) -> str | None:
-    """Return a sentence on why a leaf does not name its row's order, or seals other content than
-    the row's; None where it fits."""
+    """Return a sentence on why a leaf names another order than its row, or seals other content;
+    None if it fits."""
     if leaf.kind not in SURE:
         return None
     sealed = leaf.members()
@@ -592,16 +591,16 @@ def wrong_content(leaf: leaf_store.Leaf, row: leaf_store.Sealable, names: Names)
 
 
 class OrderCounts:
-    """Grows with the log's leaves: how many each order has, and the number of the newest."""
+    """Number of leaves of each order, and its newest leaf, counted while the log is read."""
 
     def __init__(self, trees: Sequence[order_tree_store.SealedTree]) -> None:
-        """Take the trees that were made of the log, oldest first."""
+        """Take the log's trees of all orders, oldest first."""
         self._tree = OrderTree()
         self._trees = deque(trees)
         self._newest = trees[-1] if trees else None
 
     def append(self, leaf: leaf_store.Leaf) -> str | None:
-        """Count a leaf. Return why it is not the next one of its order; None where it is."""
+        """Count a leaf. Return why it is not the next one of its order; None if it is."""
         try:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
@@ -619,8 +618,8 @@ class OrderCounts:
         )
 
     def wrong_trees(self, size: int) -> Iterator[str]:
-        """Yield a reason for each tree of the log's first `size` leaves that these leaves do not
-        give."""
+        """Yield a sentence for each tree of the log's first `size` leaves that does not match these
+        leaves."""
         while self._trees and self._trees[0].size <= size:
             tree = self._trees.popleft()
             if (tree.size, tree.orders, tree.root) != (size, self._tree.count, self._tree.root()):
@@ -631,8 +630,9 @@ class OrderCounts:
                 )
 
     async def wrong_kept(self, connection: Connection, size: int) -> list[str]:
-        """Return why the stored newest tree, from which proofs are made and the next one grows, is
-        not that of the log's first `size` leaves; nothing where that tree has other leaves."""
+        """Return why the stored newest tree differs from that of the log's first `size` leaves.
+        Proofs are made from it, and the next one extends it. Return nothing if the stored tree
+        covers another number of leaves."""
         if self._newest is None or self._newest.size != size:
             return []
         self._tree.root()
@@ -654,7 +654,7 @@ class OrderCounts:
         ]
 
     async def wrong_counts(self, connection: Connection) -> list[str]:
-        """Return a sentence for each order whose stored state differs from its leaves."""
+        """Return a sentence for each order whose stored count differs from its leaves."""
         problems = [
             f"the tree of all orders of {format_instant(tree.at)} is of "
             f"{counted(tree.size, 'leaf', 'leaves')}, more than there are: the end of the log was "

@@ -47,7 +47,7 @@ from reconcile.instants import (
 from reconcile.transparency import cosignatures, merkle
 
 CLOCK: Final[Duration] = 10 * MINUTE
-"""How far a witness's clock may be off: others go by its word on the time later."""
+"""Tolerated clock difference of a witness. Others later rely on the time that it states."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
     "unreachable": "it cannot be reached: see its address in TALLYHOOK_EVIDENCE__WITNESSES",
@@ -66,22 +66,22 @@ PROBLEMS: Final[Mapping[str, str]] = {
     "log_is_another": "it has cosigned another log than this one: the log was written anew, or put "
     "back from a backup (`tallyhook log rename`)",
 }
-"""Why a witness cosigns nothing, and what to do, by code."""
+"""Reason why a witness does not cosign, and what to do, by code."""
 
 CONTRADICTING: Final = ("log_is_shorter", "log_is_another")
-"""Codes by which a witness says that the log is not the one that it knows."""
+"""Codes by which a witness says that the log contradicts what it has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Witness:
-    """One witness. `url`: what stands before `/add-checkpoint`."""
+    """A witness. `url` is the prefix of its path `/add-checkpoint`."""
 
     key: cosignatures.VerifierKey
     url: str = field(repr=False)
 
     @property
     def name(self) -> str:
-        """Return its verifier key, under which its state is stored."""
+        """Return its verifier key, which identifies its stored state."""
         return self.key.text
 
 
@@ -119,13 +119,14 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
 
 
 class WrongCosignature(Exception):
-    """A note bears a signature in a witness's name that is not its own, or not of this note."""
+    """Error: a note has a line in a witness's name that its key did not sign, or not for this
+    note."""
 
 
 def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
-    """Return when a witness has cosigned a checkpoint, by its own statement; None if it has not.
+    """Return when a witness cosigned a checkpoint, by its own statement; None if it has not.
 
-    Raise WrongCosignature where a line names its key and does not hold: C2SP signed-note.
+    Raise WrongCosignature if a line names its key and does not verify (C2SP signed-note).
     """
     body, public, found = cosignatures.body_of(note), PublicKey(key.raw), None
     for signature in cosignatures.signatures_of(note):
@@ -141,7 +142,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
 
 
 def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
-    """Parse the keys that somebody names to verify with. Raise UsageError."""
+    """Parse the witness keys that somebody verifies with. Raise UsageError."""
     found: list[cosignatures.VerifierKey] = []
     for text in given:
         try:
@@ -154,7 +155,7 @@ def trusted_witnesses(given: Sequence[str]) -> list[cosignatures.VerifierKey]:
     return found
 
 
-# --- what is known of them ------------------------------------------------------------------------
+# --- their state ------------------------------------------------------------------------------
 
 
 WitnessState = Literal["waiting", "cosigns", "fails", "contradicts"]
@@ -186,7 +187,8 @@ class WitnessesDocument(TypedDict):
 
 
 def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
-    """Return `waiting` where it never cosigned, `cosigns`, `fails`, or `contradicts`."""
+    """Return the state of a witness: `waiting` before its first cosignature, `cosigns`, `fails`, or
+    `contradicts`."""
     if state is None or (state.problem is None and state.cosigned_at is None):
         return "waiting"
     if state.problem is None:
@@ -195,8 +197,8 @@ def witness_state(state: departure_store.WitnessState | None) -> WitnessState:
 
 
 async def witness_document(context: AppContext) -> WitnessesDocument:
-    """Return, for JSON, the witnesses, how far a quorum has cosigned the log, and the last
-    checkpoint that left by each way."""
+    """Return the witnesses as JSON, with how far a quorum has cosigned the log, and the last
+    checkpoint published by each way."""
     witnesses = witnesses_of(context.settings)
     async with context.database.reading() as connection:
         states = await departure_store.witness_states(connection)
@@ -212,7 +214,7 @@ async def witness_document(context: AppContext) -> WitnessesDocument:
 
 
 async def cosigned_size(connection: Connection, witnesses: Witnesses | None) -> int:
-    """Return the leaves of the largest checkpoint that a quorum has cosigned."""
+    """Return the size of the largest checkpoint that a quorum has cosigned."""
     if witnesses is None:
         return 0
     return await departure_store.last_cosigned(
@@ -237,7 +239,7 @@ def _witness_document(
 
 
 def departure_document(departure: departure_store.Departure) -> DepartureDocument:
-    """Return a departure for JSON."""
+    """Return a departure as JSON."""
     return {
         "way": departure_way(departure),
         "leaves": departure.size,
@@ -247,7 +249,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
 
 
 def departure_way(departure: departure_store.Departure) -> str:
-    """Return how it left: a word, or the name of the witness that has cosigned it."""
+    """Return how a checkpoint left: a word, or the name of the witness that cosigned it."""
     return departure.way.partition("+")[0]
 
 
@@ -265,30 +267,31 @@ def departure_sentence(departure: departure_store.Departure) -> str:
     )
 
 
-# --- asked in the background ----------------------------------------------------------------------
+# --- asking in the background -----------------------------------------------------------------
 
 LIMIT_S: Final = 5.0
-"""Seconds that a witness may take for an answer: it verifies a few hashes and writes one row. All
-TRIES together take less than a stop waits for."""
+"""Seconds until a witness must answer; it verifies a few hashes and writes one row. All TRIES
+together take less than the time allowed for stopping."""
 
 ANSWER_MAX: Final = 16 * 1024
-"""Bytes of an answer: a cosignature has some 150, and a witness may sign with several keys."""
+"""Maximum bytes of an answer. A cosignature has some 150, and a witness may sign with several
+keys."""
 
 TRIES: Final = 3
-"""Requests to one witness at a time: it may say twice that it knows another size than we think."""
+"""Requests to one witness in a row. It may say twice that it knows another size than we think."""
 
 LEASE: Final[Duration] = MINUTE
-"""How long a claimed witness is ours to ask: longer than TRIES requests may take."""
+"""How long a claim on a witness lasts: longer than TRIES requests may take."""
 
 FIRST_PAUSE: Final[Duration] = 30 * SECOND
-"""Pause before a witness that cosigned nothing is asked again; twice as long each time."""
+"""Pause before a witness that did not cosign is asked again. It doubles each time."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Longest pause between requests to a witness that cosigns nothing, and the most that it may ask us
-to wait."""
+"""Longest pause between requests to a witness that does not cosign, and the longest that it may ask
+for."""
 
 REST_S: Final = 5.0
-"""Seconds between two looks at whether there is something to have cosigned."""
+"""Seconds between two checks for something to cosign."""
 
 log = structlog.get_logger()
 
@@ -305,7 +308,7 @@ class _Reply:
 
 
 class Cosigning:
-    """Client of one log's witnesses, beside any number of other processes."""
+    """Client of one log's witnesses. Several processes may run one."""
 
     def __init__(
         self, context: AppContext, witnesses: Witnesses, client: httpx2.AsyncClient
@@ -315,7 +318,7 @@ class Cosigning:
         self._client = client
 
     async def ask_due(self) -> int:
-        """Ask every witness that is due. Return how many were asked."""
+        """Ask every witness that is due. Return the number asked."""
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # beyond it, a clock was ahead
@@ -345,7 +348,7 @@ class Cosigning:
         head: log_store.SignedHead,
         newest: log_store.SignedHead,
     ) -> None:
-        """Ask one witness until it has cosigned or says that it does not."""
+        """Ask one witness until it cosigns or refuses."""
         now = self._context.clock.now()
         async with self._context.database.writing() as connection:  # 2
             mine = await departure_store.claim_witness(
@@ -389,8 +392,8 @@ class Cosigning:
         return _refusal(answer, same=old == head.size)
 
     async def _proof(self, old: int, size: int) -> list[merkle.Hash]:
-        """Prove that the log of `size` leaves began with that of `old`; nothing if that is
-        empty."""
+        """Prove that the log of `size` leaves extends that of `old`; an empty proof if that has
+        none."""
         if old in (0, size):
             return []
         spans = merkle.consistency_spans(old, size=size)
@@ -399,7 +402,7 @@ class Cosigning:
         return [merkle.computed(span, kept) for span in spans]
 
     def _verified(self, witness: Witness, head: log_store.SignedHead, body: bytes) -> _Reply:
-        """Verify its line. Lines of other keys are skipped: C2SP tlog-witness."""
+        """Verify the witness's line. Lines of other keys are skipped (C2SP tlog-witness)."""
         try:
             lines = body.decode("utf-8")
         except UnicodeDecodeError:
@@ -453,11 +456,12 @@ class Cosigning:
 
 
 _REFUSALS: Final = {404: "log_unknown", 403: "key_unknown", 422: "log_is_another"}
-"""What a witness says by a status: C2SP tlog-witness."""
+"""Meaning of each status of a witness (C2SP tlog-witness)."""
 
 
 def _refusal(answer: Exchange, *, same: bool) -> _Reply:
-    """Judge an answer without a cosignature. same: it was asked for the size that it knows."""
+    """Classify an answer without a cosignature. `same`: the request used the size that the witness
+    knows."""
     if answer.problem in ("too_large", "encoded"):
         return _Reply(problem="answer_not_in_form")
     if answer.status is None or answer.status >= 500 or answer.status == 429:
