@@ -35,7 +35,7 @@ _BY_EXPONENT: Final[dict[int, str]] = {
 EXPONENTS: Final[dict[str, int]] = {
     code: exponent for exponent, codes in _BY_EXPONENT.items() for code in codes.split()
 }
-"""Number of decimals of the minor unit, by ISO 4217 code."""
+"""Number of decimals of each currency, by ISO 4217 code."""
 
 MAX_MINOR: Final = 2**63 - 1
 """Largest number of minor units: a signed 64-bit integer, which both databases hold exactly."""
@@ -44,7 +44,7 @@ _EXACT: Final = Context(prec=128, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[Inexact, 
 """Arithmetic that raises instead of rounding."""
 
 _TOO_LONG: Final = 19
-"""Digits before the point. A longer number does not fit in 64 bits."""
+"""Most digits before the point. A longer number does not fit in 64 bits."""
 
 
 class MoneyError(ValueError):
@@ -52,12 +52,12 @@ class MoneyError(ValueError):
 
 
 class InexactAmount(MoneyError):
-    """A number with more decimals than its currency has, not all of them zero."""
+    """An amount with more non-zero decimals than its currency has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """`minor` whole minor units (cents, paise, fils …) of the ISO 4217 `currency`."""
+    """Whole minor units (cents, paise, fils …) of an ISO 4217 currency."""
 
     minor: int
     currency: str
@@ -86,7 +86,7 @@ def exponent_of(currency: str) -> int:
 
 
 def money(minor: int, currency: str) -> Money:
-    """Check minor units and currency. Raises MoneyError beyond 64 bits or for an unknown code."""
+    """Return an amount. Raises MoneyError beyond 64 bits or for an unknown currency code."""
     exponent_of(currency)
     if not -MAX_MINOR - 1 <= minor <= MAX_MINOR:
         raise MoneyError("the amount does not fit in 64 bits of minor units")

@@ -13,7 +13,7 @@ from typing import Final
 from reconcile.instants import EARLIEST, LATEST, Instant, instant_of, moment_of
 
 _NAME = re.compile(r"(?!9999-12)(19[7-9]\d|[2-9]\d{3})-(0[1-9]|1[0-2])", re.ASCII)
-"""A month, except the last of 9999: no later month exists to end it."""
+"""Pattern of a month's name. The last month of 9999 is excluded, because no later month ends it."""
 _DAY = re.compile(r"(?:19[7-9]\d|[2-9]\d{3})-\d\d-\d\d", re.ASCII)
 _ONE_DAY: Final = timedelta(days=1)
 
@@ -23,7 +23,7 @@ class Month:
     """One calendar month.
 
     zone    the name of its time zone
-    bounds  its first microsecond and the first after it; None: as in UTC
+    bounds  the first microsecond of the month and of the next one; None: as in UTC
     """
 
     year: int
@@ -33,7 +33,7 @@ class Month:
 
     @property
     def name(self) -> str:
-        """`2026-10`"""
+        """Return the name of the month, such as `2026-10`."""
         return f"{self.year}-{self.number:02d}"
 
     @property
@@ -42,12 +42,12 @@ class Month:
 
     @property
     def end(self) -> Instant:
-        """The first microsecond after the month."""
+        """Return the first microsecond after the month."""
         return self.bounds[1] if self.bounds else _month_start(self.year, self.number + 1, UTC)
 
     @property
     def is_of_utc(self) -> bool:
-        """Whether zone, start and end are as in UTC."""
+        """Return whether zone, start and end are as in UTC."""
         plain = Month(year=self.year, number=self.number)
         return (self.zone, self.start, self.end) == (plain.zone, plain.start, plain.end)
 
@@ -66,7 +66,7 @@ def month_named(name: str) -> Month:
 
 
 def _midnight(day: date, zone: tzinfo) -> Instant:
-    """Return the start of a day. If clocks skip its midnight, the day starts with the skip."""
+    """Return the start of a day. If clocks skip midnight, the day starts where the skip ends."""
     return instant_of(datetime(day.year, day.month, day.day, tzinfo=zone))
 
 
@@ -77,14 +77,14 @@ def _month_start(year: int, number: int, zone: tzinfo) -> Instant:
 
 
 class Calendar:
-    """Days and months of one zone, where some months may be closed.
+    """Calendar of days and months in one zone, where some months may be closed.
 
-    The first open month begins where the last closed month ended, in whatever zone that month was
-    counted. So months neither overlap nor leave a gap.
+    The first open month begins where the last closed month ended, in the zone in which that month
+    was counted. So months neither overlap nor leave a gap.
     """
 
     def __init__(self, zone: tzinfo = UTC, *, closed: Month | None = None) -> None:
-        """Make a calendar whose last closed month is `closed`."""
+        """Create a calendar whose last closed month is `closed`."""
         self.zone, self._closed = zone, closed
 
     @property
@@ -103,7 +103,7 @@ class Calendar:
         return begin, LATEST if day == date.max else _midnight(day + _ONE_DAY, self.zone)
 
     def day_of(self, instant: Instant) -> str:
-        """Return the day of an instant: `2026-10-12`."""
+        """Return the day of an instant, such as `2026-10-12`."""
         return self._date(instant).isoformat()
 
     def next_day(self, instant: Instant, *, days: int = 1) -> Instant:
@@ -153,5 +153,5 @@ IN_UTC: Final = Calendar()
 
 
 def day_of(instant: Instant) -> str:
-    """Return the day of an instant in UTC: `2026-10-12`."""
+    """Return the day of an instant in UTC, such as `2026-10-12`."""
     return IN_UTC.day_of(instant)

@@ -514,7 +514,7 @@ class BankLeg:
 def _covering(
     covered: Iterable[Covered], names: Iterable[tuple[str, str]]
 ) -> dict[str, tuple[Span, ...]]:
-    """Return, by currency, the spans that all of these (currency, name) cover."""
+    """Return, by currency, the spans that every one of these (currency, name) pairs covers."""
     spans = {each.name: each.spans for each in covered}
     by_currency: dict[str, list[tuple[Span, ...]]] = defaultdict(list)
     for currency, name in names:
@@ -538,7 +538,7 @@ def _line_order(line: BankLine) -> tuple[Instant, str]:
 
 
 def _connected(edges: Sequence[_Edge]) -> list[list[_Edge]]:
-    """Group connected edges, in an order that does not depend on theirs."""
+    """Group connected edges. The order of the groups does not depend on the order of the edges."""
     parent: dict[str, str] = {}
 
     def root(node: str) -> str:
@@ -629,9 +629,9 @@ def _alone(each: Alone, near: _Near) -> Break:
 
 
 class _Near:
-    """Indexes of payouts, bank lines and orders without a partner, to search candidates in.
+    """Indexes of payouts, bank lines and orders without a partner, used to search for candidates.
 
-    A bank takes charges, so sums of one day may differ by them.
+    Sums of one day may differ by a bank's charges.
     """
 
     def __init__(
@@ -662,7 +662,10 @@ def _of_payout(payout: Payout) -> Searchable:
 
 
 def _of_line(line: BankLine) -> Searchable:
-    """Show the id only: texts hold other people's data, and breaks are stored for ever."""
+    """Return a searchable bank line that shows only its id.
+
+    Its texts hold other people's data, and breaks are stored for ever.
+    """
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

@@ -1,6 +1,6 @@
-"""Lines of the merchant's books and of the provider's files, one value a line.
+"""Lines of the merchant's books and of the provider's files, one value for each line.
 
-Leaves out: how a file writes it, and phone numbers, which no judgement about money needs.
+Leaves out: the format of a file, and phone numbers, which no judgement about money needs.
 """
 
 import json
@@ -45,7 +45,7 @@ BANK_METHODS: Final = (
     "bank transfer", "direct bank transfer", "bank deposit", "bacs", "wire transfer",
 )  # fmt: skip
 TENDER_METHODS: Final = ("gift card", "store credit")
-"""Defaults of `Methods`: the names in the exports of Shopify and WooCommerce."""
+"""Default names of `Methods`, as in the exports of Shopify and WooCommerce."""
 
 _BETWEEN_METHODS: Final = re.compile(r"[+,;]")
 
@@ -59,7 +59,7 @@ OF_WALLET: Final[frozenset[StatementKind]] = TO_BANK | {
     "conversion",
     "disbursement",
 }
-"""Kinds of lines that move money in or out of a wallet for no order."""
+"""Kinds of lines that move money in or out of a wallet without an order."""
 
 _APART = re.compile(r"(?<=[0-9])[\s_-]+(?=[0-9])", re.ASCII)
 _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
@@ -97,29 +97,28 @@ class BookLine:
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
-    It has a payment or an order, except a fee or carried line, which may name its payout alone.
-    The payment of a line of a wallet (OF_WALLET) is the line's own reference.
+    It has a payment or an order. Only a fee or carried line may name its payout alone. The payment
+    of a wallet line (OF_WALLET) is the line's own reference.
 
     kind             `carried`: money that the provider holds back from a payout or moves to a later
-                     one; no movement of an order
-                     `returned`: money that came back, of a refund that failed or a chargeback
-                     that was reversed
-                     `withdrawal`, `withdrawal_failed`, `deposit`: from the wallet to the bank, that
-                     money back, and from the bank to the wallet
-                     `transfer`: one side of a movement between two wallets of the merchant
+                     one; no movement of an order `returned`: money that came back from a failed
+                     refund or a reversed chargeback `withdrawal`, `withdrawal_failed`, `deposit`:
+                     from the wallet to the bank, that money coming back, and from the bank to the
+                     wallet `transfer`: one side of a movement between two wallets of the merchant
                      `hold`, `release`: from the available balance to the held one, and back
                      `conversion`: one side of an exchange between two currencies of the wallet
-                     `disbursement`: paid to somebody else for no order, or back from there
-    gross, fee, net  minor units of `currency`, with gross - fee = net: money that leaves the
-                     merchant is negative, always so a refund's gross; a fee that costs is positive
+                     `disbursement`: paid to or returned by somebody else, without an order
+    gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
+                     merchant is negative, including the gross of every refund; a fee that costs is
+                     positive
     settled_at       when the money was or will be paid out, according to the provider
     payout           the transfer to the bank that it was part of
-    source           whose statement it is; empty if unknown
+    source           source whose statement it is; empty if unknown
     wallet           account at the provider whose balance it changes, as the provider names it;
                      None if the file states no running balance of an account
-    refund           the refund's own reference, of a refund or of money returned
-    details          canonical JSON object of what fees may depend on, such as `method`, `scheme`
-                     and `card_country`; None if the file states nothing of the kind
+    refund           reference of the refund itself, for a refund or for returned money
+    details          canonical JSON object of details that fees may depend on, such as `method`,
+                     `scheme` and `card_country`; None if the file states none
     """
 
     line_id: str
@@ -139,7 +138,7 @@ class StatementLine:
 
     @property
     def method(self) -> str | None:
-        """The payment method, as the file calls it."""
+        """Return the payment method as the file names it."""
         if self.details is None:
             return None
         found = json.loads(self.details).get("method")
@@ -148,13 +147,13 @@ class StatementLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BankLine:
-    """One booking of the merchant's account.
+    """One booking on the merchant's bank account.
 
     line_id       id of this version of the line
     minor         credit positive, debit negative
     reference     reference of the transfer, by the payer or the bank
     counterparty  name of the payer
-    text          remittance information; in OFX files it may stand in `counterparty`
+    text          remittance information; OFX files may put it into `counterparty`
     """
 
     line_id: str
@@ -177,7 +176,7 @@ def match_key(reference: str) -> str:
 
 
 def match_keys(references: Sequence[str]) -> list[str]:
-    """Return `match_key` of each, fast for a million. No reference may hold U+001F."""
+    """Return `match_key` of each reference; fast for a million. No reference may contain U+001F."""
     together = "\x1f".join(reference.strip() for reference in references).casefold()
     apart = _APART.sub("\x00", together)
     return _BLANKS.sub("", apart).replace("\x00", "-").split("\x1f") if references else []
@@ -191,12 +190,12 @@ OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Methods:
-    """Payment methods whose money comes through no provider; case and blanks do not matter.
+    """Payment methods whose money comes through no provider. Case and blanks do not matter.
 
     outside  paid to the shop itself: cash, cheques
     bank     paid to the shop's bank account; a bank line may be matched with the order
-    tender   paid with what the shop owed the customer: gift cards, store credit. It may be a part
-             of the price, beside another method
+    tender   paid with money that the shop owed the customer: gift cards, store credit. It may cover
+             only part of the price, beside another method
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS

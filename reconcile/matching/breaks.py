@@ -1,7 +1,7 @@
 """Breaks: differences between ledger, order book, statement and bank, with cause, money and age.
 
-Also their life over several runs, their stored form, and their wording. A break is what one run of
-a matching saw; its `identity` is equal in every run that sees the same difference.
+Also the states of a break over several runs, its stored form and its wording. A break is the result
+of one matching run. Its `identity` is equal in every run that finds the same difference.
 """
 
 import json
@@ -55,20 +55,20 @@ BREAK_CAUSES: Final[tuple[BreakCause, ...]] = get_args(BreakCause)
 BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
     {"payout_not_in_bank", "bank_line_unknown", "payout_amount_differs"}
 )
-"""Causes of payouts and bank lines."""
+"""Causes that concern payouts and bank lines."""
 
 WALLET_CAUSES: Final[frozenset[BreakCause]] = frozenset(
     {"wallet_balance_differs", "transfer_one_sided", "release_without_hold", "payout_late"}
 )
-"""Causes of balances at a provider."""
+"""Causes that concern balances at a provider."""
 
 PLACING_CAUSES: Final[frozenset[BreakCause]] = frozenset(
     {"payment_unallocated", "assignment_contradicted"}
 )
-"""Causes of payments that a person must place on an order, or has placed."""
+"""Causes of payments that a person must assign, or has assigned, to an order."""
 
 BOOKS_CAUSES: Final[frozenset[BreakCause]] = frozenset({"closed_month_changed"})
-"""Causes of the merchant's journal."""
+"""Causes that concern the merchant's journal."""
 
 ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
     [
@@ -77,7 +77,7 @@ ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
         if cause not in BANK_CAUSES | WALLET_CAUSES | PLACING_CAUSES | BOOKS_CAUSES
     ]
 )
-"""Causes of orders and their payments."""
+"""Causes that concern orders and their payments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ class Candidate:
 class Break:
     """One difference.
 
-    order       the order's reference as the ledger writes it, else as book or statement do
+    order       the order's reference as the ledger writes it, else as book or statement write it
     payment     the provider's payment reference, if the difference is about one payment
     subject     distinguishes breaks of equal cause, order and payment: the part of a line's id that
                 all versions of the line share
@@ -108,9 +108,9 @@ class Break:
     since       the instant from which its age counts: the latest date of what disagrees
     cites       ids of events, records and lines that it rests on
     candidates  nearest lines that did not match, at most three, the nearest first
-    left        what it leaves in the clearing account, with one of BANK_CAUSES in transit, and with
-                one of WALLET_CAUSES in the wallet, by currency without zeros: positive if money is
-                still to come
+    left        unsettled amounts that it leaves, by currency without zeros; positive if money is
+                still to come. They are in the clearing account, for BANK_CAUSES in transit, and for
+                WALLET_CAUSES in the wallet
     """
 
     cause: BreakCause
@@ -126,7 +126,7 @@ class Break:
 
     @property
     def identity(self) -> str:
-        """`brk_` and 20 hex digits, equal for the same difference in every run."""
+        """Return `brk_` and 20 hex digits that are equal for the same difference in every run."""
         digest = fingerprint([self.cause, self.order, self.payment, self.subject])
         return "brk_" + digest.removeprefix("sha256:")[:20]
 
@@ -146,30 +146,33 @@ HELD: Final[frozenset[BreakCause]] = frozenset(
         "closed_month_changed",
     }
 )
-"""Causes whose money is there, but a file or a person must still say so."""
+"""Causes whose money has arrived, but a file or a person must still confirm it."""
 
 OWED: Final[frozenset[BreakCause]] = frozenset(
     {"paid_twice", "overpaid", "late_money", "refund_not_received", "refund_not_settled"}
 )
-"""Causes whose money is there, but is or may be the customer's."""
+"""Causes whose money has arrived, but belongs or may belong to the customer."""
 
 _SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
     "refund_amount_differs": ("settled", "returned"),
     "fee_unexpected": ("fee", "expected_fee"),
     "wallet_balance_differs": ("due", "stated"),
 }
-"""Causes whose money is at risk if the first fact, a cost or a sum due, is more than the second."""
+"""Causes whose money is at risk if the first fact, a cost or a sum due, exceeds the second."""
 
 _BY_SIGN: Final[frozenset[BreakCause]] = frozenset({"settled_never_notified", *BANK_CAUSES})
-"""Causes whose money is at risk if it is still to come: a line that took money, a payout missing in
-the bank or short, an unexplained debit."""
+"""Causes whose money is at risk if it is still to come.
+
+Examples are a line that took money, a payout that is short or missing in the bank, and an
+unexplained debit.
+"""
 
 
 def at_risk(found: Break) -> int:
-    """Return the money that may be lost, in minor units: all of the break's money, or none.
+    """Return the money that may be lost, in minor units: all of the break's money, or 0.
 
-    None of held or owed money. Money is at risk if an amount is short, or if a line took it that no
-    webhook or payout explains.
+    Held or owed money is not at risk. Money is at risk if an amount is short, or if a line took it
+    that no webhook or payout explains.
     """
     if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
         return 0
@@ -204,20 +207,23 @@ State = Literal["open", "assigned", "accepted", "closed"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 
 Turn = Literal["opened", "changed", "closed", "reopened"]
-"""What a run saw: the break for the first time, with other content, no longer, or again."""
+"""Result of a run for a break: first seen, seen with other content, no longer seen, seen again."""
 
 Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "settled"]
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
-"""Actions of a person. matched: closes it until a run does not use the match. unmatched: took a
-match back. settled: decided about late money."""
+"""Actions of a person.
+
+`matched` closes the break until a run does not use the match. `unmatched` withdraws a match.
+`settled` decides about late money.
+"""
 
 LateDecision = Literal["accept", "refund", "credit"]
 SETTLINGS: Final[tuple[LateDecision, ...]] = get_args(LateDecision)
 """Decisions about late money.
 
 accept  keep it and serve the order
-refund  return it; the break stays open until the refund has come
-credit  keep it in the customer's favour
+refund  return it; the break stays open until the refund has arrived
+credit  keep it as a credit for the customer
 """
 
 LateStanding = Literal["to_decide", "waits_for_refund", "settled", "closed"]
@@ -225,9 +231,9 @@ STANDINGS: Final[tuple[LateStanding, ...]] = get_args(LateStanding)
 """States of late money.
 
 to_decide         nobody has decided
-waits_for_refund  it should go back and has not yet
-settled           it was accepted or credited
-closed            evidence ended the break
+waits_for_refund  to be refunded, but not refunded yet
+settled           accepted or credited
+closed            evidence closed the break
 """
 
 
@@ -239,7 +245,7 @@ class Step:
     value   the assignee, the line matched or unmatched, or the decision about late money
     reason  the person's words
     cites   evidence that closed it (closed)
-    left    `Break.left` as the run saw it
+    left    `Break.left` as the run computed it
     """
 
     at: Instant
@@ -258,11 +264,11 @@ class Step:
 class Life:
     """The state of a break.
 
-    assignee   None: nobody
-    settling   the decision about its late money, while it holds
+    assignee   the person that it is assigned to; None if nobody
+    settling   the decision about its late money, while the decision is valid
     because    why it has this state, in one sentence
     closed_by  evidence that closed it; empty in other states
-    matched    lines that closed it, matched by hand, until a run uses them
+    matched    lines matched by hand that closed it, until a run uses them
     """
 
     state: State
@@ -274,7 +280,7 @@ class Life:
 
 
 def life(steps: Iterable[Step]) -> Life:
-    """Return the state after these steps, given in order."""
+    """Return the state of a break after these steps, which are given in order."""
     being = _Being()
     for step in steps:
         being.take(step)
@@ -283,7 +289,9 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Money that a person accepted: the break's own, and what the break leaves unsettled."""
+    """Money that a person accepted: the break's own money, and the amounts that it leaves
+    unsettled.
+    """
 
     money: Money
     left: tuple[Money, ...]
@@ -303,7 +311,7 @@ def acceptances(
 
 
 class _Being:
-    """The life of a break while steps are applied."""
+    """State of a break while its steps are applied."""
 
     def __init__(self) -> None:
         self._seen = True
@@ -367,7 +375,7 @@ class _Being:
         self._money, self._left = step.money, step.left
 
     def _decided(self, step: Step, did: str) -> None:
-        """Apply a person's decision; it counts only for the money that the last run saw."""
+        """Apply a person's decision. It counts only for the money that the last run saw."""
         people = f"{step.by} and {step.second}" if step.second else str(step.by)
         self._because = f"{people} {did} {step.money}: {step.reason}"
         if self._money not in (None, step.money):  # a run ended while the person decided
@@ -378,7 +386,9 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the accepted part of the break as runs see it; None if nothing."""
+        """Return the part of the break that a person accepted, as the last run saw it; None if
+        nothing.
+        """
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
@@ -626,7 +636,7 @@ PARTNERS: Final[dict[BreakCause, tuple[BreakCause, ...]]] = {
     "payout_not_in_bank": ("bank_line_unknown",),
     "bank_line_unknown": ("payout_not_in_bank", "book_paid_not_received"),
 }
-"""Causes whose breaks may be about the other half of a break: a match by hand closes both."""
+"""Causes of breaks that may be the other half of a break. A match by hand closes both."""
 
 NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "closed_month_changed": "adjusting entries of a closed month are accepted, or posted when the "
@@ -644,7 +654,7 @@ NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "names: take the import of the line back, and import the file with that payment in a column "
     "original_payment",
 }
-"""Causes that no match by hand closes, because no run would use it, with what does."""
+"""Causes that no match by hand closes, because no run would use it. The value says what does."""
 
 _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "
@@ -659,7 +669,7 @@ _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     "took, as given back or as an entry of its own, by hand where your shop's export has no column "
     "for it",
 }
-"""Next steps of causes about returned money, if it went back in one way only."""
+"""Next steps for returned money that went back in one way only, by cause and way."""
 
 _SETTLED_AT_ANOTHER_RATE: Final = (
     "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
@@ -696,7 +706,7 @@ _DISPUTE_TAKEN_ELSEWHERE: Final = (
 
 
 def break_sentence(found: Break) -> str:
-    """Return what differs, as a sentence with its full stop."""
+    """Return a sentence, with its full stop, that says what differs."""
     facts = [
         (name, _WORDS[name].get(str(value), value) if name in _WORDS else value)
         for name, value in found.facts
@@ -731,7 +741,7 @@ def break_sentence(found: Break) -> str:
 
 
 def next_step(found: Break) -> str:
-    """Return what a person should do about it, as a sentence with its full stop."""
+    """Return a sentence, with its full stop, that says what a person should do."""
     if ("won", True) in found.facts:
         return "Import the statement that took the dispute's money, or ask the provider for it."
     if found.cause == "refund_not_received" and found.candidates:

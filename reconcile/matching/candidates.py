@@ -1,12 +1,12 @@
-"""Near misses: the nearest lines that did not match, the field that differs, and a score.
+"""Near misses: the nearest lines that did not match, each with the field that differs and a score.
 
 Leaves out: deciding. A candidate is a hint for a person; nothing matches because it is near. A
-score of at most 100 is the sum of named reasons; the field that differs most stands beside it.
+score is the sum of named reasons, at most 100. The field that differs most is shown beside it.
 
-A search looks at a few dozen lines, however many there are: its neighbours sorted by reference, by
-reversed reference (one wrong character leaves the beginning or the end unchanged), by amount, also
-multiplied and divided by the factor of mistaken minor units, and by the amounts of its day; and
-lines that a bank's text names.
+A search looks at a few dozen lines, however many there are. It looks at the neighbours sorted by
+reference, and by reversed reference, since one wrong character leaves the beginning or the end
+unchanged. It also looks at neighbours by amount, by amount multiplied and divided by the factor of
+mistaken minor units, and by the amounts of the day, and at lines that a bank's text names.
 """
 
 from bisect import bisect_left
@@ -24,23 +24,25 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money, exponent_of
 
 NEIGHBOURS: Final = 4
-"""Lines examined on each side of a search position."""
+"""Most lines examined on each side of a search position."""
 
 MOST: Final = 3
-"""Candidates shown."""
+"""Most candidates shown."""
 
 SEPARATORS: Final = 1
-"""Points for references that differ in separators only."""
+"""Points for references that differ only in separators."""
 
 FAR: Final = 6
 """Points for references or amounts that have nothing in common."""
 
 CLOSE_PERCENT: Final = 5
-"""Per cent by which sums of one day may differ: charges of providers and banks."""
+"""Percentage by which sums of one day may differ, because of charges of providers and banks."""
 
 CHARGE: Final = 20
-"""Major units by which they may differ, if that is at most a tenth of the sum: charges of banks
-that do not depend on it."""
+"""Major units by which sums of one day may differ, because of fixed bank charges.
+
+The difference may be at most a tenth of the sum.
+"""
 
 
 @dataclass(slots=True, frozen=True)
@@ -52,7 +54,8 @@ class Searchable:
     keys       `match_key` of all its references
     names      keys by which a text may name it
     named      keys that its own texts name
-    people     keys of the orders whose customer's number it went to; of an order, its own
+    people     keys of the orders whose customer's phone number received the money; for an order,
+               its own key
     """
 
     line: str
@@ -75,7 +78,7 @@ def entry_of(
     at: Instant | None,
     texts: Sequence[str | None] = (),
 ) -> Searchable:
-    """Return a line known by these references, the first one shown.
+    """Return a searchable line with these references. The first reference is shown.
 
     texts  free texts, of which only keys with a digit are kept
     """
@@ -119,12 +122,15 @@ class Index:
     def nearest(
         self, wanted: Searchable, *, window: Duration | None, charges: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return at most three candidates, the nearest first. charges: as of `nearest_of`."""
+        """Return at most three candidates, the nearest first.
+
+        charges  whether a provider or a bank may have taken a charge from the lines
+        """
         index = {"charged" if charges else "plain": (self,)}
         return nearest_of(wanted, **index, window=window)
 
     def neighbours(self, wanted: Searchable, *, charges: bool) -> list[Searchable]:
-        """Return the lines around each position where the wanted line would stand."""
+        """Return the lines next to each position where the wanted line would be sorted in."""
         found: dict[str, Searchable] = {}
         for key in wanted.keys:
             for order, sought in ((self._forward, key), (self._backward, key[::-1])):
@@ -213,13 +219,16 @@ def days_between(one: Instant | None, other: Instant | None) -> int | None:
 
 
 _Field = tuple[int, str, Facts]
-"""Points, the code of the field that differs, and its facts."""
+"""Points of a field, its code and its facts. The code names the field that differs."""
 
 
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the sum of all points, and the field with most of them; no points if too far apart."""
+    """Return the sum of all points, and the field with the most points.
+
+    The sum is None if the lines are too far apart.
+    """
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -337,9 +346,12 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
     "nothing_apart": 5,
     "no_other": 5,
 }
-"""Points of each reason. One reason counts for the reference or number, one for the amount and one
-for the date, so the sum is at most 100. Without a common reference or number it stays below 60, the
-least for matching many at once: a popular price on one day is no reference."""
+"""Points of each reason.
+
+At most three reasons count: one for the reference or number, one for the amount and one for the
+date. So the sum is at most 100. Without a common reference or number, it stays below 60, the least
+for matching many breaks at once: a popular price on one day is no reference.
+"""
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
     "same_reference": "the reference is the same",
@@ -359,7 +371,7 @@ REASON_WORDS: Final[Mapping[MatchReason, str]] = {
 }
 
 WEEK: Final = 7
-"""Days: statements pay out daily or weekly."""
+"""Number of days. Statements pay out daily or weekly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,7 +383,7 @@ class Suggestion:
 
     @property
     def score(self) -> int:
-        """From 0 to 100."""
+        """Return the score from 0 to 100."""
         return sum([WEIGHTS[each] for each in self.reasons])
 
 
@@ -386,7 +398,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
 
 
 def the_one(found: Break, *, least: int) -> Suggestion | None:
-    """Return the suggestion with the highest score, if it is unique and at least `least`."""
+    """Return the suggestion with the highest score if it is unique and at least `least`."""
     first, *others = suggestions(found) or (None,)
     if first is None or first.score < least:
         return None

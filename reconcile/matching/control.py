@@ -1,4 +1,4 @@
-"""Control totals: every row in exactly one bucket, and sums that must tie.
+"""Control totals: every row is in exactly one bucket, and the sums must tie.
 
 Leaves out: which bucket a row belongs to. Six sides are counted independently:
 
@@ -7,7 +7,7 @@ takings     every order, against the book; sums its captures by currency
 settlement  every capture, against the statements; sums its amounts
 statement   every statement line; sums gross, fee and net
 payouts     every payout, against the bank; sums the net of its statement lines
-bank        every bank line; sums what was booked, debits negative
+bank        every bank line; sums the booked amounts, debits negative
 
 A bucket belongs to one family: `matched` (the sides agree), `waiting` (nothing is wrong yet: a
 margin has not passed, or there is nothing to compare with) or `break` (one bucket for each cause).
@@ -49,13 +49,15 @@ Agreed = Literal[
 
 by_reference    by the order's or payout's reference, with equal amounts
 by_exchange     settled or booked in another currency
-by_tender       booked at the whole price, of which a tender or cash paid what no provider captured
-outside_providers  an order that the book says was paid through no provider, or its bank line
+by_tender       booked at the whole price, where a tender or cash paid the part that no provider
+                captured
+outside_providers
+                an order that the book says was paid through no provider, or its bank line
 nothing_due     no money moved, and nobody says that it did
 returned        captured money went back, and the book claims nothing
 fee_line        a statement line that is a separate fee
 carried_line    money that the provider holds back or carries to another payout
-wallet_line     a statement line that moves a wallet's money for no order, such as a withdrawal
+wallet_line     a statement line that moves a wallet's money without an order, such as a withdrawal
 other_business  a bank line that is no payout, or a statement line of a payment to somebody else
 other_shop      a statement line of a payment of another shop on the same account
 """
@@ -73,7 +75,7 @@ Waiting = Literal[
 
 awaiting_bank       a payout that the bank may still book
 awaiting_statement  a bank line after the last known payout
-not_covered         there is no book, statement, webhook or bank to compare with
+not_covered         no book, statement, webhook or bank file exists to compare with
 """
 
 Bucket = Agreed | Waiting | BreakCause
@@ -82,7 +84,7 @@ WAITING: Final[tuple[Waiting, ...]] = get_args(Waiting)
 BUCKETS: Final[tuple[Bucket, ...]] = (*AGREED, *WAITING, *BREAK_CAUSES)
 
 _SAME_MONEY: Final = frozenset(("by_reference", "by_group", "by_date_window", "by_hand"))
-"""Buckets in which payouts and bank lines have equal sums."""
+"""Buckets in which the sums of payouts and of bank lines are equal."""
 
 Family = Literal["matched", "waiting", "break"]
 FAMILIES: Final[dict[Bucket, Family]] = {
@@ -110,7 +112,7 @@ class ControlLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Read:
-    """Number and sums of rows of one side and currency, counted as they were read."""
+    """Number and sums of rows of one side and currency, counted when they were read."""
 
     side: Side
     currency: str
@@ -122,7 +124,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakTotal:
-    """Number of breaks of one cause and currency, and the money at stake."""
+    """Number of breaks of one cause and currency, and their money at stake."""
 
     cause: BreakCause
     currency: str
@@ -146,12 +148,12 @@ class Equation:
 
     @property
     def of_wallet(self) -> bool:
-        """Return whether it is about a balance that a statement states, not about our own sums."""
+        """Return whether it is about a balance that a statement states, not only our own sums."""
         return self.name.endswith(STATED_BALANCE)
 
     @property
     def sides(self) -> str:
-        """Both sides for people: rows, or money in major units."""
+        """Return both sides for people: rows, or money in major units."""
         if self.name == _ROWS or not self.currency:
             return f"{self.left:,} and {self.right:,}"
         left, right = (Money(minor=m, currency=self.currency) for m in (self.left, self.right))
@@ -160,7 +162,7 @@ class Equation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletTie:
-    """A wallet's balance at the end of a period: by its movements, and as the statement states."""
+    """A wallet's balance at the end of a period: computed from its movements, and as stated."""
 
     wallet: str
     currency: str
@@ -169,7 +171,7 @@ class WalletTie:
 
 
 STATED_BALANCE: Final = "balance of the statement"
-"""Right side of the equation of a wallet."""
+"""Name of the right side of a wallet's equation."""
 
 _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")
@@ -177,11 +179,11 @@ _BANK_SIDES: Final = ("payouts", "bank")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """The totals of a matching, or of a part of it; parts add up with `+`.
+    """The totals of a matching, or of a part of it. Parts are added with `+`.
 
     lines, read, breaks  sorted by side, currency and bucket or cause, each once
     wallets              balances that statements state
-    unsearched           rows beyond the bound of the second look (`funds.MOST_LEFT`)
+    unsearched           number of rows beyond the limit of the second look (`funds.MOST_LEFT`)
     """
 
     as_of: Instant
@@ -263,7 +265,7 @@ def _sum(lines: Iterable[ControlLine], side: str, currency: str) -> int:
 
 
 def total(lines: Iterable[ControlLine], family: Family) -> int:
-    """Return the sum of the lines whose bucket is of the family."""
+    """Return the sum of the lines whose bucket belongs to the family."""
     return sum([line.sum for line in lines if FAMILIES[line.bucket] == family])
 
 
@@ -272,7 +274,7 @@ _SUMMED: Final = frozenset({"count", "sum", "fee", "net", "minor"})
 
 
 def _added(parts: Iterable[Counted], names: Sequence[str]) -> tuple[Counted, ...]:
-    """Add up the parts with equal `names`; return them sorted by these."""
+    """Add up the parts that agree in `names`. Return them sorted by these names."""
     found: dict[tuple[str, ...], Counted] = {}
     for part in parts:
         key = tuple([getattr(part, name) for name in names])

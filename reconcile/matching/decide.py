@@ -1,7 +1,7 @@
-"""Match one order's money with its book lines: the bucket of both, and what differs.
+"""Match one order's money with its book lines: decide the bucket of both, and what differs.
 
 Leaves out: statements, and the search for partners. Each step is a row of the decision table in the
-README; the first step that returns a verdict decides.
+README. The first step that returns a verdict decides.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,16 +29,16 @@ MatchKind = Literal[
     "by_tender",
 ]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
-"""How lines matched that do not match plainly by reference and amount."""
+"""Ways in which lines matched other than plainly by reference and amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """Lines that belong together though reference or amount alone does not say so.
+    """Lines that belong together although reference or amount alone does not say so.
 
     order   the order's reference, if a ledger is part of the match
     lines   ids of the matched book, statement and bank lines and of payouts, sorted
-    money   amount captured or paid out; without a ledger the sum of the lines
+    money   amount captured or paid out; without a ledger, the sum of the lines
     facts   tolerated differences: `difference`, `rate`, …
     """
 
@@ -51,7 +51,7 @@ class Match:
 
     @property
     def identity(self) -> str:
-        """`mat_` and 20 hex digits, equal for the same match in every run."""
+        """Return `mat_` and 20 hex digits that are equal for the same match in every run."""
         digest = fingerprint([self.kind, self.order, self.payment, list(self.lines)])
         return "mat_" + digest.removeprefix("sha256:")[:20]
 
@@ -77,7 +77,10 @@ class Verdict:
 
 @dataclass(slots=True)
 class Pair:
-    """An order and the lines that it is compared with. `kind`: how they matched if not plainly."""
+    """An order and the lines that it is compared with.
+
+    kind  how they matched; None if by reference
+    """
 
     funds: Funds
     lines: Lines
@@ -86,10 +89,12 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book that is no money of providers: the orders' tenders, or 0.
+        """Return the part of the book's amount that no provider received: the orders' tenders, or
+        0.
 
-        A book has whole prices, or what was due at providers. The nearer of both is meant. If the
-        shop stated no tender, its book may name a method beside the provider's (`by_method`).
+        A book states either whole prices or the amounts due at providers. The nearer of the two is
+        used. If the shop stated no tender, its book may name a method beside the provider's
+        (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
         whole = tendered and self.lines.charge != self.funds.captured
@@ -99,7 +104,7 @@ class Pair:
 
     @property
     def by_method(self) -> bool:
-        """Return whether the book's method explains money that no provider captured."""
+        """Return whether a method in the book explains the money that no provider captured."""
         funds, lines = self.funds, self.lines
         return (
             not funds.tendered
@@ -109,12 +114,12 @@ class Pair:
 
     @property
     def charge(self) -> int:
-        """Return the amount received by the book, without tenders."""
+        """Return the amount that the book says was received, without tenders."""
         return self.lines.charge - self.tendered
 
     @property
     def credit(self) -> int:
-        """Return the amount given back by the book, without tenders."""
+        """Return the amount that the book says was given back, without tenders."""
         return min(self.lines.credit, self.charge) if self.tendered else self.lines.credit
 
 
@@ -143,7 +148,7 @@ def decide_alone(funds: Funds, terms: Terms) -> Verdict:
 def decide_unpaid(lines: Lines, terms: Terms, *, tendered: int = 0) -> Verdict:
     """Judge book lines without money.
 
-    tendered  what of the order's price was paid otherwise, in the lines' currency
+    tendered  part of the order's price that was paid otherwise, in the lines' currency
     """
     if lines.claims and terms.outside_providers(lines.rows):
         return Verdict("outside_providers", "outside_providers")
@@ -184,9 +189,9 @@ def decide(pair: Pair) -> Verdict:
 
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
-    """State the money that lines without a movement leave unsettled in the first break about doubt.
+    """Add the unsettled money of lines without a movement to the first break about doubt.
 
-    If there is none, state it in the first break.
+    If there is no such break, add it to the first break.
     """
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
@@ -209,7 +214,7 @@ def amounts_fit(pair: Pair) -> bool:
 def _compared(pair: Pair) -> tuple[int, int]:
     """Return the captured and returned amounts to compare with the book.
 
-    Money beyond the price counts only if the book has all that came.
+    Money beyond the price counts only if the book states all the money that came.
     """
     funds = pair.funds
     if funds.captured == pair.charge:
@@ -218,12 +223,12 @@ def _compared(pair: Pair) -> tuple[int, int]:
 
 
 def _difference(pair: Pair) -> int:
-    """Return by how much more came than the book says."""
+    """Return by how much the money that came exceeds the book's amount."""
     return _compared(pair)[0] - pair.charge
 
 
 def _net_fits(pair: Pair) -> bool:
-    """Return whether the captured amount less the returned one equals the book's."""
+    """Return whether the captured amount, less the returned amount, equals the book's."""
     came, back = _compared(pair)
     return came - back == pair.charge - pair.credit
 
@@ -251,7 +256,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Decide if all of it went back and the book claims nothing."""
+    """Decide if all the money went back and the book claims nothing."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -281,7 +286,7 @@ def _amount(pair: Pair) -> Verdict | None:
 def _still_unresolved(pair: Pair) -> Verdict | None:
     """Decide if the book agrees with the money, but the ledger is unresolved.
 
-    If the book's method says who paid the rest of the price, only the ledger lacks that tender.
+    If the book names a method that paid the rest of the price, only the ledger lacks that tender.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None
@@ -404,8 +409,10 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks for a contradicted assignment, for surplus owed back and for payments in doubt,
-    by currency."""
+    """Yield breaks by currency.
+
+    They are about a contradicted assignment, surplus owed back and payments in doubt.
+    """
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

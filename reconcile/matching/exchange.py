@@ -1,9 +1,9 @@
 """Money that is settled in another currency: which payments, and at which rate.
 
-Leaves out: what is reported. The two sums imply the rate; a rule may state the expected one. A
-statement exchanges a payment only if it has one capture and all its lines are in one other
-currency. It exchanges returns if there are as many as lines, of refunds and reversals or of lost
-disputes; refunds that are known by running totals only may have fewer lines.
+Leaves out: reporting. The two sums imply the rate; a rule may state the expected one. A statement
+exchanges a payment only if the payment has one capture and all its lines are in one other currency.
+A statement exchanges returns if there are as many returns as lines, either all refunds and
+reversals, or all lost disputes. Refunds that are known only by running totals may have fewer lines.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from reconcile.matching.rules import ExpectedRate
 from reconcile.money import Money, exponent_of
 
 MICROS: Final = 1_000_000
-"""Unit of rates: millionths of one major unit for one major unit."""
+"""Unit of rates: one millionth of a major unit for one major unit of the other currency."""
 
 
 def exchanged(amount: Money, rate: ExpectedRate) -> int:
@@ -31,7 +31,7 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
     """Return the expected amount, and whether the actual one is within the rule's tolerance.
 
-    Without a rule it is what arrived.
+    Without a rule, the actual amount is the expected one.
     """
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
@@ -43,7 +43,10 @@ def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> t
 
 
 def implied_rate(came: Money, arrived: Money) -> str:
-    """Return the major units that one major unit came to, with six decimals. came: not 0."""
+    """Return how many major units one major unit was exchanged for, with six decimals.
+
+    came  an amount other than 0
+    """
     above = abs(arrived.minor) * MICROS * 10 ** exponent_of(came.currency)
     below = abs(came.minor) * 10 ** exponent_of(arrived.currency)
     micros = (2 * above + below) // (2 * below)
@@ -83,7 +86,7 @@ class LineLike(Protocol):
 
 
 class ReturnLike(CaptureLike, Protocol):
-    """Money that went back once, of either sign."""
+    """Money that went back once. Its amount may be positive or negative."""
 
     @property
     def kind(self) -> EntryKind: ...
@@ -103,7 +106,7 @@ def exchanges(
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
     """Yield captures of an order that its lines settle in another currency, with these lines by id.
 
-    The order of lines is fixed, so that a break and the journal name the same first.
+    The order of lines is fixed, so that a break and the journal name the same line first.
     """
     currencies = {each.currency for each in captures}
     strange: dict[str, list[AnyLine]] = defaultdict(list)
@@ -124,8 +127,8 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
     """Return whether lines settle a capture in another currency.
 
     An equal number in another currency is a wrong currency. A line of another source is no exchange
-    even if `Terms.settles`: the amounts differ, and an equal reference may be chance. Zero has no
-    rate.
+    even if `Terms.settles` allows it: the amounts differ, and an equal reference may be chance.
+    Zero has no rate.
     """
     (currency, *more) = sorted({each.currency for each in lines})
     if more or currency == came.currency or not came.minor:
@@ -142,9 +145,9 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield the returns of a payment that its lines take in another currency, with these by id.
+    """Yield returns of a payment that its lines take in another currency, with these lines by id.
 
-    A return dated after the last line is not among them.
+    Returns dated after the last line are left out.
     """
     by_payment: dict[tuple[str, bool], list[AnyLine]] = defaultdict(list)
     for line in lines:
@@ -166,9 +169,9 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these are rises of one running total: each rests on the one before.
+    """Return whether these are increases of one running total, each based on the one before.
 
-    The provider divides a total as it likes, so a statement may take several rises in one line.
+    The provider divides a total as it likes, so a statement may take several increases in one line.
     """
     own = frozenset[str]()
     before = frozenset[str]()
@@ -184,7 +187,7 @@ def _are_rises(parts: Sequence[ReturnLike]) -> bool:
 
 
 def _is_exchange_back(parts: Sequence[ReturnLike], lines: Sequence[LineLike]) -> bool:
-    """Return whether lines take returns in another currency, as `_is_exchange` for captures."""
+    """Return whether lines take returns in another currency, by the rules of `_is_exchange`."""
     ((source, came), *others) = sorted({(each.source, each.currency) for each in parts})
     (currency, *more) = sorted({each.currency for each in lines})
     went = sum([abs(each.minor) for each in parts])

@@ -1,9 +1,9 @@
 """The second look: join rows that no key joined, by hand, payment, group and rule.
 
-Leaves out: rows that then stay without a partner (`match`).
+Leaves out: rows that stay without a partner even then (`match`).
 
-Each way claims the rows that it joins, so a row is claimed once; the surest way comes first. Rows
-that fit several others equally are ambiguous and stay so.
+Each way of joining claims its rows, so that a row is claimed once. The most certain way comes
+first. Rows that fit several others equally well are ambiguous and are not joined.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Fitting lines searched for one line. Two already make it ambiguous."""
+"""Most fitting lines searched for one line. Two already make it ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -41,7 +41,7 @@ class Fits:
     """Lines that fit each other, by name.
 
     pairs        lines that fit only each other
-    left, right  other lines with the names of all they fit
+    left, right  other lines, each with the names of all lines that it fits
     """
 
     pairs: list[tuple[str, str]]
@@ -72,7 +72,7 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the first names that fit; the search goes from amount to amount, not line to line."""
+    """Return the first names that fit. The search goes from amount to amount, not line to line."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []
@@ -99,10 +99,10 @@ class Rest:
 
     orders    by key and reference
     book      lines of one reference, by the id of the first
-    captures  by order, source, payment and part of it
+    captures  by order, source, payment and part of the payment
     lines     by their ids
     paid_out  disbursements, by their ids
-    refunds   refunds of the book that have not come
+    refunds   refunds in the book that have not arrived
     """
 
     def __init__(self, left: Left) -> None:
@@ -116,7 +116,7 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were put aside, at first or by a way that claimed too many."""
+        """Add book lines that were put aside at first, or by a way that claimed too many."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -134,7 +134,7 @@ class Rest:
 
 
 def orders_by_hand(rest: Rest, deciding: Deciding) -> None:
-    """Join orders and book lines that people paired: one with one, or several of one side."""
+    """Join orders and book lines that people paired, one with one or one with several."""
     partners = deciding.terms.partners
     named = {subject_of(row.line_id): name for name, rows in rest.book.items() for row in rows}
     orders = {row.order: name for name, row in rest.orders.items()}
@@ -182,7 +182,7 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report that book and statement agree, or by how much they do not."""
+    """Report that book and statement agree, or how much they differ by."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -215,7 +215,7 @@ def _without_webhook(
 
 
 def by_payment(rest: Rest, deciding: Deciding) -> None:
-    """Join lines and captures of one payment that name different orders or none."""
+    """Join lines and captures of one payment that name different orders or no order."""
     captures: dict[str, list[str]] = {}
     for name, capture in rest.captures.items():
         captures.setdefault(capture.payment, []).append(name)
@@ -245,7 +245,7 @@ def by_payment(rest: Rest, deciding: Deciding) -> None:
 def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
     """Join refunds in the book with disbursements that name the order, or that people paired.
 
-    A disbursement of the sum is a candidate and no more: it may be a wage.
+    A disbursement that only has the same amount is a mere candidate: it may be a wage.
     """
     named: dict[str, list[StatementRow]] = {}
     for line in rest.paid_out.values():
@@ -368,4 +368,4 @@ WAYS = (
     orders_by_date,
     lines_by_date,
 )
-"""Ways to join rows, the surest first."""
+"""Ways to join rows, the most certain first."""

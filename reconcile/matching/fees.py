@@ -1,6 +1,6 @@
 """Fee rules that explain the fees of statement lines: percentages and fixed parts, by details.
 
-Leaves out: what a contract says. A rule is only a fit, which a person compares with the contract.
+Leaves out: the contract. A rule is only a fit, which a person compares with the contract.
 """
 
 import json
@@ -14,17 +14,20 @@ from typing import Final, NamedTuple
 from reconcile.matching.rules import ExpectedFee
 
 LEAST: Final = 3
-"""Lines that a rule must explain: two points lie on some line always."""
+"""Fewest lines that a rule must explain. Any two points lie on a line."""
 
 GRIDS: Final = (1_000, 500, 100)
-"""Steps of percentages in parts per million: contracts state 2.9 or 1.25 %, seldom 1.39 %."""
+"""Steps of percentages in parts per million. Contracts state 2.9 or 1.25 %, seldom 1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Distinct values of a detail by which lines are told apart: more are references, not tariffs."""
+"""Most distinct values of a detail that can distinguish lines. More values are references."""
 
 
 SAMPLE: Final = 2_000
-"""Lines of a source and currency by which a rule is sought; all lines count what it explains."""
+"""Most lines of a source and currency from which a rule is derived.
+
+All lines are used to count how many a rule explains.
+"""
 
 
 class FeeLine(NamedTuple):
@@ -39,7 +42,7 @@ class FeeLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
-    """A rule, with the number of lines that it explains exactly as the first that fits."""
+    """A fee rule, and how many lines it explains exactly where no earlier rule fits."""
 
     rule: ExpectedFee
     lines: int
@@ -48,13 +51,13 @@ class SuggestedFee:
 
 Group = list[FeeLine]
 Tariff = tuple[int, int]
-"""Parts per million, and fixed minor units."""
+"""Percentage in parts per million, and a fixed part in minor units."""
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
     """Return rules by source and currency, the special ones before the general one.
 
-    Lines are told apart by the fewest details that explain the most of them exactly.
+    Lines are divided by the fewest details that explain the most lines exactly.
     """
     groups: dict[tuple[str, str], Group] = defaultdict(list)
     for line in lines:
@@ -84,7 +87,7 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
-    """Return tariffs of one source and currency with the details that they are of."""
+    """Return the tariffs of one source and currency, each with the details that it applies to."""
     stated = [json.loads(line.details) if line.details else {} for line in lines]
     values = {name: {each.get(name, "") for each in stated} for each in stated for name in each}
     names = sorted(name for name, found in values.items() if 1 < len(found) <= MOST_VALUES)
@@ -110,7 +113,7 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
 
 
 def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
-    """Return how many lines are explained exactly by the first rule that fits each."""
+    """Return how many lines are explained exactly by the first rule that fits them."""
     made = [
         ExpectedFee(source="", currency="", per_million=p, fixed=f, where=where)
         for where, (p, f) in rules
@@ -120,7 +123,10 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Tariffs that are tried as the one of all other lines, those of the most lines first."""
+"""Most tariffs tried as the general one, which covers all other lines.
+
+The tariffs with the most lines are tried.
+"""
 
 
 def _together(
@@ -128,7 +134,10 @@ def _together(
     tariffs: dict[tuple[str, ...], tuple[int, Tariff]],
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
-    """Join keys of equal tariffs that differ in the last detail; the general one is last."""
+    """Join keys of equal tariffs that differ only in the last detail.
+
+    The general one comes last.
+    """
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:
@@ -141,7 +150,7 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return how many lines a tariff explains exactly, and the tariff; 0 where none does enough."""
+    """Return how many lines a tariff explains exactly, and the tariff; 0 if not enough."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)
@@ -164,7 +173,7 @@ def _tariff(lines: Group) -> tuple[int, Tariff]:
 
 
 def _near(slopes: Sequence[Fraction], grid: int) -> list[int]:
-    """Return the percentages on a grid that are nearest to the middle slopes and the commonest."""
+    """Return the grid percentages nearest to the middle slope, and the most common ones."""
     steps = Counter(round(slope * Fraction(1_000_000, grid)) for slope in slopes)
     middle = round(slopes[len(slopes) // 2] * Fraction(1_000_000, grid))
     near = [middle - 1, middle, middle + 1, *(step for step, _ in steps.most_common(3))]

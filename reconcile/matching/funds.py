@@ -1,4 +1,4 @@
-"""An order's money as a match sees it: captures, returns, doubts and surplus.
+"""An order's money as a matching sees it: captures, returns, doubts and surplus.
 
 Also `Left`, the bounded pool of rows without a partner. Leaves out: books and statements.
 """
@@ -18,9 +18,10 @@ from reconcile.money import MAX_MINOR, Money
 
 
 class Capture(NamedTuple):
-    """Money that came once; `minor` is positive.
+    """Money that came once. `minor` is positive.
 
-    part  distinguishes captures of one payment by an event; empty for the first
+    part  distinguishes captures that one event states for one order and payment; empty for the
+          first
     """
 
     key: str
@@ -35,12 +36,12 @@ class Capture(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """Source and part, which distinguish captures of one order and payment."""
+        """Return source and part, which distinguish captures of one order and payment."""
         return f"{self.source}:{self.part}" if self.part else self.source
 
 
 class Return(NamedTuple):
-    """Money that went back once; `minor` is positive."""
+    """Money that went back once. `minor` is positive."""
 
     order: str
     kind: EntryKind
@@ -54,19 +55,20 @@ class Return(NamedTuple):
 
 @dataclass(slots=True)
 class Funds:
-    """The money of one order, or of several that a group or a person joins.
+    """The money of one order, or of several orders that a group or a person joins.
 
     currency   of the price, if money of it came, else of the first money that moved or may have
-    others     whether captures of another currency can't be told from the order's money
-    captured, refunded   in `currency`, both positive; without payments in doubt, unless the order
-               is unresolved
-    over       part of `captured` beyond the price, held or returned, except what is on top
+    others     whether captures of another currency can't be distinguished from the order's money
+    captured, refunded
+               in `currency`, both positive; without payments in doubt, unless the order is
+               unresolved
+    over       part of `captured` beyond the price, held or returned, except the part on top
     on_top     part of `captured` on top of the price, held or returned
     in_doubt   further money that may have been captured, in `currency`; unresolved orders only
     doubted    payments in doubt
-    at_doubt   money at stake in `doubted` by currency; not of unresolved orders
+    at_doubt   money at stake in `doubted` by currency; empty for unresolved orders
     owed       money held beyond the price and owed back, by currency
-    tendered   what of the orders' prices was paid otherwise, in `currency`
+    tendered   part of the orders' prices that was paid otherwise, in `currency`
     beside     unsettled money of statement lines that the order's break in doubt reports
     at         when the last money came, else when the order was opened
     """
@@ -93,49 +95,50 @@ class Funds:
 
     @property
     def order(self) -> str:
-        """The order's reference; the first of several."""
+        """Return the order's reference; the first of several."""
         return self.rows[0].order
 
     @property
     def worth(self) -> int:
-        """Captured money without the parts beyond and on top of the price."""
+        """Return captured money without the parts beyond and on top of the price."""
         return self.captured - self.over - self.on_top
 
     @property
     def given_back(self) -> int:
-        """Returned money without the part beyond the price. Money on top goes back last."""
+        """Return returned money without the part beyond the price. Money on top goes back last."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 
     @property
     def kept(self) -> int:
-        """Captured money that has not gone back, without the parts beyond and on top of the
-        price."""
+        """Return captured money that has not gone back, without the parts beyond and on top of the
+        price.
+        """
         return self.worth - self.given_back
 
     @property
     def at_stake(self) -> int:
-        """The most that may have been captured or returned, at most MAX_MINOR."""
+        """Return the most that may have been captured or returned, at most MAX_MINOR."""
         return min(max(self.captured + self.in_doubt, self.refunded), MAX_MINOR)
 
     @property
     def moved(self) -> bool:
-        """Whether there is anything to match: money, or doubt about it."""
+        """Return whether there is anything to match: money, or doubt about it."""
         return bool(self.captures) or self.unresolved
 
     @property
     def late(self) -> bool:
-        """Whether money came after a cancellation, expiry or deadline."""
+        """Return whether money came after a cancellation, expiry or deadline."""
         return not self.findings.isdisjoint(("paid_after_cancel", "success_after_deadline"))
 
     @property
     def returned_at(self) -> Instant:
-        """When money last went back; `at` if none did."""
+        """Return when money last went back; `at` if none did."""
         return max([each.at for each in self.returns], default=self.at)
 
     @property
     def payments(self) -> frozenset[tuple[str, str]]:
-        """(source, payment) of every attempt and of all money that moved."""
+        """Return (source, payment) of every attempt and of all money that moved."""
         wholes = [row.whole for row in self.rows if row.whole is not None]
         found = [payment for whole in wholes for payment in whole.payments]
         found += [(each.source, each.payment) for each in self.captures]
@@ -144,7 +147,7 @@ class Funds:
 
     @property
     def cites(self) -> tuple[str, ...]:
-        """The events that its movements rest on, each once."""
+        """Return the ids of the events that its movements rest on, each once."""
         cites = [cite for each in self.captures for cite in each.cites]
         cites += [cite for each in self.returns for cite in each.cites]
         return tuple(dict.fromkeys(cites))
@@ -230,7 +233,7 @@ def captures_of(row: TakingRow) -> list[Capture]:
 
 
 def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> bool:
-    """Return whether a capture has another currency and its order does not state it as owed."""
+    """Return whether a capture has another currency than the order and is not listed as owed."""
     if capture.currency == currency:
         return False
     whole = next(row.whole for row in rows if row.order == capture.order)
@@ -243,7 +246,7 @@ def _is_other(capture: Capture, rows: Sequence[TakingRow], currency: str) -> boo
 
 
 def _over(whole: LedgerLine, came: Sequence[Capture], currency: str) -> int:
-    """Return what came on one order beyond its price."""
+    """Return the amount captured for one order beyond its price."""
     price = whole.expected
     if price is None or price.currency != currency:
         return 0
@@ -256,7 +259,7 @@ def _on_top(whole: LedgerLine, currency: str) -> int:
 
 
 def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
-    """Return the larger of what may have been captured and returned on payments in doubt."""
+    """Return by currency the larger of the captured and returned amounts of payments in doubt."""
     taken = [money for whole in wholes for money in whole.in_doubt]
     back: list[Money] = []
     for whole in wholes:
@@ -271,7 +274,7 @@ def _at_doubt(wholes: Sequence[LedgerLine]) -> tuple[Money, ...]:
 
 
 def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
-    """Sum amounts of either sign by currency, without zero sums."""
+    """Sum amounts of either sign by currency. Leave out sums of zero."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -279,7 +282,7 @@ def left_of(amounts: Iterable[Money]) -> tuple[Money, ...]:
 
 
 def _summed(amounts: Sequence[Money]) -> tuple[Money, ...]:
-    """Sum amounts by currency, without sums of zero or less."""
+    """Sum amounts by currency. Leave out sums of zero or less."""
     sums: Counter[str] = Counter()
     for money in amounts:
         sums[money.currency] += money.minor
@@ -294,15 +297,18 @@ def _moneys(sums: Counter[str]) -> tuple[Money, ...]:
 
 
 MOST_LEFT: Final = 30_000
-"""Rows kept of each kind. A row takes about a kilobyte with its break and indexes, so eight
-full kinds take about 250 MB. Further rows are decided at once, by key alone, and marked as such;
-`Control.unsearched` counts them."""
+"""Most rows kept of each kind.
+
+A row takes about a kilobyte with its break and indexes, so eight full kinds take about 250 MB.
+Further rows are decided at once, by key alone, and marked as such. `Control.unsearched` counts
+them.
+"""
 
 Kept = TypeVar("Kept")
 
 
 class RefundDue(NamedTuple):
-    """A break about a refund that has not come, with the rows that stand with it."""
+    """A break about a refund that has not arrived, with its order and book rows."""
 
     found: Break
     orders: tuple[TakingRow, ...]
@@ -317,13 +323,13 @@ class Left:
     book      lines of one reference that claim money that was not found
     idle      lines of one reference that claim nothing, in case their payment names another
     captures  captures that a statement should have
-    awaited   captures that a statement may have later, in case a stray line settles them
+    awaited   captures that a later statement may have, in case a stray line settles them
     lines     statement lines of unknown payments
-    suspended  statement lines of payments that no order has
-    paid_out  disbursements, keyed if they name an order or payment that has money
-    refunds   orders whose book speaks of a refund that has not come, in case a disbursement is it
-    together  by order: the first of its own book lines, if it may also have paid others of their
-              group
+    suspended  statement lines of unallocated payments
+    paid_out  disbursements, with a key if they name an order or payment that has money
+    refunds   orders whose book states a refund that has not arrived, in case a disbursement is it
+    together  by order, the first of its own book lines, if the order may also have paid other lines
+              of their group
     """
 
     orders: list[TakingRow] = field(default_factory=list)

@@ -57,7 +57,7 @@ NOT_SEARCHED: Facts = (("searched", False),)
 
 
 class Deciding:
-    """Decides groups; places every row, at once or in the end."""
+    """Decides groups. Every row gets its bucket, at once or at the end."""
 
     def __init__(self, terms: Terms, tally: Tally, left: Left) -> None:
         self.terms, self.tally, self.left = terms, tally, left
@@ -128,7 +128,7 @@ class Deciding:
             self._unpaid(rows)
 
     def _tendered(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report what the book lines of an order claim beyond its tenders, if anything."""
+        """Report the amount that an order's book lines claim beyond its tenders, if any."""
         lines = lines_of(rows)
         if lines.currencies != {funds.currency}:
             self._unpaid(rows)
@@ -149,7 +149,7 @@ class Deciding:
     def _by_hand(
         self, funds: list[Funds], references: dict[str, list[BookRow]]
     ) -> tuple[list[Funds], dict[str, list[BookRow]]]:
-        """Pair what people paired; return the rest."""
+        """Pair the orders and lines that people paired. Return the rest."""
         rest = []
         for each in funds:
             rows = self._given(each, [row for lines in references.values() for row in lines])
@@ -162,7 +162,7 @@ class Deciding:
         return rest, references
 
     def pair(self, funds: Funds, rows: Sequence[BookRow], *, kind: MatchKind | None = None) -> None:
-        """Match an order with the lines of one reference, or with what `kind` joined."""
+        """Match an order with the lines of one reference, or with the lines that `kind` joined."""
         lines = lines_of(rows)
         pair = Pair(funds, lines, self.terms, kind)
         if lines.repeated and not amounts_fit(pair):
@@ -194,8 +194,10 @@ class Deciding:
         return [row for row in rows if subject_of(row.line_id) in partners]
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
-        """Put the order and the line aside if the order may have paid other lines of the group,
-        too."""
+        """Put order and line aside if the order may also have paid other lines of their group.
+
+        Return whether they were put aside.
+        """
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False
@@ -209,13 +211,13 @@ class Deciding:
         return True
 
     def ambiguous(self, funds: Sequence[Funds], rows: Sequence[BookRow]) -> None:
-        """Report several orders or lines that fit each other: nothing is guessed."""
+        """Report several orders or lines that fit each other. No match is guessed."""
         for each in funds:
             self.report_ambiguous(each, rows)
         self.tally.place_book(rows, "ambiguous")
 
     def report_ambiguous(self, funds: Funds, rows: Sequence[BookRow]) -> None:
-        """Report an order that several book lines fit. The lines are placed by the caller."""
+        """Report an order that several book lines fit. The caller places the lines."""
         found = Break(
             cause="ambiguous",
             order=funds.order,
@@ -245,7 +247,7 @@ class Deciding:
         self.tally.place_orders(funds.rows, "ambiguous")
 
     def place(self, verdict: Verdict, *, funds: Funds, lines: Lines) -> None:
-        """Place an order and its lines by a verdict, and report its decisions."""
+        """Place an order and its lines in the buckets of a verdict, and report its decisions."""
         if [each.cause for each in verdict.decisions if isinstance(each, Break)] == [
             "refund_not_received"
         ]:
@@ -289,9 +291,9 @@ class Deciding:
             self.end_capture(capture, facts=NOT_SEARCHED)
 
     def absorb(self, left: Left) -> None:
-        """Take over rows that were put aside elsewhere, as far as there is room.
+        """Take over rows that another matching put aside, as far as there is room.
 
-        They come in the order in which one matching would have met them.
+        They arrive in the order in which a single matching would have met them.
         """
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
@@ -324,7 +326,7 @@ class Deciding:
     # --- at last, without a partner
 
     def end_suspense(self, lines: Iterable[StatementRow]) -> None:
-        """Report payments that wait for an order, each with the statement lines that name it."""
+        """Report unallocated payments, each with the statement lines that name it."""
         own: dict[tuple[str, str], list[StatementRow]] = defaultdict(list)
         for line in lines:
             payment = self.terms.suspense.of(line)
@@ -336,7 +338,7 @@ class Deciding:
                 self.tally.report(found)
 
     def end_refund(self, due: RefundDue, *, candidates: tuple[Candidate, ...] = ()) -> None:
-        """Report a refund in the book that has not come."""
+        """Report a refund in the book that has not arrived."""
         self.tally.place_orders(due.orders, due.found.cause)
         self.tally.place_book(due.book, due.found.cause)
         self.tally.report(replace(due.found, candidates=candidates))
@@ -352,7 +354,7 @@ class Deciding:
     def end_book(
         self, lines: Lines, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> bool:
-        """Report book lines without money, if no person found it in the bank.
+        """Report book lines without money, unless a person found the money in the bank.
 
         Returns whether that is a break.
         """
@@ -371,7 +373,7 @@ class Deciding:
     def end_line(
         self, row: StatementRow, *, candidates: tuple[Candidate, ...] = (), facts: Facts = ()
     ) -> None:
-        """Report a statement line that no ledger knows."""
+        """Report a statement line that matches no ledger."""
         self.tally.place_lines([row], "settled_never_notified")
         found = never_notified(row, self.terms)
         self._report((found,), candidates=candidates, facts=facts)

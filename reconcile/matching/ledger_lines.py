@@ -1,7 +1,7 @@
-"""Ledger lines: one order's money, and what is odd about it, for matching and reports.
+"""Ledger lines: one order's money and its irregularities, for matching and reports.
 
-Leaves out: explanations, which the ledger has. A ledger line is small, so that a million can stream
-past.
+Leaves out: explanations, which the ledger has. A ledger line is small, so that a million of them
+can be streamed.
 """
 
 import json
@@ -56,7 +56,7 @@ class Doubted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedRefund:
-    """A refund that the provider reported as failed, so that nothing went back by it.
+    """A refund that the provider reported as failed, so that it returned no money.
 
     refund  its own reference; None if its failure names none
     minor   None if no event states its amount
@@ -76,19 +76,19 @@ class LedgerLine:
     """One order as of an instant.
 
     key        `match_key` of the order; ledger, book and statement rows are merged by it
-    expected   what is due at providers, if known
+    expected   amount due at providers, if known
     opened_at  earliest date among the order's evidence
-    payments   (source, reference) of every attempt, also without money
+    payments   (source, reference) of every attempt, including attempts without money
     findings   codes of the ledger's findings, each once
     reason     code of the reason that decided the outcome
     closed_at  `fold.closed_at` of the ledger: None while the outcome is not final
-    in_doubt   what may have been captured beside `taken`: an amount for each payment and currency
-    doubted    payments in doubt; their movements in `taken` are not sure
+    in_doubt   amounts that may have been captured beside `taken`, one for each payment and currency
+    doubted    payments in doubt; their movements in `taken` are uncertain
     owed       money held beyond the price and owed back, by currency; empty if unresolved
-    tendered   what of the whole price was paid otherwise, or taken off at the provider, beside
-               `expected`, in its minor units
-    on_top     what came on top of the price, in its currency, by kind
-    failed     refunds that failed: a statement may have taken each, and given it back later
+    tendered   part of the whole price that was paid otherwise or taken off at the provider; it is
+               not in `expected`, and in minor units of the same currency
+    on_top     amount that came on top of the price, in its currency, by kind
+    failed     refunds that failed; a statement may have taken each and returned it later
     fulfilled_at, fulfilled_by
                when the shop fulfilled the order, and the id of the record that says so
     """
@@ -173,7 +173,7 @@ def _taken(movement: Movement, money: Money) -> Taken:
 
 
 def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
-    """Return the refunds that failed, each once, with the amount that any event states of it."""
+    """Return the refunds that failed, each once, with the amount that an event states for it."""
     if all(finding.code != "refund_failed" for finding in ledger.findings):
         return ()
     stated = [each.event for each in ledger.case.heard if each.event.payment is not None]
@@ -202,8 +202,8 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference that a statement uses for the payment.
 
-    An answer about a session alone names no payment: then it is the one that the unconfirmed events
-    name, if they agree.
+    An answer about a session alone names no payment. Then the reference is the one that the
+    unconfirmed events name, if they agree.
     """
     captured = attempt.claims.get("succeeded", ())
     if not captured or captured[0].event.standing != "answered":
@@ -215,7 +215,7 @@ def _called(attempt: AttemptEvidence) -> str:
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
     """Return the most that may have been captured without an entry. Table in the README.
 
-    It counts each capture without a certain amount; and an unresolved order itself, if no movement
+    This counts each capture without a certain amount, and an unresolved order itself if no movement
     has an amount.
     """
     unsure = [m.stated for m in movements if m.kind == "captured" and m.money is None]
@@ -236,7 +236,7 @@ def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...
 
 
 def _is_plain(ledger: Ledger) -> bool:
-    """Return whether the order can have neither a payment in doubt nor money owed back."""
+    """Return whether the order has neither payments in doubt nor money owed back."""
     if ledger.outcome == "unresolved" or len(ledger.attempts) > 1 or len(ledger.balances) > 1:
         return False
     if ledger.held is None or ledger.expected is None:
@@ -262,7 +262,7 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and all that sure payments hold in others."""
+    """Return the surplus in the order's currency, and all undoubted money held in others."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()
@@ -307,7 +307,7 @@ def ledger_line_text(found: LedgerLine) -> str:
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
-    """Decode what `ledger_line_text` returned, as a line that is still valid at `as_of`."""
+    """Decode the result of `ledger_line_text` as a line that is still valid at `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,

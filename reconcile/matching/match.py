@@ -1,15 +1,15 @@
 """Match ledgers, order book and statements: what agrees, what differs, and why.
 
-Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`); matches and
-breaks come out as they are decided, and control totals in the end. Memory does not grow with the
-streams: rows that agree are counted and dropped, and the pool of rows left over is bounded.
+Leaves out: reading and storing. Three streams of rows go in, in key order (`rows`). Matches and
+breaks come out as they are decided, and control totals at the end. Memory does not grow with the
+streams: rows that agree are counted and dropped, and the pool of unmatched rows is bounded.
 
     matching = Matching(rules=rules, as_of=as_of, coverage=coverage, hands=hands)
     for decision in matching.decide(takings=…, book=…, statements=…): ...   # Match or Break
     matching.control()
 
-To match on several cores, split the keys into ranges. Call `by_key` for each range in a process of
-its own, then `absorb` every `MatchingPart` in one process and take its `rest`.
+To match on several cores, split the keys into ranges. Call `by_key` for each range in a separate
+process, then `absorb` every `MatchingPart` in one process and take its `rest`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +34,7 @@ from reconcile.money import Money
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """Yield the matches of each way of the second look, the surest first."""
+    """Yield the matches of each way of the second look, the most certain way first."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
@@ -47,8 +47,8 @@ NO_RECIPIENTS: Final[Mapping[str, frozenset[str]]] = {}
 class _Unmatched:
     """The rows without a partner, and the indexes in which candidates are searched.
 
-    beside  lines of the bank without a partner
-    unpaid  gets the book lines that are reported without money
+    beside  bank lines without a partner
+    unpaid  receives the book lines that are reported without money
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class _Unmatched:
 
     @cached_property
     def _open_books(self) -> Index:
-        """Book lines that have no order of their own, once the others are matched."""
+        """Return an index of the book lines that no order has claimed."""
         return Index([_of_book(rows) for rows in self._rest.book.values()])
 
     @cached_property
@@ -181,7 +181,7 @@ class _Unmatched:
     def _near(
         self, wanted: Searchable, *plain: Index, charged: tuple[Index, ...] = ()
     ) -> tuple[Candidate, ...]:
-        """Return the nearest lines; from those of `charged` a charge may have been taken."""
+        """Return the nearest lines. A charge may have been taken from the lines of `charged`."""
         return nearest_of(wanted, plain=plain, charged=charged, window=self._window)
 
 
@@ -204,7 +204,7 @@ def _of_book(rows: tuple[BookRow, ...]) -> Searchable:
 
 
 def _of_suspended(payment: Suspended) -> Iterator[Searchable]:
-    """Yield the money that a suspended payment holds, if it waits for an order."""
+    """Yield the money that a suspended payment holds, if the payment is unallocated."""
     if payment.bucket == "payment_unallocated":
         for currency, minor in payment.held().items():
             yield entry_of(
@@ -249,7 +249,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatchingPart:
-    """The counts and the rows left over of one range of keys. It can be pickled."""
+    """The counts and the unmatched rows of one range of keys. It can be pickled."""
 
     tally: Tally
     left: Left
@@ -271,10 +271,10 @@ class Matching:
     ) -> None:
         """Begin a matching. `hands` decide what matching by key leaves open; they undo no match.
 
-        suspense  payments of no order: their statement lines match nothing else
-        keeping   counts in place of a tally of its own
-        recipients  keys of the orders whose customer's number a disbursement went to, by its
-                  payment
+        suspense    unallocated payments: their statement lines match nothing else
+        keeping     tally to use in place of a new one
+        recipients  for each payment that is a disbursement, the keys of the orders whose customer's
+                    phone number received it
         """
         self._recipients = recipients
         terms = Terms(rules=rules, as_of=as_of, coverage=coverage, hands=hands, suspense=suspense)
@@ -282,7 +282,7 @@ class Matching:
         self._tally = keeping or Tally(rules.currency)
         self._deciding = Deciding(terms, self._tally, self._left)
         self.unpaid: list[Searchable] = []
-        """Book lines reported without money, once `rest` has reported them."""
+        """Book lines that `rest` reported without money."""
 
     def decide(
         self,
@@ -323,13 +323,13 @@ class Matching:
         yield from tally.take_decisions()
 
     def part(self) -> MatchingPart:
-        """Return the counts and rows left over of `by_key`, to be absorbed elsewhere."""
+        """Return the counts and the unmatched rows of `by_key`, to be absorbed elsewhere."""
         return MatchingPart(self._tally, self._left)
 
     def absorb(self, part: MatchingPart) -> None:
-        """Add the counts and rows left over of another matching with equal rules.
+        """Add the counts and the unmatched rows of another matching with equal rules.
 
-        Rows beyond the bound of the second look are decided at once; `rest` reports them.
+        Rows beyond the limit of the second look are decided at once. `rest` reports them.
         """
         self._tally.absorb(part.tally)
         self._deciding.absorb(part.left)
@@ -337,8 +337,9 @@ class Matching:
     def rest(self, *, beside: Iterable[Searchable] = ()) -> Iterator[Decision]:
         """Take the second look: join rows by hand, payment, group and rule.
 
-        Then yield the breaks of what is left, with their nearest candidates.
-        beside  lines of the bank without a partner, as further candidates
+        Then yield the breaks of the rows that are left, with their nearest candidates.
+
+        beside  bank lines without a partner, as further candidates
         """
         yield from self._tally.take_decisions()
         rest = Rest(self._left)
@@ -358,7 +359,7 @@ class Matching:
         return self._tally.control(self._terms.as_of)
 
     def unsettled(self) -> Iterator[Unsettled]:
-        """Yield captures that wait for their statement line, or miss it."""
+        """Yield captures whose statement line is awaited or missing."""
         for (source, currency, days), sums in sorted(self._tally.unsettled.items()):
             yield Unsettled(source, currency, days, number=sums[0], minor=sums[1])
 
@@ -366,9 +367,9 @@ class Matching:
 class OtherPeriods:
     """A matching of the orders of all other periods, to find their lines without a movement.
 
-    A report places a statement line by the money that it settles, which may have moved in another
-    period than the order's. So the report must know which lines of such orders settle nothing.
-    Memory is bounded as in a matching.
+    A report assigns a statement line to a period by the money that it settles, which may have moved
+    in another period than the order's. So the report must know which lines of such orders settle
+    nothing. Memory is bounded as in a matching.
     """
 
     def __init__(self, terms: Terms) -> None:
@@ -378,7 +379,7 @@ class OtherPeriods:
         self._never_notified: set[str] = set()
 
     def order(self, group: Group) -> None:
-        """Add an order, or a line of none."""
+        """Add an order, or a line that belongs to no order."""
         before = len(self._left.lines)
         self._deciding.group(group)
         if group.takings:
@@ -398,11 +399,13 @@ class OtherPeriods:
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
 """How two matchings differ.
 
-newly_matched, no_longer_matched  a match that only the second (only the first) has
-new_break, gone_break             likewise a break
-changed                           equal identity, other content
+newly_matched, no_longer_matched
+              a match that only the second, or only the first, has
+new_break, gone_break
+              a break that only the second, or only the first, has
+changed       equal identity, other content
 
-Plain matches are not reported: one that becomes a break is a new_break only.
+Plain matches are not reported. A plain match that becomes a break is only a new_break.
 """
 
 
@@ -430,8 +433,7 @@ class Change:
 
 
 def compare(before: Iterable[Decision], after: Iterable[Decision]) -> Iterator[Change]:
-    """Yield changes in the order of reading, then results that only one matching has, by
-    identity."""
+    """Yield changes in reading order, then results that only one matching has, by identity."""
     olds: dict[str, Decision] = {}
     news: dict[str, Decision] = {}
     for old, new in zip_longest(before, after):

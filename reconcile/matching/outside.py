@@ -1,7 +1,7 @@
-"""Match orders paid outside providers with bank lines: whether a customer's own transfer arrived.
+"""Match orders paid outside providers with bank lines: whether a customer's transfer arrived.
 
-Leaves out: orders that no bank line pays. The book says that they were paid, as cash was, and no
-bank line need exist. A bank line is matched with an order
+Leaves out: orders that no bank line pays. The book says that they were paid, like cash, and no bank
+line need exist. A bank line is matched with an order
 
     1 by hand    whatever the sums: a difference is a break
     2 by name    if its texts name the order, and the sums agree
@@ -25,14 +25,17 @@ from reconcile.matching.texts import named_in, order_names
 from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
-"""Customers pay an order by transfer within two weeks, or before it is entered in the book."""
+"""Longest time between an order and its transfer.
+
+Customers pay within two weeks, or before the order is entered in the book.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
     """Orders paid outside providers, and the bank lines that paid them.
 
-    kind  None: by a name in the texts and equal sums
+    kind  None: matched by a name in the texts and equal sums
     """
 
     kind: MatchKind | None
@@ -87,12 +90,12 @@ class Transfers:
                     self._names[name].add(subject)
 
     def _paid(self, order: BookLine) -> bool:
-        """Return whether a bank line may pay the order without a person's word."""
+        """Return whether a bank line may pay the order without a match by hand."""
         outside = self._methods.parts(order.method) & {"outside", "bank"}
         return bool(outside) and order.status in ("paid", "refunded")
 
     def by_hand(self, lines: Sequence[BankLine], hands: Iterable[HandMatch]) -> Iterator[Transfer]:
-        """Yield people's matches: a line with several orders, or an order with several lines."""
+        """Yield matches by hand: a line with several orders, or an order with several lines."""
         known = {subject_of(line.line_id): line for line in lines}
         given: dict[str, set[str]] = defaultdict(set)
         for hand in hands:
@@ -110,7 +113,9 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield lines whose texts name orders that they pay: one, or all of them together."""
+        """Yield lines whose texts name orders that they pay: one order, or all named orders
+        together.
+        """
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:
@@ -129,7 +134,7 @@ class Transfers:
                 yield _transfer("by_group", [self.orders.pop(subject)], own)
 
     def named_by(self, line: BankLine) -> list[str]:
-        """Return the subjects of the orders of its currency that a line's texts name."""
+        """Return the subjects of the orders, in the line's currency, that the line's texts name."""
         if not self._names:
             return []
         keys = named_in((line.reference, line.counterparty, line.text)) & self._names.keys()
@@ -140,12 +145,12 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether a sum pays the order; beside a gift card, part of the price is enough."""
+        """Return whether a sum pays the order. Beside a gift card, part of the price is enough."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 
     def by_date(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield lines and orders by bank transfer whose sums and dates fit no other."""
+        """Yield pairs of lines and bank transfer orders whose sums and dates fit no other."""
         orders = [
             Offer(each.money.currency, each.money.minor, each.placed_at, subject)
             for subject, each in self.orders.items()

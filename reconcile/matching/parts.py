@@ -1,7 +1,7 @@
 """Payments captured in several parts: which statement line settles which part.
 
-Leaves out: what is reported. Parts of one payment with equal amounts are interchangeable: a line
-may be paired with the wrong one, but what is missing or too much is always right.
+Leaves out: reporting. Parts of one payment with equal amounts are interchangeable. A line may be
+paired with the wrong one of them, but the missing or excess amount is always right.
 """
 
 from collections import defaultdict
@@ -33,10 +33,10 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 
 
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
-    """Pair each line with a part of its amount, the earliest first.
+    """Pair each line with a part of its amount, the earliest part first.
 
-    If there are more lines of one amount than parts, none of them is paired. Further lines that add
-    up to zero correct the others: then all are one sum.
+    If there are more lines of one amount than parts, none of them is paired. If the further lines
+    add up to zero, they correct the others: then all are one sum.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

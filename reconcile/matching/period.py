@@ -1,8 +1,10 @@
-"""Select the rows of a period from three streams: orders with all their lines, or not at all.
+"""Select the rows of a period from three streams.
+
+An order is taken with all its lines or not at all.
 
 Leaves out: what is known; an instant decides that, not a period. An order belongs to its date of
-placement in the book, else to its first money, else to its first evidence. A statement line of no
-order belongs to its own date, else to its import. A book line without date and money belongs to
+placement in the book, else to its first money, else to its first evidence. A statement line without
+an order belongs to its own date, else to its import. A book line without date and money belongs to
 every period.
 
 Rows of several orders that a group, a hand match or a payment joins are matched together, so they
@@ -27,21 +29,21 @@ Dated = tuple[int, Instant]
 PLACED, MONEY, SETTLED, KNOWN = range(4)
 
 Settles = Callable[[str, str], bool]
-"""(source of a statement line, source of a payment): whether the line may settle the payment."""
+"""Function of a statement line's source and a payment's: whether the line may settle it."""
 
 _LINE: Final = "\x00"
-"""Prefix of the name of a statement line without a key; no key contains it."""
+"""Prefix of the name that stands for a statement line without a key. No key contains it."""
 
 
 def place_of(row: StatementRow) -> str:
-    """Return the key of a statement line; without one, a name of its own."""
+    """Return the key of a statement line, or a unique name if it has none."""
     return row.key if row.key != NO_KEY else _LINE + subject_of(row.line_id)
 
 
 def first_date(
     takings: Iterable[TakingRow], book: Iterable[BookRow], statements: Iterable[StatementRow]
 ) -> Dated | None:
-    """Return the one date of these rows; None if none of them has one."""
+    """Return the date that places these rows in a period; None if none of them has a date."""
     placed = [row.placed_at for row in book if row.placed_at is not None]
     if placed:
         return PLACED, min(placed)
@@ -68,10 +70,11 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return by key, or `place_of` a line, the date of all joined rows, if it is not its own date.
+    """Return the date of the joined rows by key or `place_of` a line, where it differs from their
+    own.
 
-    The rows are all those of keys that a group, a hand match or a payment may join; further rows do
-    not matter.
+    Pass all rows of keys that a group, a hand match or a payment may join. Further rows do not
+    matter.
     """
     sets = _Sets()
     for booked in book:
@@ -110,7 +113,7 @@ class _Sets:
         self._parent: dict[str, str] = {}
 
     def root(self, name: str) -> str:
-        """Return the name that stands for its set."""
+        """Return the name that represents the set of a name."""
         parent = self._parent
         while (above := parent.get(name, name)) != name:
             parent[name] = parent.get(above, above)
@@ -157,7 +160,7 @@ def _own_dates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """From `since` on and before `until`; None: without that bound."""
+    """Period from `since` to before `until`. None: without that bound."""
 
     since: Instant | None = None
     until: Instant | None = None
@@ -199,10 +202,10 @@ def within(
     """Return the three streams in key order, without orders of other periods.
 
     joined     date of orders that belong together with others (`joined_dates`)
-    elsewhere  receives the ids of statement lines outside of the period of their own date, except
+    elsewhere  receives the ids of statement lines whose own date is outside the period, except
                lines that plainly settle their order
-    outside    receives every order, and every line of none, outside of the period, except orders
-               plainly settled that have no book line to join
+    outside    receives every order outside the period and every line without an order, except
+               plainly settled orders that have no book line to join
     """
     sieve = _Sieve(period, joined, takings, book, statements)
     sieve.elsewhere, sieve.outside = elsewhere, outside
@@ -229,7 +232,7 @@ class _Sieve:
                 yield kept.popleft()
 
     def _advance(self) -> bool:
-        """Read the next order, or the next line of none; return False at the end."""
+        """Read the next order, or the next line without an order. Return False at the end."""
         key = min((head[0] for head in self._heads if head is not None), default=None)
         if key is None:
             return False

@@ -1,7 +1,7 @@
 """Returned money, and the statement lines that may settle it.
 
-Leaves out: what is reported. The payment that a line names decides, and so does the source of the
-statement. A refund takes money, whatever sign its file uses.
+Leaves out: reporting. The payment that a line names and the source of the statement decide. A
+refund takes money, whatever sign its file uses.
 """
 
 from collections import defaultdict
@@ -15,9 +15,9 @@ from reconcile.matching.rules import Terms
 
 
 def balance_of(line: StatementRow | StatementLine) -> int:
-    """Return the gross as it changes the merchant's balance.
+    """Return the gross amount with the sign by which it changes the merchant's balance.
 
-    A refund takes money, whatever its sign. A dispute keeps its sign: a won one returns money.
+    A refund takes money, whatever its sign. A dispute keeps its sign: a won dispute returns money.
     """
     if line.kind == "fee":
         return 0
@@ -56,8 +56,10 @@ def may_be_of(row: StatementRow, taken: Return, terms: Terms) -> bool:
 def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
-    """Return the failed refund that a line took money for; its own reference decides where both
-    have one, else payment and amount."""
+    """Return the failed refund that a line took money for.
+
+    The refund reference decides where both have one, else payment and amount.
+    """
     if row.kind != "refund":
         return None
     for each in failed:
@@ -73,8 +75,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Return whether a line settles a return.
 
-    A negative payment line does if so much of its payment went back; else it is a part of the
-    capture.
+    A negative payment line does if that amount of its payment went back. Otherwise it is a part of
+    the capture.
     """
     if row.kind != "payment":
         return True
@@ -84,10 +86,10 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns that add up to these lines of one payment.
+    """Return the returns of one payment that add up to these lines.
 
-    It is one return, else all of them, else all until the last line: part of a lost dispute may
-    have come back, and one sum may cover several refunds.
+    This is one return, else all of them, else all until the date of the last line. Part of a lost
+    dispute may have come back, and one sum may cover several refunds.
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -101,11 +103,11 @@ def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Term
 
 
 def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[StatementRow]]:
-    """Split off pairs that undo each other. Return the pairs and the rest.
+    """Separate pairs of lines that undo each other. Return the pairs and the rest.
 
-    They are disputes that took money and their wins, refunds and what was returned of them, and
-    payments that were announced and did not come. The ledger has no movement for these pairs, in
-    whatever statements their lines are.
+    Such pairs are a dispute that took money and its win, a refund and the money that came back from
+    it, and a payment that was announced and did not come. The ledger has no movement for them,
+    whatever statements contain the lines.
     """
     found: list[StatementRow] = []
     left: dict[str, StatementRow] = {}
@@ -130,7 +132,7 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
 def _undoes(row: StatementRow, other: StatementRow) -> bool:
     """Return whether one of two lines returned the money that the other took.
 
-    A refund's own reference decides where both lines have one, else the payment.
+    The refund reference decides where both lines have one, else the payment.
     """
     if row.currency != other.currency or balance_of(row) != -balance_of(other):
         return False
@@ -142,7 +144,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return what is left of the returns after `minor` is deducted, from reversals first."""
+    """Return the rest of the returns after `minor` is deducted, first from reversals."""
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
         used = min(minor, each.minor)
@@ -152,6 +154,6 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return the others, by identity: one event may report two equal movements."""
+    """Return the other returns, compared by identity: one event may report two equal movements."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

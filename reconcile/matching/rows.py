@@ -1,9 +1,9 @@
 """Rows that the matcher reads: one flat row for each ledger, book or statement line, in key order.
 
-Leaves out: values. A million rows stream past and nearly all agree; a tuple from a database row
-costs a fraction of a value. A stream may even give the database's bare tuples, and those of plain
-ledger lines may lack the last fields: the matcher makes rows of the few that it examines.
-`ledger_line_row`, `book_row` and `statement_row` convert values.
+Leaves out: conversion to values where it is not needed. A million rows are streamed and nearly all
+agree, and a tuple from a database row costs a fraction of a value. A stream may even yield the
+database's bare tuples, and those of plain ledger lines may lack the last fields: the matcher makes
+rows of the few that it examines. `ledger_line_row`, `book_row` and `statement_row` convert values.
 
 All three streams ascend by `key`, compared by code point, as Python, SQLite's BINARY and
 PostgreSQL's `COLLATE "C"` do. The order of rows with equal keys does not matter.
@@ -46,11 +46,12 @@ NO_KEY: Final = ""
 
 
 class TakingRow(NamedTuple):
-    """One order's money, flat if the order is plain (`is_plain`).
+    """One order's money. The row is flat if the order is plain (`is_plain`).
 
     minor      captured minor units; 0 if no money moved
     currency   of the capture, else of the price; empty if neither is known
-    source, payment, cite   of the capture; empty if no money moved
+    source, payment, cite
+               of the capture; empty if no money moved
     at         the provider's date of the capture, else `opened_at`
     whole      the ledger line of an order that is not plain; then the six fields above are unused
     beside     unsettled money of statement lines that the order's break in doubt reports; set by a
@@ -71,7 +72,7 @@ class TakingRow(NamedTuple):
 
 
 class BookRow(NamedTuple):
-    """One line of an order book: a `BookLine`, flat, after the key of its reference."""
+    """One line of an order book: the key of its reference, then the fields of a `BookLine`."""
 
     key: str
     line_id: str
@@ -88,14 +89,14 @@ class BookRow(NamedTuple):
 
 
 class StatementRow(NamedTuple):
-    """One line of a statement: a `StatementLine`, flat, after a key.
+    """One line of a statement: a key, then the fields of a `StatementLine`.
 
-    key       `match_key` of the line's own order reference; without one, of the only order whose
-              ledger knows its payment; else NO_KEY. The reader of the lines sets it. The line's own
-              reference wins because it never changes, so lines are stored in this order. If it
-              names the wrong order, the second look finds the line by its payment
-    source    whose statement it is; empty if unknown. An equal payment reference of another source
-              with statements of its own is another payment
+    key       `match_key` of the line's own order reference. Without one, the key of the only order
+              whose ledger knows its payment, else NO_KEY. The reader of the lines sets it. The
+              line's own reference has priority because it never changes, so lines are stored in
+              this order. If it names the wrong order, the second look finds the line by its payment
+    source    source whose statement it is; empty if unknown. An equal payment reference of another
+              source that has its own statements is another payment
     known_at  when a line without a date was first imported; None for other lines
     """
 
@@ -118,7 +119,7 @@ class StatementRow(NamedTuple):
 
 
 def ledger_line_row(taking: LedgerLine) -> TakingRow:
-    """Return the row of a ledger line: flat if it is plain, else with the line itself."""
+    """Return the row of a ledger line: flat if the line is plain, else with the line itself."""
     price, plain = taking.expected, is_plain(taking)
     money = taking.taken[0] if plain and taking.taken else None
     return TakingRow(
@@ -139,8 +140,8 @@ def is_plain(taking: LedgerLine) -> bool:
     """Return whether a flat row holds all that a match needs.
 
     Either the outcome is `succeeded` with one capture that rests on one event, or no money moved
-    and it is not `unresolved`; and no finding is WEIGHTY, no payment in doubt, nothing owed back,
-    no tender, nothing on top of the price, and no refund that failed.
+    and the outcome is not `unresolved`. In both cases, no finding is WEIGHTY, no payment is in
+    doubt, and no refund failed. Nothing is owed back, tendered or on top of the price.
     """
     odd = taking.tendered or taking.owed or taking.doubted or taking.on_top or taking.failed
     if odd or not WEIGHTY.isdisjoint(taking.findings):
@@ -158,14 +159,14 @@ def is_plain(taking: LedgerLine) -> bool:
 
 
 def subject_of(line_id: str) -> str:
-    """Return the part of a line id that all versions of the line share: all before the dot."""
+    """Return the part of a line id before the dot, which all versions of the line share."""
     return line_id.partition(".")[0]
 
 
 def name_of(named: str) -> str:
-    """Return the name of a hand match: the subject of a book, statement or bank line.
+    """Return the name used in a hand match: the subject of a book, statement or bank line.
 
-    An order's reference stays whole, because it may hold a dot too.
+    An order's reference stays whole, because it may also contain a dot.
     """
     return subject_of(named) if named.startswith(("bok_", "stm_", "bnk_")) else named
 
@@ -178,7 +179,7 @@ class Lines:
     """The lines of one reference that count together.
 
     rest         lines of the reference that claim nothing while others do
-    status       status that the lines state together
+    status       status that the lines have together
     charge       sum of positive amounts, without lines that repeat another line's charge
     credit       sum of negative amounts and of refunds, positive
     placed_at    latest date; None if there is none
@@ -202,7 +203,7 @@ class Lines:
 
     @property
     def claims(self) -> bool:
-        """Whether the book claims that money moved."""
+        """Return whether the book claims that money moved."""
         return self.status in ("paid", "refunded")
 
     @property
@@ -223,14 +224,14 @@ class Lines:
 
     @property
     def money(self) -> Money:
-        """The amount that the book expects to have come, else to have gone back."""
+        """Return the amount that the book says came, else the amount that it says went back."""
         return Money(minor=self.charge or self.credit, currency=self.currency)
 
 
 def claims(row: BookRow) -> bool:
     """Return whether a line says that money moved.
 
-    Without a status, an accounting entry does, and a line with a refunded amount.
+    Without a status, an accounting entry and a line with a refunded amount do.
     """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
@@ -238,10 +239,12 @@ def claims(row: BookRow) -> bool:
 
 
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
-    """Return the lines of one reference; if some claim money, return the others as the rest.
+    """Return the lines of one reference. If some claim money, the others become the rest.
 
-    A `refunded` line beside a `paid` line of the same reference, and of no more money, is about the
-    same charge. `apart`: count it as a charge of its own, which came and went back.
+    A `refunded` line beside a `paid` line of the same reference, of no more money, is about the
+    same charge.
+
+    apart  count such a line as a separate charge, which came and went back
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -276,7 +279,7 @@ def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
 
 
 def _repeated(rows: Sequence[BookRow]) -> set[int]:
-    """Return, by `id()`, the lines that are about a charge that another line states."""
+    """Return the `id()` of each line about a charge that another line already states."""
     found: set[int] = set()
     by_reference: dict[str, list[BookRow]] = defaultdict(list)
     for row in rows:
@@ -290,9 +293,11 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return how much a line says went back: the stated amount, else all if it is `refunded`.
+    """Return the amount that a line says went back: the stated amount, else all if it is
+    `refunded`.
 
-    A refunded amount of 0 counts as not stated: exports fill the column with it in every row.
+    A refunded amount of 0 counts as not stated, because exports fill the column with it in every
+    row.
     """
     if row.minor < 0:
         return -row.minor
@@ -306,8 +311,8 @@ def _credit(row: BookRow) -> int:
 class Moved:
     """One movement as a row states it.
 
-    stated  all that the row says
-    money   currency and gross; net of a fee
+    stated  everything that the row states
+    money   currency and gross; for a fee, the net
     """
 
     kind: str
@@ -324,7 +329,7 @@ _Stated = TypeVar("_Stated", bound=Hashable)
 def paired(
     *, stated: Sequence[_Stated], known: Sequence[_Stated], same: Callable[[_Stated, _Stated], bool]
 ) -> list[int | None]:
-    """Return for each row the index of the known line that it is; None for a new line.
+    """Return for each row the index of the known line that it repeats; None for a new line.
 
     Equal ones are paired first, each once; then those that can only be the same line, in order.
 
@@ -350,10 +355,10 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two rows that differ can only be one movement, stated twice.
 
     Different amounts are different movements. Only the amount of a payment may have been corrected,
-    unless the times of day differ: then they are two captures. One of them may also take the other
-    back: then their signs differ. Lines of two wallets are two
-    movements: one receipt may stand in both. Otherwise the payout decides if both name one, else
-    the day of settlement if both have one, in whatever zone it was read.
+    unless the times of day differ: then they are two captures. If the signs differ, one of them may
+    also take the other back. Lines of two wallets are two movements, even where one receipt is in
+    both. Otherwise the payout decides if both name one, else the day of settlement if both have
+    one, in whatever zone it was read.
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -382,7 +387,7 @@ _EAST: Final[Duration] = 14 * HOUR
 """Largest offset ahead of UTC."""
 
 _QUARTER: Final[Duration] = 15 * MINUTE
-"""Zones differ by multiples of a quarter of an hour."""
+"""Step of time zone offsets: a quarter of an hour."""
 
 
 def _opposite(one: Moved, other: Moved) -> bool:
@@ -392,7 +397,7 @@ def _opposite(one: Moved, other: Moved) -> bool:
 def _timed_apart(one: Moved, other: Moved) -> bool:
     """Return whether both have a time of day, and no two zones make them one instant.
 
-    Times that differ by whole quarters of an hour may be one instant, read in two zones.
+    Times that differ by whole quarters of an hour may be one instant read in two zones.
     """
     if one.settled_at is None or other.settled_at is None:
         return False
@@ -403,8 +408,8 @@ def _timed_apart(one: Moved, other: Moved) -> bool:
 def _of_one_day(row: Instant, known: Instant, calendar: Calendar) -> bool:
     """Return whether two instants are on one day of the calendar.
 
-    A date without a time became the first instant of its day. It may have been read in UTC first
-    and in the calendar's zone later, or the other way round.
+    A date without a time became the first instant of its day. It may have been read first in UTC
+    and later in the calendar's zone, or the other way round.
     """
     if calendar.day_of(row) == calendar.day_of(known):
         return True

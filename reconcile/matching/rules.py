@@ -1,7 +1,7 @@
-"""The merchant's rules of matching, what the files cover, and matches made by hand.
+"""The merchant's rules of matching, the coverage of the files, and matches made by hand.
 
 Leaves out: the rules file. By default every tolerance is zero, and every rule that matches without
-a common reference is off; its matches are a kind of their own.
+a common reference is off. Matches by such a rule have their own kind.
 """
 
 import json
@@ -19,7 +19,7 @@ from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.money import exponent_of
 
 _OF_A_MOVEMENT: Final = frozenset(("not_settled", "ambiguous", "refund_not_settled"))
-"""Causes of breaks whose subject is no line but a source or an event."""
+"""Causes of breaks whose subject is a source or an event instead of a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class ExpectedFee:
     """Fee of a source for a payment: `per_million` of the gross plus `fixed` minor units.
 
     tolerance  minor units by which the fee may differ, because providers round
-    where      names of details of a statement line, each with the values of which one must be
-               stated; "": the line doesn't state it. Empty: every line fits
+    where      names of details of a statement line, each with the values that are allowed; ""
+               stands for a line that doesn't state the detail. Empty: every line fits
     """
 
     source: str
@@ -51,7 +51,7 @@ class ExpectedFee:
         return (gross * self.per_million + 500_000) // 1_000_000 + self.fixed
 
     def fits(self, details: str | None) -> bool:
-        """Return whether the rule is of a statement line with these details, in any case."""
+        """Return whether the rule applies to a statement line with these details, ignoring case."""
         if not self.where:
             return True
         stated = json.loads(details) if details else {}
@@ -81,20 +81,21 @@ class MatchRules:
     tolerances     by currency; other currencies have none
     date_window    lines without a common reference may match if amount and currency agree and their
                    dates are at most this far apart; None: never
-    settle_margin  a capture may wait this long for its statement line: most providers pay out
-                   within a week
-    book_margin    the book may lag this far behind the money: exports are made daily
-    money_margin   the money may lag this far behind a book line that says paid
-    refund_margin  a refund in the book may take this long to arrive
-    fees           the first that fits a line counts; lines that none fits have no expected fee
-    bank_margin    a payout may take this long to the bank; by amount and date alone, it matches a
-                   bank line booked within it
+    settle_margin  how long a capture may wait for its statement line: most providers pay out within
+                   a week
+    book_margin    how far the book may lag behind the money: exports are made daily
+    money_margin   how far the money may lag behind a book line that says paid
+    refund_margin  how long a refund in the book may take to arrive
+    fees           fee rules; the first that fits a line counts, and other lines have no expected
+                   fee
+    bank_margin    how long a payout may take to the bank; by amount and date alone, it matches a
+                   bank line booked within that time
     bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
                    Empty: any credit may be a payout
     other_business texts that mark other business: a bank line with one of them is no payout
     rates          other pairs of currencies have no expected rate
     methods        payment methods of the book whose money comes through no provider
-    currency       the merchant's own, for zero amounts of unknown currency
+    currency       the merchant's own currency, for zero amounts of unknown currency
     """
 
     tolerances: tuple[Tolerance, ...] = ()
@@ -114,7 +115,7 @@ class MatchRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """From `since` to `until`, which lies outside."""
+    """Time span from `since` to before `until`."""
 
     since: Instant
     until: Instant
@@ -132,7 +133,7 @@ def joined_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 def common_spans(many: Iterable[tuple[Span, ...]]) -> tuple[Span, ...]:
-    """Return the intersection of these spans; nothing if there are none."""
+    """Return the intersection of several lists of spans; nothing if there are none."""
     found: tuple[Span, ...] | None = None
     for spans in many:
         if found is None:
@@ -152,9 +153,9 @@ class Covered:
     """Spans covered by the files of one source, bank account or order book.
 
     name         the source, account or book
-    spans        sorted, and apart from each other; empty if nobody stated any
+    spans        sorted and not touching each other; empty if nobody stated any
     wallet       the sub-account of the source; None: all of it
-    declared_by  who declared a part of it that no file states
+    declared_by  who declared a part of the spans that no file states
     """
 
     name: str
@@ -167,9 +168,10 @@ class Covered:
 class Coverage:
     """Spans of all imported files. Money outside is not covered: neither missing nor agreed.
 
-    books       each order book: money must be in one of them, so it is missing where all cover it
+    books       by order book. Each order is in only one of them, so money is missing only where all
+                books cover it
     statements  by source; other sources have no statements
-    wallets     sub-accounts of sources: a source is covered where all of its wallets are
+    wallets     sub-accounts of sources: a source is covered where all of its wallets are covered
     bank        by account
     takings     when the provider's webhooks began to arrive; None: from the beginning
     lost        accepted gaps, in which webhooks may be lost
@@ -186,10 +188,11 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why something of `at` need not be in files of these spans; None if it must.
+    """Return why something dated `at` need not be in files of these spans; None if it must be.
 
-    It must if one span goes from `at` to `due`, and `due` is over. It is awaited where the last
-    span ends before: a later file may have it. Before the first span and in a gap, nothing speaks.
+    It must be if one span reaches from `at` to `due`, and `due` has passed. It is awaited if the
+    last span ends earlier, because a later file may have it. Before the first span and in a gap, it
+    is not covered.
     """
     if spans and at >= spans[-1].until:
         return "awaiting"
@@ -203,37 +206,42 @@ def waits_in(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMatch:
-    """A match made by a person. Each side is the subject of a line (`rows.subject_of`), or the
-    reference of an order."""
+    """A match made by a person.
+
+    Each side is the subject of a line (`rows.subject_of`) or the reference of an order.
+    """
 
     one: str
     other: str
 
 
 def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
-    """Return the match of a person who assigned a line or an order to a break."""
+    """Return the hand match that follows when a person assigns a line or an order to a break."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
 def own_line(cause: str, *, order: str | None, subject: str | None) -> str:
-    """Return the line that a break is about, else its order."""
+    """Return the line that a break is about; without one, return its order."""
     one = order if cause in _OF_A_MOVEMENT else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 
 
 CENTS: Final = 100
-"""Minor units in a major one of most currencies, by which those without decimals are mistaken."""
+"""Minor units in a major unit of most currencies.
+
+Amounts of currencies without decimals are often mistaken by this factor.
+"""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
 
 MOST_FITTING: Final = 10_000
-"""Distinct details of lines whose rule is remembered: a few megabytes. A usual file has dozens."""
+"""Most distinct details of lines whose rule is cached: a few megabytes. Files have dozens."""
 
 
 class Terms:
-    """Rules, coverage, hand matches and payments of no order of one matching, indexed."""
+    """Rules, coverage, hand matches and unallocated payments of one matching, indexed."""
 
     def __init__(
         self,
@@ -295,9 +303,9 @@ class Terms:
         return None if rule is None else (rule.of(gross), rule.tolerance)
 
     def fee_fits(self, taking: TakingRow, line: StatementRow) -> bool:
-        """Return whether the line's fee is the expected one, or none is known.
+        """Return whether the line's fee is the expected one, or no fee is expected.
 
-        It is called for every plain order: hence positions instead of names.
+        This is called for every plain order, so it uses positions instead of names.
         """
         key = taking[4], line[5], line[15]
         rule = self._fitting[key] if key in self._fitting else self._fee_rule(key)
@@ -316,18 +324,18 @@ class Terms:
         return self._fitting[line]
 
     def waits_for_book(self, at: Instant, *, opened_at: Instant) -> Waiting | None:
-        """Return why money of this date need not be in a book; None if it must be."""
+        """Return why money of this date need not be in a book; None if it must be in one."""
         waits = waits_in(self._books, opened_at, due=at + TICK, as_of=self.as_of)
         if waits == "not_covered":
             return waits
         return "awaiting_book" if waits or self.book_lags(at) else None
 
     def book_lags(self, at: Instant) -> bool:
-        """Return whether the book may still lag behind what happened at `at`."""
+        """Return whether the book may still lag behind an event at `at`."""
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why a line that says paid need not have its money; None if it must have it."""
+        """Return why the money of a line that says paid need not be here; None if it must be."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -338,8 +346,10 @@ class Terms:
         return "awaiting_money" if placed_at + self.rules.money_margin > self.as_of else None
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
-        """Return the first accepted gap that overlaps the span, both ends included, or None; if the
-        dates are unknown, the first gap of all."""
+        """Return the first accepted gap that overlaps the span, or None. Both ends are included.
+
+        If the dates are unknown, return the first gap of all.
+        """
         return next(
             (
                 span
@@ -352,15 +362,15 @@ class Terms:
     def settles(self, line_source: str, source: str) -> bool:
         """Return whether a statement line may settle a payment of this source.
 
-        It may if the sources are equal, if the line's source is unknown, or if the payment's source
-        has no statements of its own.
+        It may if the sources are equal, the line's source is unknown, or the payment's source has
+        no statements.
         """
         return not line_source or line_source == source or source not in self._statements
 
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
-        """Return why money captured at `at` need not be in a statement; None if it must be.
+        """Return why money captured at `at` need not be in a statement; None if it must be in one.
 
-        It must be once the margin has passed and its statements cover all of it.
+        It must be once the margin has passed and the source's statements cover the whole margin.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())
@@ -378,12 +388,12 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the minor units in a major one, of this currency and of most."""
+    """Return the minor units in a major unit, of this currency and of most currencies."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 
 def factor_between(one: int, other: int, currency: str) -> int | None:
-    """Return the factor between two amounts if major units were taken for minor, else None."""
+    """Return the factor between two amounts if major units were taken for minor ones, else None."""
     if one == 0 or other == 0:
         return None
     for factor in _factors(currency):

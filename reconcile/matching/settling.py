@@ -1,7 +1,7 @@
 """Match the captures of one order with its statement lines: settled, settled otherwise, or open.
 
-Leaves out: the book, and lines whose key is of no order. The payment that a line names decides
-which capture it settles; a line that names none can only settle the one capture that it fits.
+Leaves out: the book, and lines whose key belongs to no order. The payment that a line names decides
+which capture it settles. A line that names none can only settle a capture if it fits no other.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _Key = TypeVar("_Key")
 class OpenItems:
     """Captures and payment lines without a partner.
 
-    paid_out  disbursements: they may be refunds of an order
+    paid_out  disbursements, which may be refunds of an order
     beside    lines that an order's break in doubt reports, by order
     """
 
@@ -43,14 +43,14 @@ class OpenItems:
 
 
 class Settling:
-    """Places captures and statement lines."""
+    """Assigns captures and statement lines to buckets."""
 
     def __init__(self, terms: Terms, tally: Tally) -> None:
         self._terms, self._tally = terms, tally
         self._beside: dict[str, list[StatementRow]] = {}
 
     def settle(self, funds: Sequence[Funds], rows: Sequence[StatementRow]) -> OpenItems:
-        """Place fees, refunds, disputes and all that match; return the rest."""
+        """Place fees, refunds, disputes and all rows that match. Return the rest."""
         self._beside = {}
         captures = [capture for each in funds for capture in each.captures]
         rows = sorted(rows, key=lambda row: row.line_id)
@@ -92,7 +92,7 @@ class Settling:
     def _reversed(
         self, captures: list[Capture], unused: list[Return]
     ) -> tuple[list[Capture], list[Return]]:
-        """Place captures that a reversal took back before they were paid out; return the rest."""
+        """Place captures that a reversal took back before they were paid out. Return the rest."""
         left: list[Capture] = []
         reversals = {(e.source, e.payment, e.currency) for e in unused if e.kind == "reversed"}
         for each in sorted(captures, key=lambda each: each.minor):
@@ -112,7 +112,7 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report returns that should have a statement line and have none.
 
-        Those that were taken back, which a statement need not mention, cancel each other.
+        A return that was taken back cancels out, because a statement need not mention it.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -144,7 +144,7 @@ class Settling:
             self._tally.report(found)
 
     def _in_doubt(self, row: StatementRow, funds: Sequence[Funds]) -> bool:
-        """Place a line that may settle a movement of unknown amount; return whether it does.
+        """Place a line that may settle a movement of unknown amount. Return whether it was placed.
 
         The break of that payment, or of its order, reports the line's money.
         """
@@ -170,7 +170,7 @@ class Settling:
         *,
         rows: Sequence[StatementRow],
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place captures that the statement settles in another currency; return the rest."""
+        """Place captures that the statement settles in another currency. Return the rest."""
         done: set[int] = set()
         gone: list[Capture] = []
         for capture, lines in exchanges(captures, rows):
@@ -204,7 +204,7 @@ class Settling:
     def _exchanged_back(
         self, unused: list[Return], rows: list[StatementRow]
     ) -> tuple[list[Return], list[StatementRow]]:
-        """Place returns that the statement takes in another currency; return the rest."""
+        """Place returns that the statement takes in another currency. Return the rest."""
         done: set[int] = set()
         for parts, lines in exchanges_back(unused, rows):
             came = Money(minor=sum([each.minor for each in parts]), currency=parts[0].currency)
@@ -248,7 +248,7 @@ class Settling:
     def _join_by_source(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join captures and lines whose sources fit, each group apart."""
+        """Join captures and lines whose sources fit, each group separately."""
         for fitting, lines in by_source(captures, rows, terms=self._terms):
             if fitting:
                 self._join_of_key(rest, fitting, lines)
@@ -258,7 +258,7 @@ class Settling:
     def _join_of_key(
         self, rest: OpenItems, captures: list[Capture], rows: list[StatementRow]
     ) -> None:
-        """Join as `join` does, but let a person choose one of several lines that fit a capture."""
+        """Join as `join` does, but let a person choose where several lines fit a capture."""
         if are_parts(captures):
             others = [each for each in rest.captures if each not in captures]
             captures, rows = self.join_parts(captures, rows)
@@ -283,7 +283,7 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> tuple[list[Capture], list[StatementRow]]:
-        """Place parts of a payment and lines that fit one part, or add up; return the rest."""
+        """Place parts of a payment and lines that each fit one part or add up. Return the rest."""
         found = parted(captures, rows)
         for capture, row in found.pairs:
             self._pair(capture, row, kind=kind)
@@ -303,7 +303,7 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> None:
-        """Match captures and lines that can only belong together. `kind`: what joined them."""
+        """Match captures and lines that fit only each other. `kind`: how they were joined."""
         capture = captures[0]
         if len(captures) > 1:
             self.ambiguous(captures, rows)
@@ -365,7 +365,7 @@ class Settling:
         self._place(capture, rows, cause)
 
     def ambiguous(self, captures: list[Capture], rows: list[StatementRow]) -> None:
-        """Report several captures or lines that fit each other: a person decides."""
+        """Report several captures or lines that fit each other. A person decides."""
         free = list(rows)
         for place, capture in enumerate(captures, 1):
             fitting = [row for row in free if _fits(row, capture)][:1]
@@ -377,9 +377,9 @@ class Settling:
     def report_ambiguous(
         self, capture: Capture, rows: Sequence[StatementRow], *, own: Sequence[StatementRow]
     ) -> None:
-        """Report a capture that several lines fit. The lines are placed by the caller.
+        """Report a capture that several lines fit. The caller places the lines.
 
-        own  lines whose unsettled money this capture's break states
+        own  lines whose unsettled money is stated by this capture's break
         """
         money = Money(minor=capture.minor, currency=capture.currency)
         facts: Facts = (("captured", money), ("fits", len(rows)), ("against", "statement"))
@@ -400,7 +400,7 @@ class Settling:
     def _returned(
         self, funds: Sequence[Funds], rows: Iterable[StatementRow], returns: list[Return]
     ) -> list[Return]:
-        """Place the lines of returns; return the returns without a line."""
+        """Place the lines of returns. Return the returns without a line."""
         unused = list(returns)
         done, others = returning.undone(rows)
         self._tally.place_lines(done, "returned")
@@ -440,7 +440,7 @@ class Settling:
         return unused
 
     def _kept(self, row: StatementRow, failure: FailedRefund) -> None:
-        """Place a line that took money for a failed refund, and that no line has given back."""
+        """Place a line that took money for a failed refund, if no line has returned the money."""
         if waiting := self._terms.waits_for_settlement(failure.at, source=failure.source):
             self._tally.place_lines([row], waiting)
             return
@@ -452,9 +452,9 @@ class Settling:
     def _returned_otherwise(
         self, funds: Sequence[Funds], rows: list[StatementRow], unused: list[Return]
     ) -> list[Return]:
-        """Report lines of one payment and kind whose sum is not what went back.
+        """Report lines of one payment and kind whose sum differs from the money that went back.
 
-        Return the returns that are left.
+        Return the remaining returns.
         """
         currency, taken = rows[0].currency, -sum([returning.balance_of(row) for row in rows])
         latest = max([row.settled_at for row in rows if row.settled_at is not None], default=None)
@@ -495,7 +495,10 @@ class Settling:
         more: Money,
         facts: Facts,
     ) -> None:
-        """Report lines that took `more` than went back, and place them."""
+        """Report lines that took more money than went back, and place them.
+
+        more  the difference
+        """
         ids = tuple(sorted([row.line_id for row in rows]))
         dates = [each.at for each in parts]
         dates += [row.settled_at for row in rows if row.settled_at is not None]
@@ -518,7 +521,7 @@ class Settling:
 def by_source(
     captures: Sequence[Capture], rows: Sequence[StatementRow], *, terms: Terms
 ) -> list[tuple[list[Capture], list[StatementRow]]]:
-    """Group lines with the captures that their sources allow; no capture fits two groups.
+    """Group lines with the captures that their sources allow. No capture fits two groups.
 
     Captures that no line may settle are left out.
     """
@@ -563,7 +566,7 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break of a line that no ledger knows; it names the gap that may have lost it."""
+    """Return the break of a line that no ledger knows. It names the gap that may have lost it."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()
@@ -585,12 +588,15 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 
 def unsettled_by(row: StatementRow) -> Money:
-    """Return the amount that a line without a movement leaves unsettled: its overpayment."""
+    """Return the amount that a line without a movement leaves unsettled.
+
+    It is the opposite of the amount by which the line changes the balance.
+    """
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 
 def _both(capture: Capture, rows: Iterable[StatementRow]) -> list[Money]:
-    """Return what a capture and its lines leave unsettled, one by one."""
+    """Return the amounts that a capture and its lines leave unsettled, one by one."""
     came = Money(minor=capture.minor, currency=capture.currency)
     return [came, *[unsettled_by(row) for row in rows]]
 
@@ -604,7 +610,7 @@ _LINE_KINDS: Final[dict[EntryKind, StatementKind]] = {
     "reversed": "refund",
     "dispute_lost": "dispute",
 }
-"""The kind of line that settles a movement."""
+"""Kinds of statement lines that settle a movement, by the kind of the movement."""
 
 
 def _match_back(parts: Sequence[Return], rows: Sequence[StatementRow]) -> Match:

@@ -1,8 +1,8 @@
-"""Payments that no order has, as finance sees them: money in suspense until a person places it.
+"""Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-Leaves out: how a payment is folded, and who may place it. A movement counts where its payment stood
-when the movement became known: in suspense, or with the order or account that it had been given to.
-So what was posted to suspense once stays posted there, and an assignment moves it on its own day.
+Leaves out: how a payment is folded, and who may assign it. A movement counts where its payment was
+when the movement became known: in suspense, or with its order or account. So money once posted to
+suspense stays posted there, and an assignment moves it on the day of the assignment.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Place of a payment: an order, none again, or one of two dismissals."""
+"""Where a payment belongs: to an order, to none again, or to one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
-"""Reasons for a change of the balance of suspense.
+"""Reasons for a change of the suspense balance.
 
 assigned        to an order; negative: the assignment was withdrawn
-other_business  to the account that was named; negative: what came later reopened it
+other_business  to the named account; negative: later money reopened the payment
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """A person's act on a payment.
+    """A person's decision about a payment.
 
     at       when it was recorded
-    order    the order that it was given to
+    order    the order that the payment was given to
     account  the account of other business; None: the default
     record   id of the record
     """
@@ -47,9 +47,9 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseStep:
-    """One change of the money in suspense: an increase if `minor` is positive.
+    """One change of the money in suspense. It is an increase if `minor` is positive.
 
-    at     the provider's date of a movement; when a person's record was made
+    at     the provider's date of a movement, or the time of a person's record
     known  when it became known
     """
 
@@ -64,19 +64,21 @@ class SuspenseStep:
 
 
 UNALLOCATED: Final = "unallocated:"
-"""Before source and reference of a payment that is the candidate of a break. Such a one is assigned
-to its order; no match by hand takes it."""
+"""Prefix of source and reference of a payment that is the candidate of a break.
+
+Such a payment is assigned to its order; no match by hand takes it.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspended:
-    """A payment that stood, or stands, on no order.
+    """A payment that is, or once was, unallocated.
 
-    taken   its movements, by when they became known
-    steps   every change of what is in suspense, by when it became known
-    stands  what a person said of it last, if that still counts; None: it is open
+    taken   its movements, in the order in which they became known
+    steps   every change of the money in suspense, in the order in which they became known
+    stands  the last decision of a person about it, if still valid; None: it is open
     other_shop
-            whether it is another shop's, so that nothing of it is in suspense
+            whether it belongs to another shop, so that none of it is in suspense
     """
 
     source: str
@@ -89,7 +91,7 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        As its order knows it, it rests on the assignment, too.
+        In the order's own ledger, the movement also rests on the assignment.
         """
         cites = set(taken.cites)
         return any(
@@ -101,9 +103,9 @@ class Suspended:
         )
 
     def held(self, *, before: Instant | None = None, known: bool = False) -> dict[str, int]:
-        """Return the suspended money by currency, by steps dated before an instant.
+        """Return the suspended money by currency, counting steps dated before an instant.
 
-        known  by when they became known, not by their dates
+        known  select steps by when they became known instead of by their dates
         """
         sums: Counter[str] = Counter()
         for step in self.steps:
@@ -113,7 +115,7 @@ class Suspended:
 
     @property
     def bucket(self) -> Bucket | None:
-        """Bucket of the payment's statement lines; None: an order has it."""
+        """Return the bucket of the payment's statement lines; None if it belongs to an order."""
         stands = self.stands
         if stands is not None and stands.into == "order":
             return None
@@ -126,7 +128,7 @@ class Suspended:
         return "payment_unallocated" if stands is None else "awaiting_refund"
 
     def found(self, lines: list[StatementRow]) -> Break | None:
-        """Return the break that it waits for a person; None if it does not.
+        """Return a break that asks a person to assign the payment; None if that is not needed.
 
         lines  statement lines that name the payment
         """
@@ -150,9 +152,9 @@ class Suspended:
 def suspended(
     source: str, payment: str, *, taken: Iterable[Taken], placements: Iterable[Placement]
 ) -> Suspended:
-    """Follow a payment through the known evidence, and through people's decisions about it.
+    """Build the suspense state of a payment from known evidence and people's decisions.
 
-    What comes of a payment that was dismissed as other business reopens it.
+    Further money of a payment that was dismissed as other business reopens it.
     """
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
@@ -195,7 +197,7 @@ _MOVEMENTS: Final[frozenset[SuspenseFlow]] = frozenset({"received", "refunded"})
 def _moved(
     held: Counter[str], placing: Placement, *, at: Instant, back: bool = False
 ) -> Iterator[SuspenseStep]:
-    """Yield the money that a placement takes from suspense, or that returns when it ends."""
+    """Yield the money that a person's decision takes out of suspense, or returns when it ends."""
     if placing.into not in ("order", "other_business"):
         return
     for currency, minor in sorted(held.items()):
@@ -231,7 +233,7 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. Those first captured in the period, without `until`, have breaks."""
+        """Index the payments. Those first captured from `since` to before `until` have breaks."""
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:
@@ -239,13 +241,13 @@ class Suspense:
                 self._by_payment.setdefault(each.payment, []).append(each)
 
     def of(self, line: StatementRow) -> Suspended | None:
-        """Return the payment of a statement line, if it is on no order."""
+        """Return the payment of a statement line if the payment belongs to no order."""
         found = self._by_payment.get(line.payment or "", ())
         fitting = [each for each in found if not line.source or line.source == each.source]
         return fitting[0] if fitting else None
 
     def of_period(self) -> Iterator[Suspended]:
-        """Yield the payments of the period, by reference and source."""
+        """Yield the payments of the period, sorted by reference and source."""
         for _, several in sorted(self._by_payment.items()):
             for each in sorted(several, key=lambda one: one.source):
                 if each.other_shop:

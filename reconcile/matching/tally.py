@@ -1,8 +1,8 @@
-"""Count rows as they are read, and by bucket as they are decided; merge three sorted streams.
+"""Count rows as they are read, and by bucket as they are decided. Merge three sorted streams.
 
 Leaves out: the equations between the counts (`control`). Rows are counted twice, independently: in
-the streams before they are examined, and by the bucket they were placed in. The counts agree only
-if every row was placed once.
+the streams before they are examined, and by the bucket that they were placed in. The counts agree
+only if every row was placed once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 COUNT, SUM, FEE, NET = range(4)
 
 Sums = list[int]
-"""COUNT, SUM, FEE, NET."""
+"""Four numbers at the indexes COUNT, SUM, FEE and NET."""
 
 
 class Sheet(dict[str, Sums]):
@@ -44,16 +44,19 @@ class Unsettled(NamedTuple):
 
 
 class Tally:
-    """The counts of one matching or a part of it, and decisions to report until taken.
+    """The counts of one matching or of a part of it, and its decisions until they are taken.
 
-    plain    plain orders that agree, counted once for book and ledger lines
-    settled  plain captures with their statement line
-    unsettled  captures that a statement should have, or will, by source, currency and age in whole
-               days
+    plain      plain orders that agree, counted once for book and ledger lines
+    settled    plain captures with their statement line
+    unsettled  captures that a statement should have or will have, by source, currency and age in
+               whole days
     """
 
     def __init__(self, home: str) -> None:
-        """Begin with nothing. `home`: the currency of orders whose currency is unknown."""
+        """Begin with zero counts.
+
+        home  currency of orders whose currency is unknown
+        """
         self._home = home
         self.read: dict[Side, Sheet] = {
             side: Sheet() for side in ("book", "takings", "settlement", "statement")
@@ -132,7 +135,7 @@ class Tally:
             _add(sheet[capture.currency], capture.minor)
 
     def keep_unsettled(self, capture: Capture, *, days: int) -> None:
-        """Count a capture without a statement line, so many days after it."""
+        """Count a capture that has had no statement line for so many days."""
         key = (capture.source, capture.currency, days)
         sums = self.unsettled.setdefault(key, [0, 0, 0, 0])
         _add(sums, capture.minor)
@@ -211,9 +214,9 @@ class Tally:
 
 
 class KeepingTally(Tally):
-    """A tally that keeps the rows of one place, to show them.
+    """A tally that also keeps the rows of one bucket, to show them.
 
-    rows   at most `most`; of more, the first that were placed
+    rows  the first rows that were placed, at most `most`
     """
 
     def __init__(self, home: str, *, side: Side, bucket: Bucket, currency: str, most: int) -> None:
@@ -276,7 +279,7 @@ def _plus(into: Sums, sums: Sequence[int]) -> None:
 Row = TypeVar("Row", TakingRow, BookRow, StatementRow)
 
 TOGETHER: Final = 500
-"""Rows counted together."""
+"""Number of rows that are counted in one batch."""
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
@@ -297,16 +300,18 @@ def _by_currency(rows: list[Row], place: int) -> Iterator[tuple[str, list[Row]]]
 
 
 END: Final = "\U0010ffff" * 64
-"""Sorts after every key. References are shorter, and none begins with this noncharacter."""
+"""Key that sorts after every other. References are shorter, and none begins with U+10FFFF."""
 
 _NO_LEDGER_LINE: Final = TakingRow(END, "", 0, "", "", "", "", EARLIEST, EARLIEST)
 _NO_BOOK: Final = BookRow(END, "", "", "order", 0, "")
 _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 
 MOST_AT_ONCE: Final = 10_000
-"""Rows of one stream and key in one group. No order has so many lines, but a file with a wrong
-reference column has, and lines that name no order share one key. Further rows make a further
-group of the key."""
+"""Most rows of one stream and key in one group.
+
+No order has so many lines. But a file with a wrong reference column has, and lines that name no
+order share one key. Further rows form another group of the key.
+"""
 
 
 class Group(NamedTuple):
@@ -323,7 +328,7 @@ class Plain(NamedTuple):
 
     agreed     counts of book and ledger lines
     settled    counts of statement lines
-    fee_fits   whether a line's fee is the expected one; None if no fee is expected
+    fee_fits   whether a line's fee is the expected one, or no fee is expected
     unsettled  called with a plain order whose capture has no statement line
     """
 
@@ -342,7 +347,7 @@ def merge(
 ) -> Iterator[Group]:
     """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream.
 
-    plain  None: yield every key
+    plain  receives orders that agree plainly; None: yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)
@@ -391,7 +396,7 @@ def merge(
 
 
 def _agree(agreed: Sheet, settled: Sheet, currency: str, sums: Sequence[int]) -> None:
-    """Count orders that agree on all sides: COUNT, SUM, FEE, NET of their statement lines."""
+    """Count orders that agree on all sides, by the `Sums` of their statement lines."""
     if sums[COUNT]:
         _plus(settled[currency], sums)
         _plus(agreed[currency], sums[: SUM + 1])
@@ -410,7 +415,7 @@ def _is_of(s: StatementRow, t: TakingRow) -> bool:
 def _gather(
     into: list[Row], key: str, one: Row, two: Row, *, rows: Iterator[Row], none: Row
 ) -> tuple[Row, Row]:
-    """Move the rows of a key into a list; return the next two rows."""
+    """Move the rows of a key into a list. Return the next two rows."""
     make: Callable[..., Row] = type(none)
     while one[0] == key:
         if len(into) == MOST_AT_ONCE:

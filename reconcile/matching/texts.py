@@ -1,6 +1,7 @@
 """References in free text: what a bank's text may name.
 
-Leaves out: whose reference it is. Texts hold other people's data; only keys leave this module.
+Leaves out: which object a reference belongs to. Texts hold other people's data; only keys leave
+this module.
 """
 
 import re
@@ -10,21 +11,23 @@ from typing import Final
 from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
-"""Characters of the shortest reference searched in texts, SHORTEST_DIGITS if it is all digits:
-shorter ones occur by chance, as years and amounts do."""
+"""Fewest characters of a reference searched in texts; SHORTEST_DIGITS if it is all digits.
+
+Shorter ones occur by chance, for example as years and amounts.
+"""
 
 SHORTEST_DIGITS: Final = 6
 
 WORDS_OF_ONE: Final = 3
-"""Words that may be one reference, because banks break lines."""
+"""Most words that may form one reference, because banks break lines."""
 
 MOST_WORDS: Final = 200
-"""Words of a text that are examined; MT940 has about sixty."""
+"""Most words of a text that are examined. MT940 has about sixty."""
 
 _WORD: Final = re.compile(r"[^\s,;:/+?()\[\]'\"|=*<>]+")
 
 _AROUND: Final = ",;:/+?()[]'\"|=*<>.#"
-"""Characters around a reference that may also contain them, such as `PO/2026/11`."""
+"""Characters around a reference that may also be part of one, as in `PO/2026/11`."""
 
 
 def named_in(texts: Iterable[str | None]) -> set[str]:
@@ -49,13 +52,13 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""A date with all its digits: a number of six or seven digits may begin like a year."""
+"""A date with all its digits. A number of six or seven digits may begin like a year."""
 
 
 def telling(key: str) -> bool:
-    """Return whether a payout's key can be searched in texts: long enough, and no date.
+    """Return whether a payout's key can be searched in texts: it is long enough and not a date.
 
-    A text often names its own day, which does not name a payout called by that day.
+    Texts often contain their own date, which must not match a payout named by that date.
     """
     least = SHORTEST_DIGITS if key.replace("-", "").isdigit() else SHORTEST
     return len(key) >= least and not _DATE.fullmatch(key)

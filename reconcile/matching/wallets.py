@@ -2,10 +2,10 @@
 
 Leaves out: reading, and withdrawals, which `bank` matches with the bank.
 
-    1 balances   opening + movements = the balance that the statement states, wallet by wallet
+    1 balances   opening + movements = the balance that the statement states, for each wallet
     2 transfers  the two sides of a transfer between wallets of one source add up to zero
     3 holds      each release has its hold; what is still held, and since when
-    4 rhythm     a wallet from which money is withdrawn regularly, and was not when it was due
+    4 rhythm     wallets with regular withdrawals where the next one is overdue
 
 Rows come sorted by source, wallet, currency and date. Only those of transfers and holds are kept.
 """
@@ -32,7 +32,7 @@ class WalletRow(NamedTuple):
     """One line of a statement that changes the balance of a wallet.
 
     reference  of the payment, transfer or hold
-    balance    what the statement states after it; None if it states none
+    balance    the balance that the statement states after it; None if it states none
     """
 
     source: str
@@ -56,23 +56,28 @@ _FLOWS: Final[dict[StatementKind, WalletFlow]] = {
     "release": "held",
     "disbursement": "disbursed",
 }
-"""Flows by kind; all other kinds are settled."""
+"""Flow of each kind of line. All other kinds are settled."""
 
 HELD_BACK: Final = "Held"
-"""Wallet of what a provider holds back: the other side of holds and releases."""
+"""Wallet of money that a provider holds back. It is the other side of holds and releases."""
 
 APART_MOST: Final[Duration] = DAY
-"""Time between both sides of a transfer that have different references."""
+"""Longest time between both sides of a transfer that have different references."""
 
 PAST_LEAST, PAST_MOST = 5, 13
-"""Withdrawals from which the next one is expected: fewer are no rhythm, and older ones may have had
-another."""
+"""Fewest and most past withdrawals from which the next one is expected.
+
+Fewer have no rhythm, and older ones may have had another rhythm.
+"""
 
 GRACE: Final[Duration] = DAY
-"""Time after which an expected withdrawal is late: a holiday more than ever before."""
+"""Time after the longest interval so far at which a withdrawal counts as late.
+
+It allows for a holiday.
+"""
 
 MOST: Final = 1_000_000
-"""Transfers, and holds, that are paired: a quarter of a kilobyte each, all in memory."""
+"""Most transfers, and most holds, that are paired. Each takes a quarter of a kilobyte in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +85,10 @@ class WalletSums:
     """Movements of a wallet in a period, in minor units of its currency.
 
     opening  balance at the start: as stated, else the sum of all earlier movements
-    settled, withdrawn, transferred, held, disbursed   what came in less what went out, by flow
+    settled, withdrawn, transferred, held, disbursed
+             money in less money out, by flow
     stated   the balance that the statement states at the end; None if it states none
-    since    of what is held, date of the oldest hold that is not released
+    since    for held money, date of the oldest hold that is not released
     """
 
     source: str
@@ -109,9 +115,9 @@ class WalletSums:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WalletOpening:
-    """The balance of a wallet before the first line that states one.
+    """The balance of a wallet before the first line that states a balance.
 
-    line_id  that line
+    line_id  id of that line
     """
 
     source: str
@@ -123,7 +129,7 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return when the payout after these, sorted ones is late; None where they have no rhythm.
+    """Return when the payout after these sorted ones is late; None if they have no rhythm.
 
     Payouts have a rhythm if the longest time between two is at most twice the usual one.
     """
@@ -141,7 +147,7 @@ def name_of(source: str, wallet: str) -> str:
 class Wallets:
     """All wallets, checked as of one instant for a period, or for all time.
 
-    sums      of each wallet, and of what is held
+    sums      of each wallet, and of held money
     openings  of each wallet that had a balance before its first statement
     """
 
@@ -171,10 +177,10 @@ class Wallets:
     def _balance(
         self, source: str, wallet: str, currency: str, rows: Iterable[WalletRow]
     ) -> WalletSums:
-        """Add up a wallet, and follow its stated balance from instant to instant.
+        """Add up a wallet, and check its stated balance at each instant.
 
-        The order of rows of one instant is unknown: their net leads from the balance before to one
-        that some row of them states and that no other row begins with.
+        The order of rows of one instant is unknown. Their net must lead from the balance before to
+        a balance that one of the rows states and that no other row begins with.
         """
         start = self._period.since
         stated, opening = None, None
@@ -236,7 +242,7 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report that nothing was withdrawn for longer than ever, with enough to withdraw."""
+        """Report that nothing was withdrawn for longer than ever, though enough was there."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -268,9 +274,11 @@ class Wallets:
     def _stated_after(
         self, rows: Sequence[WalletRow], before: int | None, *, after: WalletRow | None
     ) -> int | None:
-        """Return the balance after these rows of one instant; report one that contradicts them.
+        """Return the balance after these rows of one instant.
 
-        after  the row before these: where it is of another file, a file between may be missing
+        Report a balance that contradicts them.
+
+        after  the row before these; if it is in another file, a file between may be missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
@@ -332,8 +340,10 @@ class Wallets:
         )
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
-        """Pair the two sides of transfers by reference, then by amount within a day; report the
-        rest."""
+        """Pair the two sides of transfers by reference, then by amount within a day.
+
+        Report the sides that are left.
+        """
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -366,7 +376,7 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Release holds, the named one first, then the oldest; report releases without one."""
+        """Release holds: the named one first, then the oldest. Report releases without a hold."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

@@ -1,1 +1,1 @@
-"""A period as a report: figures, lists, ties, journal, and what blocks its closing."""
+"""A period as a report: figures, lists, ties, journal, and what prevents its closing."""

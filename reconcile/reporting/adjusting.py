@@ -1,14 +1,14 @@
-"""Adjusting entries: what became known of closed months, posted in the first open month.
+"""Adjusting entries: late knowledge about closed months, posted in the first open month.
 
-Leaves out: where frozen journals are stored. The journal of a closed month is frozen. Of all closed
-months there are three bodies of transactions:
+Leaves out: where frozen journals are stored. The journal of a closed month is frozen. All closed
+months together have three sets of transactions:
 
-    fresh      their journals made from scratch now
-    frozen     their journals as they were closed, with the adjusting entries that stand in them
+    fresh      their journals, made now from the start
+    frozen     their journals as they were closed, including the adjusting entries in them
     adjusting  fresh less frozen, as multisets of transactions by content
 
-So per account and currency frozen + adjusting + open months = the journal made from scratch now.
-The content of a transaction is what decides its accounts: day, source, order, payment, method,
+So per account and currency, frozen + adjusting + open months = the whole journal made now. The
+content of a transaction is what determines its accounts: day, source, order, payment, method,
 currency and postings. Other words, or further evidence of the same money, make no entry. A changed
 transaction is a reversal of the old one and the new one.
 """
@@ -33,8 +33,8 @@ _Content = tuple[Any, ...]
 class FrozenMonth:
     """A closed month and its frozen journal.
 
-    calendar      of the zone in which its days were counted
-    transactions  read once, in the order in which they were written
+    calendar      calendar of the zone in which its days were counted
+    transactions  iterated once, in the order in which they were written
     """
 
     month: Month
@@ -47,11 +47,11 @@ def with_adjusting(
 ) -> Iterator[Transaction]:
     """Yield the fresh transactions of open months, then the adjusting entries, dated `at`.
 
-    fresh   the journal made from scratch now, from the start of the first closed month on at latest
+    fresh   the journal made now, starting no later than the first closed month
     closed  every closed month, the earliest first
 
     Frozen and fresh journals are read side by side. They are in nearly the same order, so that
-    memory holds their differences only.
+    memory only holds their differences.
     """
     starts = [each.month.start for each in closed]
     left = Counter[_Content]()
@@ -121,12 +121,14 @@ def _reversed(transaction: Transaction) -> Transaction:
 
 
 CITED: Final = 20
-"""Ids that a break about adjusting entries cites; the journal has all."""
+"""Most ids that a break about adjusting entries cites. The journal has all of them."""
 
 
 class AdjustedMoney:
-    """Sum that adjusting entries move between accounts, by closed month and currency: the debits
-    that are left on accounts."""
+    """Sum that adjusting entries move between accounts, by closed month and currency.
+
+    It is the sum of the debit balances that remain on accounts.
+    """
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -152,9 +154,10 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency above a limit, in minor units.
+        """Yield a break for each closed month and currency whose sum exceeds a limit, in minor
+        units.
 
-        A currency without a limit, or with one of 0, has none.
+        A currency without a limit, or with a limit of 0, has none.
         """
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)
@@ -180,7 +183,10 @@ _PLAIN: Final = tuple(
 
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
-    """Return a transaction as JSON values, by role: account names are the mapping's."""
+    """Return a transaction as JSON values, with account roles.
+
+    The mapping has the account names.
+    """
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},

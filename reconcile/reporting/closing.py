@@ -1,9 +1,9 @@
 """A closed month: what was reported, on what evidence, by which rules, and by whom.
 
-Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings are a
-chain: each states the digest of the one before it, so that every later one shows a change. A month
+Leaves out: reading evidence and printing. A closing is written once. Closings and reopenings form a
+chain: each states the digest of the previous one, so that every later one reveals a change. A month
 that was reopened is closed again as its next version. A closing covers only evidence that became
-known after the closing of the month before.
+known after the previous month was closed.
 """
 
 from collections import Counter
@@ -39,10 +39,10 @@ from reconcile.reporting.report import (
 from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 
 SHOWN: Final = 12
-"""Hex digits of a closing's digest in an adjustment: unique among some hundreds."""
+"""Number of hex digits of a closing's digest in an adjustment: unique among some hundreds."""
 
 Name = tuple[str, str, str, str]
-"""(table, currency or empty, line, what)"""
+"""Table, currency (may be empty), line and sum that a figure is about."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Figure:
 
     @property
     def name(self) -> Name:
-        """The identity of a figure."""
+        """Return the identity of a figure."""
         return (self.table, self.currency, self.line, self.what)
 
     def document(self) -> list[Any]:
@@ -98,7 +98,7 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report; breaks without their ages, which are no news of the period."""
+    """Yield the figures of a report. Breaks have no ages here, because an age is no change."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -136,7 +136,7 @@ class ClosedMonth:
     """The reported figures of a closed month.
 
     closing   digest of its closing
-    reported  what later reports have added
+    reported  figures that later reports have added
     """
 
     month: Month
@@ -146,7 +146,7 @@ class ClosedMonth:
 
 
 def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentRow, ...]:
-    """Return what a report must add to the stated figures to get those of now."""
+    """Return the rows that a report must add to the stated figures to reach the present ones."""
     original = {each.name: each for each in stated.original}
     reported = {each.name: each for each in added(stated.reported)}
     changes = difference([*stated.original, *stated.reported], now)
@@ -166,7 +166,7 @@ def adjustments(stated: ClosedMonth, now: Iterable[Figure]) -> tuple[AdjustmentR
 
 
 def change_in(row: AdjustmentRow) -> Figure:
-    """Return what an adjustment adds, as a figure of its month."""
+    """Return the amount that an adjustment adds, as a figure of its month."""
     table, line, *what = row.figure.split("/")
     return _figure(table, row.currency, line, "".join(what), row.count_change, row.sum_change)
 
