@@ -1,5 +1,4 @@
-"""Orders: stored events are folded to ledgers as they come due, published, notified and
-searched."""
+"""Orders: events are folded to ledgers as orders come due; ledgers are published and searched."""
 
 __all__ = (
     "accept_findings",

@@ -1,8 +1,7 @@
-"""Accepting findings, and releasing a hold: a person takes an order off the list of orders that
-need one.
+"""Accepting findings and releasing a hold, which take an order off the list of orders to attend to.
 
-Each is a record of the order. An acceptance counts until something new arrives that the finding
-rests on, and changes neither the finding nor the order's outcome.
+Each is a record of the order. An acceptance changes neither the finding nor the order's outcome. It
+counts until new evidence of the finding arrives.
 """
 
 from collections.abc import Iterable
@@ -29,8 +28,8 @@ async def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    Raises UsageError for a code that cannot be accepted or that the order has not to settle, for a
-    bad reason and for a person who may not; NotFoundError for no such order.
+    Raises UsageError for a code that cannot be accepted or is already settled, for a bad reason,
+    and for a person without permission. Raises NotFoundError for an unknown order.
     """
     accepted = next((each for each in ACCEPTABLE if each == code), None)
     if accepted is None:
@@ -59,10 +58,10 @@ async def accept_finding(
 async def release_hold(
     context: AppContext, order: str, *, held_for: str | None, reason: str, by: str
 ) -> None:
-    """Release one order of one hold, for a page or a program.
+    """Release one order from one hold, for a page or a program.
 
-    Raises UsageError for an unknown reason of a hold, for a bad reason, and for a person who may
-    not; NotFoundError for an order that is unknown or not held for this.
+    Raises UsageError for an unknown reason of a hold, for a bad reason, and for a person without
+    permission. Raises NotFoundError for an order that is unknown or not held for this reason.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
@@ -84,7 +83,7 @@ async def record_acceptance(
 ) -> None:
     """Record that a person has accepted findings of an order, in the caller's transaction.
 
-    Codes of findings that the order has not left to settle are skipped.
+    Codes of findings that are already settled or accepted are skipped.
     """
     now = context.clock.now()
     history = (await gather(connection, [order]))[order]

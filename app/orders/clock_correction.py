@@ -1,15 +1,16 @@
-"""Corrects dates given by a clock that was ahead, once it shows the time again.
+"""Corrects dates given by a fast clock, once the clock shows the right time again.
 
 1 notice    something stored is dated later than now, by more than clocks of machines differ
-2 wait      until no unread delivery is dated so: what it says must be redated, too
-3 compare   with the dates of providers: if they are later than now as well, this clock is behind
-4 redate    one record for each delivery, record, revision and attached file: it counts from now on
+2 wait      until no unread delivery is dated so, because its content must be redated, too
+3 compare   with the dates of providers: if they are later than now as well, this clock is slow
+4 redate    one record for each delivery, record, revision and attached file, to count from now on
 5 fold      again what was redated, and what was published as of a later instant
 6 end       sessions, invitations and proposals of that time, which would last longer
-7 note      from when to when the clock was ahead, in the audit trail, and for `doctor`
+7 note      from when to when the clock was fast, in the audit trail, and for `doctor`
 
-Stored instants stay as they are, but for refused deliveries, which prove nothing: they arrived when
-the clock was put right. Records of the kind `redated` are sealed as others are.
+Stored instants do not change, except for refused deliveries, which prove nothing: they get the
+instant when the clock was put right as their arrival. Records of the kind `redated` are sealed like
+others.
 """
 
 from enum import Enum
@@ -43,23 +44,25 @@ from reconcile.ledger.records import Record
 log = structlog.get_logger()
 
 STEP: Final[Duration] = SECOND
-"""A clock that goes back by more was set; by less it was only adjusted."""
+"""Smallest step back that counts as setting the clock. A smaller step is an adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Things redated, or orders set due, in one transaction: a delivery never waits for more."""
+"""Most things redated, or orders set due, in one transaction. A delivery never waits longer."""
 
 COMPARED: Final = 1_000
-"""Newest deliveries whose own dates are compared with the clock. A few wrong dates of providers do
-not decide."""
+"""Most recent deliveries whose own dates are compared with the clock.
+
+A few wrong dates of providers do not decide.
+"""
 
 
 class ClockState(Enum):
     """Result of comparing stored dates with this machine's clock.
 
-    RIGHT    nothing is dated later than now that is not redated
+    RIGHT    nothing is dated later than now without having been redated
     UNREAD   unread deliveries are dated later than now
-    BEHIND   providers date what is later than now so, too: it is this clock that is wrong; or none
-             dates it, and this process did not see the clock set back
+    BEHIND   this clock is slow: providers also date those deliveries later than now; or no provider
+             dates them, and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -70,7 +73,7 @@ class ClockState(Enum):
 class ClockWatch:
     """The clock as one process sees it: when it went ahead, and when it was set back.
 
-    Elapsed time is of a clock that nobody sets.
+    Elapsed time comes from a monotonic clock.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -83,8 +86,10 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Note the clock's time, after anything that dates by it: else one that was ahead for less
-        than a round of the worker would not be noticed."""
+        """Note the clock's time. Call this after anything that is dated by it.
+
+        Otherwise a clock that was fast for less than a round of the worker would not be noticed.
+        """
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
         if latest is None:
@@ -99,8 +104,11 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Make due what waits for a wrong instant, and redate what has one: at the start, after the
-        clock was set back, and now and then where others write by clocks of their own."""
+        """Make due what waits for a wrong instant, and redate what has one.
+
+        Runs at the start, after the clock was set back, and from time to time where others write by
+        their own clocks.
+        """
         context = self._context
         self.note()
         elapsed = self._elapsed
@@ -114,17 +122,16 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction. It began with the last leap if that was as large."""
+        """Return the correction. It began with the last leap if that was of the same size."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Redate rows that are dated later than now, and fold orders again that were folded for a later
-    instant.
+    """Redate rows that are dated later than now, and fold orders again that were folded for later.
 
-    seen  what this process saw itself of the correction
+    seen  the correction as this process observed it
     """
     database, now = context.database, context.clock.now()
     newest = await database.on_snapshot(store.newest_ahead, now)
@@ -164,10 +171,10 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some things, the earliest first. Return how many, and whether that was all.
+    """Redate some things, the earliest first. Return how many, and whether no more are left.
 
-    Each counts from an instant of its own, so that their order stays: of two prices, the one that
-    was recorded later counts.
+    Each gets its own instant, so that their order is kept: of two prices, the one that was recorded
+    later counts.
     """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
@@ -189,7 +196,7 @@ def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int
 
 
 async def _fold_again(context: AppContext, now: Instant) -> int:
-    """Set due the orders that were folded as of a later instant. Return how many there were."""
+    """Set orders due that were folded as of a later instant. Return how many there were."""
     count, after, orders = 0, "", [""]
     while orders:
         async with context.database.reading() as connection:
@@ -207,8 +214,10 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store the correction, and end whatever would last longer because of it. Dates later than
-    `after` are surely from the clock that was ahead."""
+    """Store the correction, and end whatever would last longer because of it.
+
+    after  instant after which dates surely come from the fast clock
+    """
     until = correction.until
     refused = redate_rejections(connection, until)
     put_back(connection, until, also=BEAT)
@@ -238,11 +247,11 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Duration of the alarm after a correction: sessions ended, and providers may have given up."""
+"""How long the alarm lasts after a correction. Sessions ended, and providers may have given up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:
-    """Return the alarm that something is dated later than now, or that the clock was ahead."""
+    """Return an alarm if something is dated later than now, or the clock was fast."""
     now = context.clock.now()
     newest, last = await context.database.on_snapshot(_dated_by_clocks, now)
     if newest - now > CLOCKS_DIFFER:

@@ -1,4 +1,4 @@
-"""Rows dated by a clock that was ahead, and its last correction."""
+"""Rows dated by a fast clock, and the last correction of the clock."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -17,8 +17,11 @@ _REDATED: Final = (
     "EXISTS (SELECT 1 FROM records AS moved WHERE moved.kind = 'redated' "
     "AND moved.replaces = {thing} AND moved.at <= ?)"
 )
-"""The instant: now, and by how much clocks differ. What counts from later, because the clock was
-put right in two steps, is redated again."""
+"""Condition on a row that was redated to at most an instant.
+
+The instant is now plus the difference between clocks. A row that counts from later is redated
+again: the clock was put right in two steps.
+"""
 
 _DELIVERIES: Final = statement(
     "SELECT deliveries.id, deliveries.received_at, events.order_key, {at} FROM deliveries "
@@ -47,7 +50,7 @@ _ATTACHING: Final = statement(
     redated=statement(_REDATED, thing="'deed:' || audit.number"),
     at=AUDIT_AT,
 )
-"""Audit entries that a bundle of their order holds: a file was attached or removed."""
+"""Audit entries that an evidence bundle of their order contains: a file was attached or removed."""
 _DATED_SO: Final = (
     "SELECT count(occurred_at), coalesce(sum(CASE WHEN occurred_at > ? THEN 1 ELSE 0 END), 0) "
     "FROM (SELECT events.occurred_at FROM deliveries "
@@ -68,10 +71,10 @@ _BEFORE: Final = (
 class DatedAhead(NamedTuple):
     """A delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   its id; of a revision `revision:` and its number, of an entry `deed:` and its number
-    stored  the instant that it has
+    thing   its id; for a revision `revision:` and its number, for an entry `deed:` and its number
+    stored  the instant under which it is stored
     order   its order; NO_ORDER where it has none
-    at      the instant that it counts from: another where it was redated before
+    at      the instant from which it counts, which differs if it was redated before
     """
 
     thing: str
@@ -83,8 +86,10 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` things dated later than now that are not redated, the earliest first,
-    and whether there are no more."""
+    """Return about `limit` things dated later than now that are not redated, the earliest first.
+
+    Also return whether there are no more.
+    """
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -130,8 +135,10 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant that anything has and that is not redated, but at least now. Of the
-    audit trail, only the last entry counts: a correction adds one."""
+    """Return the latest instant of anything that is not redated, but at least now.
+
+    Of the audit trail, only the last entry counts, because a correction adds an entry.
+    """
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
     values = (*ids, (now, soon), (now, soon), (now,))
@@ -141,16 +148,18 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
-    """Return whether most of the newest deliveries that are dated later than now carry no later
-    date of their provider's; None: none carries a date. Where they do not agree, it is this clock
-    that is behind."""
+    """Return whether providers confirm that deliveries dated later than now are dated wrongly.
+
+    True if most of the newest such deliveries have no later date of their provider. False means
+    that this clock is slow. None: no such delivery has a provider's date.
+    """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
     return int(later) * 2 <= int(dated) if dated else None
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the newest instant up to now that anything was stored with; None: nothing was."""
+    """Return the newest instant, at most now, with which anything was stored, or None."""
     rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
     found: Instant | None = rows[0][0]
     return found
@@ -159,7 +168,7 @@ def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
 async def folded_ahead(
     connection: AsyncConnection, *, now: Instant, after: str, limit: int
 ) -> list[str]:
-    """Return orders whose last fold was as of an instant after now, in key order."""
+    """Return orders whose last fold was as of an instant later than now, in key order."""
     return await run(connection, _folded_ahead, now, after, limit)
 
 
@@ -176,10 +185,10 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 
 
 class ClockCorrection(NamedTuple):
-    """The clock was ahead from `since` on, and was put right at `until`.
+    """One correction: the clock was fast from `since` on, and was put right at `until`.
 
-    since  None: not known
-    latest the latest instant that the clock showed meanwhile, as far as is known
+    since   None: not known
+    latest  the latest instant that the clock showed in between, as far as known
     """
 
     since: Instant | None

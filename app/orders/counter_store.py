@@ -1,8 +1,8 @@
-"""Counters of orders by outcome and by finding, kept by the transaction that writes the ledgers.
+"""Counters of orders by outcome and by finding, updated by the transaction that writes ledgers.
 
-Counting the ledgers reads the row of every order, and figures are asked for all the time. Each
-counter is a row of `counters`, named by what it counts: `outcome succeeded`, `finding overpaid`.
-Like the ledgers they are a cache: `refold --all` counts anew, and `db check` compares.
+Counting the ledgers reads the row of every order, and the figures are requested all the time. Each
+counter is a row of `counters`, named after what it counts: `outcome succeeded`, `finding overpaid`.
+Like the ledgers, counters are a cache: `refold --all` counts anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ FEED: Final = "revisions"
 """Name of the counter of the feed's last number."""
 
 LedgerWords = tuple[str, str]
-"""An outcome, and findings as a cached ledger has them: `|one|other|`."""
+"""Outcome and findings of a cached ledger, the findings written as `|one|other|`."""
 
 _OURS: Final = (
     "(name >= 'outcome ' AND name < 'outcome!') OR (name >= 'finding ' AND name < 'finding!')"
@@ -30,7 +30,7 @@ _FORGET: Final = statement("DELETE FROM counters WHERE {ours}", ours=_OURS)
 
 
 def standing(connection: PlainConnection, orders: Iterable[str]) -> dict[str, LedgerWords]:
-    """Return the counted facts of the cached ledgers of these orders, by order."""
+    """Return the outcome and findings of the cached ledgers of these orders, by order."""
     sql = "SELECT order_key, outcome, findings FROM ledgers WHERE order_key IN ({})"
     return {row[0]: (row[1], row[2]) for row in select_rows(connection, sql=sql, values=orders)}
 
@@ -42,8 +42,9 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Count ledgers that replace others, and take `revisions` numbers of the feed. Return the first
-    number.
+    """Count ledgers that replace others, and reserve `revisions` numbers of the feed.
+
+    Returns the first number.
 
     Call it late in a transaction: it locks its rows until the commit, in the order of their names.
     So numbers are in commit order, and every other publication waits meanwhile.
@@ -56,7 +57,7 @@ def tally(
 
 
 def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
-    """Add to counters. Return names and values of those that changed."""
+    """Add to counters. Return names and new values of the counters that changed."""
     return insert_rows(
         connection,
         table="counters",
@@ -68,7 +69,7 @@ def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
 
 
 def words_of(outcome: str, findings: str) -> list[str]:
-    """Name the counters that one ledger counts in: its outcome, and each of its findings."""
+    """Return the names of the counters that count one ledger: by its outcome and each finding."""
     return [OUTCOME + outcome, *(FINDING + code for code in findings.split("|") if code)]
 
 
@@ -80,7 +81,7 @@ async def count_anew(connection: AsyncConnection) -> None:
 
 
 async def differing_tallies(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each counter that differs from a full count."""
+    """Return a sentence for each counter that differs from a full count."""
     kept, counted = await _kept(connection), await _full_count(connection)
     return [
         f"the counter of orders with the {name} is {kept[name]:,}, and there are {counted[name]:,};"
@@ -91,7 +92,7 @@ async def differing_tallies(connection: AsyncConnection) -> list[str]:
 
 
 async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
-    """Return how many orders have each outcome in the cache, without outcomes that none has."""
+    """Return how many cached orders have each outcome. Outcomes without orders are left out."""
     kept = await _kept(connection)
     return {
         name.removeprefix(OUTCOME): count
@@ -101,7 +102,7 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 
 async def finding_counts(connection: AsyncConnection, codes: Iterable[str]) -> dict[str, int]:
-    """Return how many orders have each finding in the cache."""
+    """Return how many cached orders have each finding."""
     kept = await _kept(connection)
     return {code: kept[FINDING + code] for code in codes}
 

@@ -1,7 +1,6 @@
-"""The customers' phone numbers, read from the bodies kept of an order: they are stored nowhere
-else.
+"""Customers' phone numbers, read from the stored bodies of an order. They are stored nowhere else.
 
-They are read to mask them, and for a person who may see them and says why.
+They are read to mask them, and for a person with permission who gives a reason.
 """
 
 import json
@@ -28,20 +27,20 @@ from app.receiving.restrictions import refuse_restricted
 from reconcile.instants import HOUR
 
 LOOKED_AT: Final = 50
-"""Deliveries of one order that are read: the first usually names the customer."""
+"""Most deliveries of one order that are read. The first usually names the customer."""
 
 MAX_REASON: Final = 500
-"""Characters of a reason: it stays in the trail for ever."""
+"""Most characters of a reason, which stays in the audit trail for ever."""
 
 
 async def phones_of(
     connection: Connection, order: str, *, sources: Mapping[str, Source], most: int = LOOKED_AT
 ) -> list[str]:
-    """Return the phone numbers that are kept of an order, as E.164 digits.
+    """Return the phone numbers in the stored bodies of an order, as E.164 digits.
 
-    Of a request with several events only numbers in this order's own event count.
+    Of a request with several events, only numbers in this order's own event count.
 
-    most  deliveries that are read
+    most  number of deliveries that are read
     """
     found: dict[str, None] = {}
     history = (await gather(connection, [order]))[order]
@@ -57,7 +56,7 @@ async def phones_of(
 
 
 def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str]:
-    """Return the phone numbers of a delivery's own event, though it came with others."""
+    """Return the phone numbers of a delivery's own event, without those of other events in it."""
     phones = phones_in(delivery, sources)
     if delivery.whole is None or delivery.body is None:
         return phones
@@ -66,11 +65,11 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
 
 
 def checked_reason(reason: str, phones: list[str], *, countries: Collection[str]) -> str:
-    """Return a reason as the trail may keep it.
+    """Return a reason in the form in which the audit trail may store it.
 
     countries  `AppContext.countries`, for numbers without a plus sign
 
-    Raises UsageError where there is none, and where it holds a phone number.
+    Raises UsageError where it is empty or contains a phone number.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
@@ -89,10 +88,9 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError where a person would see more numbers within SHOWN_WITHIN than one may see
-    alone.
+    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed.
 
-    A body or a full bundle counts as one number; those of an approved proposal don't count. The
+    A body or a full bundle counts as one number. Numbers of an approved proposal don't count. The
     machine's owner has the database anyway, and has no limit.
     """
     if not proved(who):
@@ -111,10 +109,10 @@ async def refuse_too_many(
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """Return an order's full phone numbers to a person who may see them, and note it in the trail.
+    """Return an order's full phone numbers to an authorized person, and note it in the audit trail.
 
-    Raises UsageError for a person who may not, without a reason, and where the order is restricted;
-    NotFoundError for no such order.
+    Raises UsageError for a person without permission, without a reason, and where the order is
+    restricted. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -136,11 +134,10 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body to a person who may see it, refused or not; note it in the trail.
+    """Return a delivery's body, refused or not, to an authorized person, and note it in the trail.
 
-    Raises UsageError for a person who may not, without a reason, and where the body is not kept or
-    is restricted;
-    NotFoundError for no such delivery.
+    Raises UsageError for a person without permission, without a reason, and where the body is not
+    stored or is restricted. Raises NotFoundError for an unknown delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -163,7 +160,7 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
 async def _kept_body(
     connection: Connection, delivery_id: str, sources: Mapping[str, Source]
 ) -> tuple[bytes, list[str]]:
-    """Return the whole body, and the phone numbers that a profile finds in it."""
+    """Return the whole stored body, and the phone numbers that a profile finds in it."""
     refused = await find_rejection(connection, delivery_id)
     if refused is not None:
         return refused.body, []

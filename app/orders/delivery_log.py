@@ -1,4 +1,4 @@
-"""Delivery log: arrivals with their verdicts, newest first."""
+"""Delivery log: arrivals with their verdicts, the newest first."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ from reconcile.money import to_json
 
 _SECRETS: Final = ("api-key", "apikey", "token", "secret", "password")
 _TIMES: Final = ("time", "date", "length")
-"""Parts of headers' names: values to hide, and numbers that are no phone's."""
+"""Parts of header names whose numbers are not phone numbers."""
 
 Verdict = Literal[
     "stored",
@@ -57,9 +57,9 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 class LogPage:
     """Arrivals, newest first.
 
-    older     the id before which to read on; None where all older ones were looked at
-    searched  deliveries that were looked at without filling the page; None where it is full, or
-              all were looked at
+    older     the id before which to read on; None where all older ones were searched
+    searched  number of deliveries searched without filling the page; None where the page is full or
+              all were searched
     """
 
     entries: list[LogEntry]
@@ -71,7 +71,7 @@ STRETCH: Final = 20_000
 """Deliveries searched by their events before it is checked whether there are enough hits."""
 
 STRETCHES: Final = 10
-"""Stretches searched for one page, which take about a second."""
+"""Most stretches searched for one page, which take about a second."""
 
 
 async def list_deliveries(
@@ -86,15 +86,15 @@ async def list_deliveries(
     no_order: bool = False,
     refused: bool = True,
 ) -> LogPage:
-    """Return the latest arrivals that fit, newest first, at most `limit`.
+    """Return the latest arrivals that match, newest first, at most `limit`.
 
     before    only those before this id
     kind      the provider's word for the event
     order     only those whose event is in this order's ledger
     no_order  only those whose event is in no order's ledger
-    refused   whether refused ones are among them; none is where the event is asked about
+    refused   whether to include refused ones; a filter on events excludes them all
 
-    Raise UsageError where the order is restricted.
+    Raises UsageError where the order is restricted.
     """
     wanted = LogFilter(
         verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused
@@ -131,9 +131,9 @@ MINUTES: Final = 60
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """Return for each minute of the last hour when it began, and how many were taken and refused.
+    """Return for each minute of the last hour its start, and how many were accepted and refused.
 
-    They are counted when they are read, by the verdict of that moment.
+    Arrivals are counted when they are read, by their verdict at that moment.
     """
     first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.database.reading() as connection:
@@ -165,7 +165,7 @@ REFUSED_SHOWN: Final = 20
 async def refused_that_may_be_of(context: AppContext, names: Collection[str]) -> list[LogEntry]:
     """Return the latest refused arrivals whose bodies contain one of these references.
 
-    Nobody vouches for them: they may be anybody's.
+    They are unverified: anybody may have sent them.
     """
     wanted = sorted(name for name in set(names) if len(name) >= 4)
     if not wanted:
@@ -180,8 +180,10 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
-    """Return one arrival, without its headers where it is restricted. Raises NotFoundError; a
-    rejection may have left the ring."""
+    """Return one arrival, without its headers where it is restricted.
+
+    Raises NotFoundError; a rejection may have left the ring.
+    """
     async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -243,18 +245,20 @@ def listed_delivery(entry: LogEntry) -> ArrivalDocument:
 
 
 def order_cell(entry: LogEntry) -> str | None:
-    """Return the order for a table or CSV: `none` where the event is in no order's ledger."""
+    """Return the order for a table or CSV, or `none` where the event is in no order's ledger."""
     return "none" if is_nameless(entry) else entry.order
 
 
 def is_nameless(entry: LogEntry) -> bool:
-    """Return whether it brought an event that is in no order's ledger."""
+    """Return whether the arrival brought an event that is in no order's ledger."""
     return entry.event_id is not None and entry.order is None
 
 
 def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
-    """Say that a delivery names no order, and what to do; None where it is in one, or its kind
-    means nothing."""
+    """Return a sentence that a delivery names no order, and what to do about it.
+
+    Returns None where the delivery is in a ledger, or its kind means nothing.
+    """
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
@@ -262,14 +266,14 @@ def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
 
 
 def is_refused(entry: LogEntry) -> bool:
-    """Return whether it was refused: it is unverified, and may hold anybody's data."""
+    """Return whether an arrival was refused. It is then unverified, and may hold anybody's data."""
     return entry.verdict in VERDICTS[4:]
 
 
 async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) -> None:
-    """Note in the trail that a person looks at a refused delivery.
+    """Note in the audit trail that a person looks at a refused delivery.
 
-    Raises UsageError for a person who may not.
+    Raises UsageError for a person without permission.
     """
     read, now = entry.delivery_id, context.clock.now()
     async with context.database.writing() as connection:
@@ -280,8 +284,8 @@ async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) 
 async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    No number is known of a rejection, of a pruned body, and where the profile reads none; none is
-    shown of what is restricted.
+    There are no numbers for a rejection, a pruned body, or a profile that reads none. Nothing
+    restricted is shown.
     """
     if entry.restricted:
         return [], []
@@ -294,7 +298,7 @@ async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str],
 
 
 def shown_header(name: str, value: str, masking: Masking) -> str:
-    """Return a header's value as a person may see it: a sender may put anything anywhere."""
+    """Return a header's value as a person may see it. A sender may put anything anywhere."""
     if name == URL:
         return shown_address(value, masking)
     name = name.lower()
@@ -307,7 +311,7 @@ def shown_header(name: str, value: str, masking: Masking) -> str:
 
 
 def shown_address(address: str, masking: Masking) -> str:
-    """Return an address with each value of its query masked like a header of that name."""
+    """Return an address in which each query value is masked like a header of the same name."""
     path, mark, query = address.partition("?")
     pairs = []
     for name, sign, value in (pair.partition("=") for pair in query.split("&")):

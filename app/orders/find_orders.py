@@ -1,9 +1,9 @@
-"""Finds the order that a customer speaks of, by anything they know of it.
+"""Finds the order that a customer asks about, by anything they know about it.
 
 1 understand   what the text may mean (`sought.py`)
-2 permit       a search for a person takes a role, is limited, and stands in the audit trail
-3 look         each meaning in turn, the surest first, until there are enough
-4 explain      each order folded as of now, its customer's phone masked
+2 permit       a search for a person needs a role, is rate limited, and is noted in the audit trail
+3 look         up each meaning in turn, the most certain first, until there are enough
+4 explain      each order folded as of now, its customer's phone number masked
 """
 
 from collections.abc import AsyncIterator, Collection, Iterable
@@ -43,20 +43,22 @@ from reconcile.ledger.history import History
 from reconcile.money import Money, exponent_of
 
 MAX_HITS: Final = 1_000
-"""Orders found at most; each is folded."""
+"""Most orders found; each is folded."""
 
 MAX_LINES: Final = 20
-"""Imported lines shown where nothing else is found."""
+"""Most imported lines shown where nothing else is found."""
 
 READ_FOR_PHONE: Final = 5
-"""Deliveries read for the masked phone of one hit."""
+"""Most deliveries read for the masked phone number of one hit."""
 
 SHORTEST_END: Final = 3
-"""Characters of the end of a reference: fewer end far too many."""
+"""Fewest characters of the end of a reference. Too many references share a shorter end."""
 
 PERSON_SEARCHES: Final = 60
-"""Searches for a person that an operator may make in an hour: as many calls as one can take, and
-too few to go through a list of numbers."""
+"""Most searches for a person that an operator may make in an hour.
+
+It is as many as one can make during phone calls, and too few to go through a list of numbers.
+"""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -81,12 +83,12 @@ RESTRICTED: Final = (
 class FoundOrders:
     """Result of a search.
 
-    looked_for  the meanings that were looked for, one sentence each
-    hits        one document for each order, the surest first
-    unallocated  one document for each payment of no order that was found
+    looked_for  the meanings that were searched for, one sentence each
+    hits        one document for each order, the most certain first
+    unallocated one document for each unallocated payment that was found
     more        whether there are more than were asked for
     notes       further things that a person should know, one sentence each
-    looked_in   places that were looked in; a person is told of them where nothing is found
+    looked_in   places that were searched; shown where nothing is found
     """
 
     looked_for: list[str]
@@ -97,7 +99,7 @@ class FoundOrders:
     looked_in: list[str] = field(default_factory=list)
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the result as JSON values."""
         return asdict(self)
 
 
@@ -115,8 +117,9 @@ async def orders_beginning(context: AppContext, text: str, *, limit: int) -> lis
 async def find_orders(
     context: AppContext, text: str, *, limit: int, refused: bool = True, by: str | None = None
 ) -> FoundOrders:
-    """Find orders by a text. Raises UsageError where it can mean nothing. Restricted orders are not
-    found; a search by one's own reference says why.
+    """Find orders by a text. Raises UsageError where the text can have no meaning.
+
+    Restricted orders are not found. A search by the order's own reference says why.
 
     refused  whether the reader may see refused deliveries, which are named where nothing is found
     by       the operator who searches, as in `permitted`
@@ -192,7 +195,7 @@ async def find_orders(
 
 
 async def _refused_notes(context: AppContext, names: Collection[str]) -> list[str]:
-    """Return a note on refused deliveries that may be about the text that was not found."""
+    """Return notes on refused deliveries that may be about the text, where nothing was found."""
     ids = [each.delivery_id for each in await refused_that_may_be_of(context, names)]
     if not ids:
         return []
@@ -204,7 +207,7 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Say of a reference that it is named only by payments that may be other shops'."""
+    """Return a sentence that a reference is named only by payments that may be other shops'."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -212,13 +215,13 @@ def _no_order(connection: PlainConnection, history: History, until: Instant) -> 
 
 
 MOST_UNREAD: Final = 5
-"""Unread messages that one search names."""
+"""Most unread messages that one search names."""
 
 
 def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: bool) -> list[str]:
-    """Return notes on unreadable messages that name the sought text.
+    """Return notes on unreadable messages that name the text.
 
-    nothing  whether no order was found: then those without any readable value are noted too
+    nothing  whether no order was found; messages without any readable value are then noted too
     """
     naming = messages_with(connection, names)[:MOST_UNREAD]
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
@@ -241,7 +244,7 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
 def _not_kept_notes(
     connection: PlainConnection, sources: Collection[str], now: Instant
 ) -> list[str]:
-    """Return a note of unsigned requests that were not kept, where nothing was found."""
+    """Return notes on unsigned requests that were not kept, where nothing was found."""
     count = not_kept_in(connection, sources, since=now - DAY, until=now)
     if not count:
         return []
@@ -252,7 +255,7 @@ def _not_kept_notes(
 
 
 def _gap_notes(connection: PlainConnection) -> list[str]:
-    """Return a note of accepted gaps, where nothing was found."""
+    """Return notes on accepted gaps, where nothing was found."""
     gaps = accepted_gaps(connection)
     if not gaps:
         return []
@@ -263,8 +266,10 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
-    """Note a search for a person in the trail; return why it may not be made, empty where it
-    may."""
+    """Note a search for a person in the audit trail, and return why it is not allowed.
+
+    Returns an empty text where it is allowed.
+    """
     only = f"{sought.of_a_person} was not looked for, only references and amounts".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -287,7 +292,7 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
 
 
 class _Look:
-    """One search on one snapshot. `all` gives orders, some repeatedly, and how each was found."""
+    """One search on one snapshot. `all` yields orders, some repeatedly, and how each was found."""
 
     def __init__(
         self,
@@ -309,8 +314,10 @@ class _Look:
         self.hidden: dict[str, Restriction] = {}
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
-        """Yield orders as `all`, without restricted ones; note one that is sought by its own
-        reference."""
+        """Yield orders as `all` does, without restricted ones.
+
+        Note a restricted one that is searched by its own reference.
+        """
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -417,7 +424,7 @@ class _Look:
             yield order, "its reference begins with this"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
-        """Yield orders by the keyed digest of an identifier, and note payments of no order."""
+        """Yield orders by the keyed digest of an identifier, and note unallocated payments."""
         key = self._context.phone_key
         if key is None:
             return
@@ -433,7 +440,10 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note an event of no order, once for each payment; the rest of it is folded at the end."""
+        """Note an event without an order, once for each payment.
+
+        The payment is folded at the end.
+        """
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)
@@ -539,7 +549,7 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the amount; note payments of no order."""
+        """Yield the orders of events that state the amount, and note unallocated payments."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:
@@ -550,7 +560,7 @@ class _Look:
                 self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
-        """Return the money where it is the amount that is sought."""
+        """Return the money where it has the amount that is sought."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):
@@ -560,7 +570,7 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Say of a line without an order what support can do."""
+    """Return a sentence on a line without an order: what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}; no event names it so."
@@ -579,7 +589,7 @@ NAMED_IN: Final = (
 )
 
 NEWEST_UNPLACED: Final = 10
-"""Payments of no order that are shown for one search."""
+"""Most unallocated payments that are shown for one search."""
 
 
 def _movement(event: search_store.FoundEvent) -> str:
@@ -601,7 +611,7 @@ def _unconfirmed(event: search_store.FoundEvent) -> str:
 
 
 def _without_order(payment: Unallocated) -> str:
-    """Say of a payment without an order what is known, and what can be done."""
+    """Return a sentence on an unallocated payment: what is known, and what can be done."""
     amount = "" if payment.captured is None else f", {payment.captured}"
     at = format_instant(payment.received_at)
     if payment.dismissed is not None:

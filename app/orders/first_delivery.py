@@ -1,6 +1,6 @@
 """Waits for a source's first delivery, and reports its result.
 
-    log ──look, every half second──▶ taken │ refused, with what would explain it │ nothing came
+    log ──look, every half second──▶ taken │ refused, with the likely mistake │ nothing came
 
 It reads the delivery log beside a running service and accepts nothing itself.
 """
@@ -26,9 +26,9 @@ Sleep = Callable[[float], Awaitable[None]]
 class FirstDelivery:
     """The first delivery since the wait began.
 
-    unknown    it came for a name that no source has
-    diagnoses  of a refused one: each mistake that would explain it
-    no_order   of one that is in no order's ledger: what to do
+    unknown    whether it came for a name that no source has
+    diagnoses  for a refused delivery, each mistake that would explain the refusal
+    no_order   for a delivery that is in no order's ledger, what to do
     """
 
     entry: LogEntry
@@ -49,9 +49,9 @@ async def wait_for_delivery(
 ) -> FirstDelivery | None:
     """Wait for the source's first arrival from now on.
 
-    Where none came in time, return the latest under a name that no source has, or None.
+    If none came in time, return the latest arrival for a name that no source has, or None.
 
-    began  called once the arrivals from before are known
+    began  called once the earlier arrivals are known
     """
     seen = {each.delivery_id for name in (source, None) for each in await _latest(context, name)}
     began()

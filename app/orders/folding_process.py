@@ -1,18 +1,19 @@
 """A second process that folds and seals while one process alone cannot keep up.
 
-One process reads the inbox, folds and seals, under one interpreter's lock: on two cores that leaves
-half of one idle while deliveries wait. So where more than BEHIND of them wait, the receiver starts
-a second process, which folds and seals, and the first only reads. The second ends by itself when
-little is left to do, so that a service that keeps up needs the memory of two processes.
+One process reads the inbox, folds and seals, under one interpreter lock: on two cores, half of the
+processor time is idle while deliveries wait. So where more than BEHIND deliveries wait, the
+receiver starts a second process, which folds and seals, and the first one only reads. The second
+ends by itself when little is left to do, so that a service that keeps up needs the memory of two
+processes.
 
     receiver                      folding process              reading process (`child_processes`)
     starts it where many wait ──▶ makes its connections
-    hands on that it is ready ◀── is ready                     leaves folding to it
+    passes on that it is ready ◀─ is ready                     leaves folding to it
     "something was read"      ──▶ folds, seals, and says "+" after each round
-    hands on that it is over  ◀── ends, or is killed           folds and seals again
+    passes on that it is over ◀── ends, or is killed           folds and seals again
 
-Which of the two folds an order makes no difference to what is published: both take due orders by
-their marks, and what another has published meanwhile is dropped.
+It makes no difference to what is published which of the two folds an order. Both take due orders by
+their marks, and a result that the other has published meanwhile is dropped.
 """
 
 import asyncio
@@ -42,38 +43,47 @@ from app.core.process import why_ended
 log = structlog.get_logger()
 
 BEHIND: Final = 1_000
-"""Deliveries that wait to be read. At a thousand a second one process has 200 of them waiting."""
+"""Number of unread deliveries beyond which a second process is started.
+
+At a thousand a second, one process has 200 of them waiting.
+"""
 
 LOOK_S: Final = 0.25
-"""Seconds between two looks at how many wait."""
+"""Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
-"""Looks in a row that must find that many: a burst is read before another process has started."""
+"""Consecutive checks that must find that many. A burst is read before a process has started."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round after which a child is stuck, and killed. A round takes a few
-seconds at most, where the disk is slow; a round that was begun is done again."""
+"""Seconds without a finished round after which a child is stuck and is killed.
+
+A round takes a few seconds at most, where the disk is slow. An unfinished round is repeated.
+"""
 
 ENDING_S: Final = 2.0
-"""Seconds that a child has to end after it hung up, and before it is killed."""
+"""Seconds that a child has to end after it closed its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start after a child that had little to do, though many still wait: then
-folding is not what holds them up."""
+"""Seconds until the next start after a child that had little to do, though many still wait.
+
+Folding is then not the bottleneck.
+"""
 
 REFUSED_S: Final = 60.0
-"""Seconds until the next start after a child found that the program was replaced since the service
-was started: the next one finds that, too."""
+"""Seconds until the next start after a child found that the program was replaced.
+
+The next child would find the same.
+"""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how much it has to do."""
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core: where a child needs less, the other process can do its work beside reading."""
+"""Share of one core. If a child needs less, the other process can do its work beside reading."""
 
 
 class FoldingProcess(PeriodicTask):
-    """Watcher of the deliveries that wait; keeps a second process running while too many do."""
+    """Runs a second process while too many accepted deliveries wait to be read."""
 
     def __init__(
         self,
@@ -83,12 +93,12 @@ class FoldingProcess(PeriodicTask):
         failed: Callable[[str], None],
         settings: object = None,
     ) -> None:
-        """Take the watcher's functions and settings.
+        """Take the functions and settings.
 
-        waiting   how many deliveries are accepted and not read
+        waiting   returns how many deliveries are accepted and not read
         leave     tells the reading process whether to leave folding and sealing to another
         failed    called with the reason when the disk under the database has failed
-        settings  those by which a child folds
+        settings  settings by which a child folds
         """
         super().__init__(self._look, component="the second process", rest=lambda done: self._rest_s)
         self._waiting = waiting
@@ -97,19 +107,19 @@ class FoldingProcess(PeriodicTask):
         self._settings = settings
         self._writer: asyncio.StreamWriter | None = None
         self._loading: asyncio.subprocess.Process | None = None
-        """The child until it has begun."""
+        """The child until it is ready."""
         self._found = 0
-        """How many looks in a row have found too many."""
+        """How many consecutive checks have found too many."""
         self._rest_s = self._pause_s = AGAIN_S
         self.working = False
         """Return whether a child folds and seals now."""
 
     def tell(self) -> None:
-        """Notify the child that deliveries were read, or that something was stated of an order."""
+        """Notify the child that deliveries were read, or that the shop stated facts."""
         tell_news(self._writer)
 
     def stop(self) -> None:
-        """End the child after the round under way, and start none."""
+        """End the child after the round under way, and start no other."""
         super().stop()
         self._end()
 
@@ -135,7 +145,7 @@ class FoldingProcess(PeriodicTask):
         return 0
 
     async def _live(self) -> int:
-        """Start one child and stay with it until its end. Returns its exit code."""
+        """Start one child and supervise it until its end. Returns its exit code."""
         began = monotonic()
         process, reader, self._writer = await started(self._settings, "worker", "--folding")
         self._loading = process
@@ -194,7 +204,7 @@ class FoldingProcess(PeriodicTask):
 
 
 class Quiet:
-    """Measure of whether this process has had little to do for QUIET_S."""
+    """Measures whether this process has had little to do for QUIET_S."""
 
     def __init__(self) -> None:
         self._since, self._used = monotonic(), process_time()

@@ -1,11 +1,11 @@
 """Holds for accepted gaps, in which news of returned money or shipped orders may be lost.
 
-    1 hold     an order that had money in the gap and holds some, and is not stated as fulfilled
-    2 ask      the providers whose answers state how a payment stands
+    1 hold     an order that had money in the gap and still holds some, and is not fulfilled
+    2 ask      the providers whose answers state the position of a payment
     3 release  once they have answered about each of its payments since, or the shop states that it
                was fulfilled; else a person releases it
 
-`service_holds.py` records that.
+`service_holds.py` records holds and releases.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from reconcile.ledger.unheard import LostSpan
 def gap_changes(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, HoldChange]:
-    """Return the orders whose hold for an accepted gap begins or ends."""
+    """Return the orders whose hold for an accepted gap must begin or end."""
     gaps = accepted_gaps(connection)
     found = {}
     for order, history in histories.items() if gaps else ():
@@ -74,8 +74,10 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
-    """Return whether an event of the order is dated before then, unless the shop only ever stated
-    that the order was fulfilled."""
+    """Return whether an event of the order is dated up to an instant.
+
+    Return False if the shop stated that the order was fulfilled and never took that back.
+    """
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False
@@ -86,7 +88,7 @@ def _may_have_been_paid(history: History, *, until: Instant) -> bool:
 
 
 def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
-    """Return the captures that were there by an instant."""
+    """Return the captures dated up to an instant."""
     return [
         each
         for each in ledger.movements
@@ -95,7 +97,7 @@ def _captures(ledger: Ledger, *, until: Instant) -> list[Movement]:
 
 
 def _answered(history: History, since: Instant) -> set[tuple[str, str | None]]:
-    """Return the payments whose providers have stated their position since an instant."""
+    """Return the payments whose position providers have stated since an instant."""
     return {
         (each.event.source, each.event.payment)
         for each in history.deliveries
@@ -112,7 +114,7 @@ def _all_answered(history: History, paid: Sequence[Movement], since: Instant) ->
 
 
 async def gaps_with_holds(context: AppContext) -> list[tuple[Gap, int]]:
-    """Return every accepted gap, and how many orders are held by it still."""
+    """Return every accepted gap, and how many orders it still holds."""
     async with context.database.reading() as connection:
         gaps = await run(connection, accepted_gaps)
         found = []
@@ -127,7 +129,7 @@ async def gaps_with_holds(context: AppContext) -> list[tuple[Gap, int]]:
 def gaps_in(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[LostSpan, ...]:
-    """Return the accepted gaps from the order's first sign up to an instant."""
+    """Return the accepted gaps between the order's first evidence and an instant."""
     gaps = accepted_gaps(connection)
     if not gaps:
         return ()

@@ -1,6 +1,6 @@
-"""Gathers histories: everything stored of given orders, as values of `reconcile`.
+"""Gathers histories: everything stored about given orders, as values of `reconcile`.
 
-`gather` reads a few orders by key; `scan` reads all of them in key order, in memory that does not
+`gather` reads a few orders by key. `scan` reads all of them in key order, in memory that does not
 grow with their number.
 """
 
@@ -42,12 +42,12 @@ from reconcile.periods import day_of
 from reconcile.reporting.closing import EvidenceDigest
 
 AT_ONCE: Final = 1_000
-"""Rows in memory at a time."""
+"""Most rows in memory at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceTable:
-    """One kind of evidence: its table, the moment a row became known, its key and its columns."""
+    """One kind of evidence: its table, its key and columns, and when a row became known."""
 
     name: str
     table: str
@@ -58,7 +58,7 @@ class EvidenceTable:
 
     @property
     def sql(self) -> str:
-        """Select the moment of knowledge and the columns of each row between two, in key order."""
+        """Return SQL for rows that became known between two times, in key order."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -71,7 +71,7 @@ class EvidenceTable:
 
 
 def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
-    """Describe versions of imported lines, known from the moment their import was published."""
+    """Describe versions of imported lines, which become known when their import is published."""
     return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
@@ -166,7 +166,7 @@ PARTS: Final = (
         columns="number, who, role, action, subject, reason, facts",
     ),
 )
-"""Every kind of evidence, in the order of reading."""
+"""Every kind of evidence, in reading order."""
 
 
 async def history_digests(
@@ -220,8 +220,11 @@ _RECORDS_OF: Final = statement(
 )
 
 ROWS_AT_ONCE = 200
-"""Rows fetched at a time in a scan: few, so that an order is folded while its rows are still in the
-processor's cache. Two thousand at a time make a rebuild a fifth slower."""
+"""Rows fetched at a time in a scan.
+
+They are few, so that an order is folded while its rows are still in the processor's cache. Fetching
+two thousand at a time makes a rebuild a fifth slower.
+"""
 
 
 async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, History]:
@@ -230,7 +233,7 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
 
 
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
-    """Return the histories of these orders; an unknown order's is empty."""
+    """Return the histories of these orders. An unknown order has an empty history."""
     settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
@@ -263,7 +266,7 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add the records that redated members of the history while they were another order's."""
+    """Add the records that redated members of the history while they belonged to another order."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -273,7 +276,9 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return, for each order and instant, the order's newest delivery at that instant, or None."""
+    """Return, for each order and instant, the newest delivery of the order at that instant, or
+    None.
+    """
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -302,7 +307,7 @@ def _by_order(rows: Iterable[Sequence[Any]]) -> dict[str, list[Sequence[Any]]]:
 
 
 def _again(first: Iterable[Delivery], duplicates: Iterable[Sequence[Any]]) -> list[Delivery]:
-    """Return the redeliveries of the events with these first deliveries."""
+    """Return the redeliveries of the events that these first deliveries brought."""
     events = {delivery.event.key: delivery.event for delivery in first}
     return [
         Delivery(
@@ -321,12 +326,12 @@ async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> 
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """Return all orders of the contests that some of these are in; mostly none."""
+    """Return all orders that are contested together with these; mostly none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
 def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
-    """Return the contests that some of these are in, each with all of its orders; mostly none."""
+    """Return the contests that these orders take part in, each with all its orders; mostly none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
@@ -345,7 +350,7 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """Add to each history the deliveries of contested orders that touch it."""
+    """Add to each history the deliveries of contested orders that share a mark with it."""
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
@@ -365,12 +370,12 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add deliveries that share a mark with the history, and deliveries that nameless ones lead to.
+    """Add deliveries that share a mark with the history, also through deliveries without an order.
 
-    The search ends at an event that names another order: what it shares with its own order is that
-    order's affair. So the result is the same whichever order a nameless event was kept under. It
-    does not end where a person or the shop placed something that these events lead to, or where
-    other events say whose a payment is: each order must see the same placing.
+    The search ends at an event that names another order, because other marks of that order do not
+    concern this one. So the result is the same whichever order an event without an order was stored
+    under. The search does not end where a person or the shop placed something that these events
+    lead to, or where other events say whose a payment is: each order must see the same placing.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -404,7 +409,7 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries that share one of these marks, or a mark of such a delivery."""
+    """Return the deliveries that share one of these marks, or share a mark with such a delivery."""
     known, left, found = set(marks), pool, list[Delivery]()
     while new := [delivery for delivery in left if known & _marks(delivery.event)]:
         found += new
@@ -416,11 +421,11 @@ def _reached(
 
 
 Mark = tuple[str, str, str]
-"""(payment, session or event, source, reference)"""
+"""Payment, session or event, with its source and reference."""
 
 
 def _marks(event: Event) -> set[Mark]:
-    """Return the marks that an event may share with others; an unconfirmed one has none."""
+    """Return the marks that an event may share with others. An unconfirmed event has none."""
     if event.standing == UNCONFIRMED:
         return set()
     own: Mark = ("event", event.source, event.event_id)
@@ -460,7 +465,7 @@ class SideStream:
         self.upcoming = self._rows[0][0] if self._rows else None
 
     async def take(self, order: str) -> Rows:
-        """Return the rows of this order, and pass over those of orders before it."""
+        """Return the rows of this order, and skip those of orders before it."""
         found: Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
@@ -477,13 +482,13 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Range of orders by key: after `after`, up to and with `last`; None: to the end."""
+    """Range of orders by key: after `after`, up to and including `last`. None: to the end."""
 
     after: str = ""
     last: str | None = None
 
     def condition(self, column: str) -> str:
-        """Return the condition of the range in SQL; `values` has its bounds."""
+        """Return the condition of the range in SQL. `values` has its bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
         return statement(bounds, column=column)
 
@@ -496,7 +501,7 @@ ALL_ORDERS: Final = Range()
 
 
 async def ranges(connection: AsyncConnection, *, events: int) -> AsyncIterator[Range]:
-    """Cut all orders into ranges of about `events` events each."""
+    """Divide all orders into ranges of about `events` events each."""
     after, more = "", True
     step = text(_STEP)
     while more:
@@ -515,7 +520,7 @@ _STEP: Final = (
 async def side_stream(
     connection: AsyncConnection, sql: str, values: Mapping[str, str] | None = None
 ) -> SideStream:
-    """Open a query whose first column is the order it is ordered by."""
+    """Open a query whose rows are sorted by their first column, the order."""
     side = SideStream(stream(connection, sql, at_once=ROWS_AT_ONCE, values=values))
     await side.start()
     return side

@@ -1,6 +1,6 @@
-"""Holds that stand: for an order and a reason, `held` was recorded after any `released`.
+"""Holds that were not released: for an order and reason, the last record is `held`.
 
-The rows are `records` like any other; the fold says what a hold means.
+The rows are `records` like any other. The fold says what a hold means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,8 +26,11 @@ _STANDING: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition on a record: it is the last on its reason, and says `held`. Both kinds are named as in
-the text of their index `ix_records_holds`, or SQLite would go through all records."""
+"""Condition on a record: it is the last one for its reason, and its kind is `held`.
+
+Both kinds are named as in the text of the index `ix_records_holds`. Otherwise SQLite would read all
+records.
+"""
 
 _OF_ORDERS: Final = statement(
     "SELECT order_key, reason, {at} FROM records WHERE {standing} AND order_key IN ({})",
@@ -62,7 +65,7 @@ class Hold:
 
 
 class HoldChange(NamedTuple):
-    """Record that the service is to write for an order: a hold or a release.
+    """Hold or release that the service is to record for an order.
 
     at   its earliest instant
     ask  events about whose payments the providers are to be asked
@@ -87,14 +90,14 @@ def stands(history: History, reason: HoldReason) -> bool:
 
 
 async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[Hold]:
-    """Return the holds of these orders that stand."""
+    """Return the holds of these orders that were not released."""
     return [_hold(row) for row in await select_in(connection, sql=_OF_ORDERS, values=orders)]
 
 
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return holds of one reason that stand, in key order, after a key."""
+    """Return some holds for one reason that were not released, in key order, after a key."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 
@@ -107,7 +110,7 @@ async def count_held(connection: AsyncConnection) -> int:
 async def count_held_for(
     connection: AsyncConnection, reason: HoldReason, *, since: Instant, until: Instant
 ) -> int:
-    """Return how many orders are held for a reason, by a hold from one instant until another."""
+    """Return how many orders are held for a reason by a hold recorded between two instants."""
     values = {"reason": reason, "since": since, "until": until}
     return int((await connection.execute(text(_COUNT_FOR), values)).scalar_one())
 

@@ -1,14 +1,14 @@
-"""Holds: orders that are not to be fulfilled until a person releases them.
+"""Holds: orders that must not be fulfilled until a person releases them.
 
     1 know      what was last published of an order, as of when, and by which rules
     2 compare   fold by the present rules what was known then
     3 hold      a `held` record, in the transaction that publishes the fold that sees it
     4 release   a `released` record of a person, after which the order is published as any other
 
-An order is held where earlier rules have published it as not fulfillable, and the present rules
-make what was known then fulfillable. It is not held where evidence that came since makes it
-fulfillable by itself, nor where it was never published. Rules are the engine's and the merchant's
-settings: either may change what old evidence means.
+An order is held if earlier rules published it as not fulfillable, and the present rules make the
+evidence of that time fulfillable. It is not held if only later evidence makes it fulfillable, nor
+if it was never published. Rules are the engine's and the merchant's settings. Either may change
+what old evidence means.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,13 +38,13 @@ BECAUSE: Final[HoldReason] = "rules_changed"
 """The reason of these holds."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
-"""The id of the hold that a read supposes where the fold worker has not come to the order yet."""
+"""Id of the hold that a reader assumes where the fold worker has not reached the order yet."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
-"""Orders that the first transaction of a release takes, and any."""
+"""Most orders released in the first transaction, and in any transaction."""
 
 MOST_NAMED: Final = 20
-"""Orders that the trail, or a refusal, names of many; it counts all."""
+"""Most orders that the trail, or a refusal, names. All are counted."""
 
 
 # --- (1) know and (2) compare --------------------------------------------------------------------
@@ -62,8 +62,8 @@ def judged_histories(
 ) -> dict[str, History]:
     """Return the histories of these orders for a reader.
 
-    One that the fold worker is going to hold has that hold already, dated just after what was last
-    published.
+    An order that the fold worker is about to hold has that hold already. It is dated just after the
+    last publication.
     """
     histories = with_supposed(connection, histories_of(connection, orders), policy=policy)
     published = _of_other_rules(connection, orders, policy=policy)
@@ -83,7 +83,7 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return the last published state of orders that other rules published as not fulfillable."""
+    """Return the last publication of orders that other rules published as not fulfillable."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -94,10 +94,10 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether only the present rules make the order fulfillable, by evidence known at the
-    last publication.
+    """Return whether only the present rules make an order fulfillable, by evidence known back then.
 
-    It is False where that hold was recorded since: a person may have released it already.
+    Evidence counts as known at the last publication. Return False if that hold was recorded since:
+    a person may have released it already.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -119,9 +119,10 @@ def fulfillable(history: History, *, policy: Policy) -> bool:
 def hold_back(
     connection: PlainConnection, context: AppContext, orders: Collection[str]
 ) -> dict[str, History]:
-    """Record holds of fulfillable orders that only new rules make so, in the caller's transaction.
+    """Record holds of orders that only new rules make fulfillable, in the caller's transaction.
 
-    Call it before they are published. Returns the histories of the held orders, with their holds.
+    Call this before the orders are published. Returns the histories of the held orders, with their
+    holds.
     """
     if not orders:
         return {}
@@ -146,7 +147,7 @@ def hold_back(
 
 
 async def hold_if_due(context: AppContext, orders: Collection[str]) -> None:
-    """Record now the holds of orders that the fold worker is going to hold."""
+    """Record at once the holds of orders that the fold worker is about to hold."""
     judged = await context.database.on_snapshot(
         judged_histories, list(orders), policy=context.policy
     )
@@ -178,7 +179,8 @@ async def release(
 ) -> int:
     """Release these orders, all of them or none. Returns how many there were.
 
-    Raises NotFoundError where one is not held for this reason, UsageError for a person who may not.
+    Raises NotFoundError where one is not held for this reason, UsageError for a person without
+    permission.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:
@@ -207,7 +209,7 @@ async def release_all(
 ) -> int:
     """Release every order that is held for this reason, some in each transaction.
 
-    Returns how many there were. Raises UsageError for a person who may not.
+    Returns how many there were. Raises UsageError for a person without permission.
     """
     count, after, pace = 0, "", Pace(first=FIRST_RELEASED, most=MOST_RELEASED)
     while True:
@@ -253,5 +255,8 @@ async def _release(
 
 
 def author_of(who: Operator) -> str:
-    """Name the author as a record does: `operator:ada`; `account:root` without operators."""
+    """Return the author as written in a record:
+
+    `operator:ada`, or `account:root` without operators.
+    """
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

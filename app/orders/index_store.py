@@ -24,8 +24,10 @@ _DELIVERIES = table("deliveries", *map(column, ("event_id", "source", "digest", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reread:
-    """Delivery that was read again: its event, or the problem. `customer` and `values`: as in
-    `Arrival`."""
+    """Delivery that was read again, with its event or the problem.
+
+    customer, values  as in `Arrival`
+    """
 
     delivery: RawDelivery
     event: Event | None = None
@@ -35,7 +37,7 @@ class Reread:
 
 
 async def drop_index(connection: AsyncConnection, *, now: Instant) -> None:
-    """Empty the index, and set every order due: its evidence is about to change."""
+    """Empty the index, and set every order due, because its evidence is about to change."""
     for name in ("events", "links", "contested"):
         await connection.execute(delete(table(name)))
     await mark_all_due(connection, now=now)
@@ -115,7 +117,7 @@ def _index(
 
 
 async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredVerdict) -> None:
-    """Write the verdict that reading gives now, and let redeliveries without a body follow."""
+    """Write the verdict of the present reading, and update redeliveries without a body."""
     delivery, event = reread.delivery, reread.event
     event_id = None if event is None else event.event_id
     if (verdict, event_id) == (delivery.verdict, delivery.event_id):
@@ -154,7 +156,7 @@ _READ_BY = "read by "
 
 
 async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
-    """Return the digest of the settings by which each source's deliveries are read, as noted."""
+    """Return the stored digest of the settings by which each source's deliveries are read."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_READ_BY}%"}
     )
@@ -162,7 +164,7 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Note these digests, in place of earlier ones of these sources."""
+    """Store these digests. They replace earlier ones of these sources."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(
@@ -174,6 +176,6 @@ async def note_readings(connection: AsyncConnection, digests: Mapping[str, str])
 
 
 async def sources_with_deliveries(connection: AsyncConnection, sources: Iterable[str]) -> set[str]:
-    """Return those of these sources that have a stored delivery."""
+    """Return the sources, of those given, that have a stored delivery."""
     sql = text("SELECT EXISTS (SELECT 1 FROM deliveries WHERE source = :source)")
     return {each for each in sources if await connection.scalar(sql, {"source": each})}

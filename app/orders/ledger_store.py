@@ -1,9 +1,9 @@
 """The ledger cache and the revisions, which a fold writes together with its due marks.
 
 Publishing compares generations: if evidence arrived while an order was being folded, its mark
-stays, and the next round folds it again. Revisions get their numbers inside the transaction that
-writes them, from a counter, so the feed has no gaps and is in commit order. They are taken last, so
-that other publications wait for little more than the commit.
+stays, and the next round folds it again. Revisions get their numbers from a counter inside the
+transaction that writes them, so the feed has no gaps and is in commit order. The numbers are taken
+last, so that other publications wait for little more than the commit.
 """
 
 import json
@@ -60,7 +60,7 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""Orders that have a cached ledger but no evidence any more: it was read differently before."""
+"""Orders with a cached ledger but no evidence any more, because it was read differently before."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -84,11 +84,14 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""For a scan: of several rows of one order, the last was published last."""
+"""Condition for a scan. Of several rows of one order, the last was published last."""
 
 
 def positions_of(condition: str) -> str:
-    """Select positions of orders for a scan; the last of an order is the latest."""
+    """Return SQL that selects positions of orders for a scan.
+
+    The last of an order is the latest.
+    """
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -100,7 +103,7 @@ def positions_of(condition: str) -> str:
 
 
 def position_in(row: Sequence[Any]) -> Position:
-    """Return the position in (order_key, outcome, fulfillable, substance)."""
+    """Return the position from a row (order_key, outcome, fulfillable, substance)."""
     return Position(outcome=cast(Outcome, row[1]), fulfillable=bool(row[2]), substance=row[3])
 
 
@@ -123,7 +126,7 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  the last instant at which a fold concluded the same
+    as_of  the last instant at which a fold had the same result
     rules  the rules of that fold; None where they are not known
     """
 
@@ -135,7 +138,7 @@ class LastPublished:
 
 
 def last_published_in(row: Sequence[Any]) -> LastPublished:
-    """Return the publication in (order_key, outcome, fulfillable, as_of, rules)."""
+    """Return the publication from a row (order_key, outcome, fulfillable, as_of, rules)."""
     return LastPublished(
         order=row[0], outcome=row[1], fulfillable=bool(row[2]), as_of=row[3], rules=row[4] or None
     )
@@ -153,11 +156,11 @@ def last_published(
 class Publication:
     """Result of a fold to publish: the order's cached row, and the revision if there is one.
 
-    The ledger itself is not kept, so that a rebuild holds one at a time.
+    The ledger itself is not stored here, so that a rebuild holds only one at a time.
 
     rules   the rules by which it was folded
-    window  what is known of the order's slow payments
-    known   whether anything is known of the order; else it is in no list
+    window  facts about the order's slow payments
+    known   whether anything is known of the order; otherwise it is in no list
     """
 
     order: str
@@ -181,8 +184,8 @@ def publish(
 ) -> None:
     """Write the rows, the revisions and the orders' next due marks, in the caller's transaction.
 
-    put_aside_until  when marks without a publication come due again: their orders could not be
-                     folded
+    put_aside_until  when marks without a publication come due again, because their orders could not
+                     be folded
     notify           when the shop is to be notified of the revisions; None: not at all
     """
     orders = [each.order for each in publications]
@@ -226,7 +229,7 @@ def publish(
 
 
 def ledger_row(publication: Publication) -> tuple[Any, ...]:
-    """Return the cached row of a ledger: the values of LEDGER_COLUMNS."""
+    """Return the cached row of a ledger, with the values of LEDGER_COLUMNS."""
     position = publication.position
     return (
         publication.order,
@@ -260,7 +263,7 @@ def _revision_row(seq: int, revision: Revision) -> tuple[Any, ...]:
 
 
 async def feed(connection: AsyncConnection, *, after: int, limit: int) -> list[Published]:
-    """Return revisions after a place in the feed, in publishing order."""
+    """Return revisions after a position in the feed, in publishing order."""
     later = select(REVISIONS).where(REVISIONS.c.seq > after)
     rows = await connection.execute(later.order_by(REVISIONS.c.seq).limit(limit))
     return [published_of(row) for row in rows]
@@ -275,7 +278,7 @@ _WINDOWS: Final = (
 async def windows_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, PaymentWindow]:
-    """Return the window of slow payments that the last fold of each order stated."""
+    """Return the payment window of slow payments from the last fold of each order."""
     rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
     return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
@@ -287,7 +290,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return, sorted, those of these revisions that have a later one of their order."""
+    """Return, sorted, the revisions of those given that have a later one of their order."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
@@ -307,7 +310,10 @@ async def times_released(connection: AsyncConnection, order: str) -> int:
 PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
-"""By the index of `at`, so that a page costs as much as has changed, not as much as there is."""
+"""Condition for orders with a publication in a time span.
+
+It uses the index of `at`, so that a page costs as much as has changed, not as much as there is.
+"""
 
 
 async def listed_orders(
@@ -320,9 +326,9 @@ async def listed_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> list[str]:
-    """Return references of folded orders after `after` in key order, as the cache has them.
+    """Return references of folded orders after `after` in key order, as cached.
 
-    since, until  only orders with a publication from the one instant on, and before the other
+    since, until  only orders with a publication from `since` to before `until`
     """
     key = _LEDGERS.c.order_key
     listing = select(key).where(key > after)
@@ -364,7 +370,7 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""Of all orders, of those with one word, and of those with two."""
+"""SQL for the latest orders: of all, with one word, and with two words."""
 
 
 async def latest_orders(
@@ -375,9 +381,9 @@ async def latest_orders(
     outcome: str | None = None,
     finding: str | None = None,
 ) -> list[LastRevision]:
-    """Return orders by their last revision, the newest first, as the cache has them.
+    """Return the last revisions of orders, the newest first, as cached.
 
-    before  only those whose last revision has a number below this
+    before  only orders whose last revision has a number below this
     """
     found = ((FINDING, finding), (OUTCOME, outcome))
     words = [kind + word for kind, word in found if word is not None]
@@ -407,12 +413,12 @@ async def revisions_of_order(
 
 
 async def drop_ledger_lines(connection: AsyncConnection) -> None:
-    """Empty the cache of ledger lines; the next reconciliation makes them."""
+    """Empty the cache of ledger lines. The next reconciliation fills it again."""
     await connection.execute(text("DELETE FROM takings"))
 
 
 async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
-    """Drop the cached ledgers of orders without evidence, and count and list the others anew."""
+    """Delete the cached ledgers of orders without evidence, and rebuild the counters and lists."""
     await connection.execute(text(_DROP_WITHOUT_HISTORY))
     await count_anew(connection)
     await list_anew(connection)

@@ -1,8 +1,8 @@
 """Lists of orders by outcome and by finding, in the order of their last revision.
 
-Without them, the newest orders of a rare finding would be found only by going through the
-revisions. The publishing transaction keeps them. Like the ledgers they are a cache: `refold --all`
-makes them anew, and `db check` compares.
+Without them, the newest orders of a rare finding would be found only by reading through the
+revisions. The publishing transaction updates them. Like the ledgers, they are a cache: `refold
+--all` builds them anew, and `db check` compares.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ Listed = tuple[str, int, str]
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
-    """Return where orders are listed; one that was never published is in no list."""
+    """Return where orders are listed. An order that was never published is in no list."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()
@@ -65,7 +65,7 @@ def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Li
 
 
 def leave_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Take orders out of lists."""
+    """Remove orders from lists."""
     places = [place[:2] for place in sorted(listed)]
     if connection.dialect == "sqlite":
         for place in places:
@@ -75,7 +75,7 @@ def leave_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 def enter_lists(connection: statements.PlainConnection, listed: Collection[Listed]) -> None:
-    """Put orders into lists; one that is there already stays."""
+    """Add orders to lists. An order that is already there stays."""
     statements.insert_rows(
         connection,
         table="order_listings",
@@ -86,7 +86,7 @@ def enter_lists(connection: statements.PlainConnection, listed: Collection[Liste
 
 
 async def listed_with(connection: AsyncConnection, outcome: str) -> int:
-    """Count the orders in the list of an outcome. For outcomes that few published orders have."""
+    """Count the orders in an outcome's list. Use it for outcomes of few published orders."""
     found = await connection.execute(
         text("SELECT count(*) FROM order_listings WHERE word = :word"), {"word": OUTCOME + outcome}
     )
@@ -94,7 +94,7 @@ async def listed_with(connection: AsyncConnection, outcome: str) -> int:
 
 
 async def list_anew(connection: AsyncConnection) -> None:
-    """Make all lists anew from the cached ledgers."""
+    """Rebuild all lists from the cached ledgers."""
     await connection.execute(text("DELETE FROM order_listings"))
     async for rows in statements.stream(connection, _ALL, at_once=_AT_ONCE):
         ledgers = {row[0]: (row[1], row[2]) for row in rows}
@@ -103,7 +103,7 @@ async def list_anew(connection: AsyncConnection) -> None:
 
 
 async def differing_listings(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each list that differs from the cached ledgers."""
+    """Return a sentence for each list that differs from the cached ledgers."""
     rows = await connection.execute(text(_KEPT))
     kept = Counter({row[0]: int(row[1]) for row in rows})
     full = Counter[str]()

@@ -172,7 +172,7 @@ def change_in(row: AdjustmentRow) -> Figure:
 
 
 FORM: Final = 3
-"""Form of the document. A later form gets a further number."""
+"""Version of the document's form. A later form gets a higher number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ class EvidenceDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Print:
-    """SHA-256 and length of one format of the report, or of the journal, at closing."""
+    """SHA-256 and length of one output format of the report, or of the journal, at closing."""
 
     format: str
     sha256: str
@@ -199,7 +199,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusted:
-    """Changes that a report makes to a month closed before."""
+    """Changes that a report makes to a month that was closed before."""
 
     period: str
     figures: tuple[Figure, ...]
@@ -209,18 +209,19 @@ class Adjusted:
 class Closing:
     """One closed month.
 
-    version      1, or one more than that of the closing that was reopened
+    version      1, or one more than the version of the closing that was reopened
     known_after  its evidence became known after this instant: `as_of` of the closing of the month
                  before; 0 for the first
-    before       digest of the closing or reopening before; None for the first
+    before       digest of the previous closing or reopening; None for the first
     by, role     who closed it
-    proposed_at, approved_by   when they proposed it, and who approved it; None if one person closed
-    margin_days  days after its end before which it could not be closed
+    proposed_at, approved_by
+                 when the closing was proposed, and who approved it; None if one person closed it
+    margin_days  days after the month's end before which it could not be closed
     policy       the merchant's policy and rules, which folds and matches depend on
     revenue      how its journal posts sales; None: it has payments only
     program      version of the program
-    checkpoint   size and head of the sealed log then; None if nothing was sealed. The audit entry
-                 with this closing's digest is sealed after it
+    checkpoint   size and head of the sealed log at that time; None if nothing was sealed. The audit
+                 entry with this closing's digest is sealed after it
     """
 
     month: Month
@@ -246,21 +247,21 @@ class Closing:
 
     @property
     def digest(self) -> str:
-        """`sha256:…` over the whole document."""
+        """Return `sha256:…` of the whole document."""
         return fingerprint(closing_document(self))
 
     @property
     def history(self) -> str:
-        """`sha256:…` over the digests of all its evidence."""
+        """Return `sha256:…` of the digests of all its evidence."""
         return fingerprint(_evidence_document(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reopening:
-    """The end of the last closing, so that its month is closed again.
+    """The reopening of the last closing, after which its month is closed again.
 
-    version  of the closing that it ends
-    before   digest of the closing or reopening before
+    version  version of the closing that is reopened
+    before   digest of the previous closing or reopening
     second   who approved it
     """
 
@@ -286,7 +287,7 @@ class Reopening:
 
     @property
     def digest(self) -> str:
-        """`sha256:…` over the whole document."""
+        """Return `sha256:…` of the whole document."""
         return fingerprint(self.document())
 
 
@@ -300,7 +301,7 @@ def reopening_of(document: Mapping[str, Any]) -> Reopening:
 
 
 def adjusted_in(rows: Iterable[AdjustmentRow]) -> tuple[Adjusted, ...]:
-    """Return the adjustments of a report, by month."""
+    """Return the adjustments in a report's rows, by month."""
     found: dict[str, list[Figure]] = {}
     for row in rows:
         found.setdefault(row.period, []).append(change_in(row))
@@ -440,10 +441,10 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "breaks": "No break of it must be decided first. Others may stay open: the report lists them.",
     "ties": "Every sum of its report ties.",
 }
-"""Conditions for closing a month, in the order in which they are shown."""
+"""Conditions for closing a month, in display order."""
 
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
-"""Conditions without an exception: over unread deliveries, nobody knows the month's figures."""
+"""Conditions that allow no exception. With unread deliveries, the month's figures are unknown."""
 
 BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
 """Causes of breaks that must be decided before a month is closed."""
@@ -452,15 +453,15 @@ ACCEPTED: Final = "accepted"
 """State of a break that a person has accepted."""
 
 NAMED: Final = 3
-"""Examples named in one reason; the report lists all."""
+"""Most examples named in one reason. The report lists all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One reason against closing, and what to do about it: a sentence each.
+    """One reason against closing, and what to do about it, one sentence each.
 
     cause  cause of the breaks that it is about, if any
-    about  what else it is about, such as a source
+    about  other subject of the reason, such as a source
     """
 
     code: BlockerCode
@@ -471,8 +472,9 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Name of the condition, by which two people make an exception of it: `pending`,
-        `coverage:shop`."""
+        """Return the name by which two people make an exception, such as `pending` or
+        `coverage:shop`.
+        """
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 
@@ -480,10 +482,10 @@ class Blocker:
 def closing_lines(
     against: Iterable[Blocker],
 ) -> Iterator[tuple[str, str, Blocker | None]]:
-    """Yield the name and sentence of each condition, with what is against it; None if it holds.
+    """Yield each condition's name and sentence, with the blocker; None if the condition holds.
 
-    Before the month is over, and over unread deliveries, the other conditions are not known: those
-    are left out.
+    The other conditions cannot be judged before the month is over or while deliveries are unread,
+    so they are left out.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -497,7 +499,7 @@ def closing_lines(
 def excepted(
     found: Iterable[Blocker], reasons: Mapping[str, str]
 ) -> tuple[tuple[Blocker, ...], tuple[ExceptionRow, ...]]:
-    """Split blockers into remaining ones, and exceptions by the reasons given for their lines."""
+    """Split blockers into those that remain and those that are excepted with a reason."""
     every = tuple(found)
     made = [e for e in every if e.line in reasons and e.code not in UNCONDITIONAL]
     rows = [
@@ -508,7 +510,7 @@ def excepted(
 
 
 def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Blocker]:
-    """Yield a reason if the month, or the margin for its late evidence, is not over."""
+    """Yield a blocker if the month, or the margin for its late evidence, is not over."""
     opens = month.end + margin_days * DAY
     if now < opens:
         yield Blocker(
@@ -531,9 +533,9 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a reason for payments whose provider did not say how they stand.
+    """Yield a reason for payments whose provider did not state their position.
 
-    then  whether a past moment is closed, of which no answer can tell any more
+    then  whether a past moment is closed, which no later answer can cover
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -561,7 +563,10 @@ def not_kept(count: int) -> Iterator[Blocker]:
 
 
 def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -> Blocker:
-    """Return the reason that a gap was accepted in the month. `lost`: deliveries; None: unknown."""
+    """Return the blocker for a gap that was accepted in the month.
+
+    lost  number of lost deliveries; None if unknown
+    """
     count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
     return Blocker(
         code="gap",
@@ -574,7 +579,7 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
 
 
 def in_report(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the reasons in the month's report: ties, breaks and pending orders."""
+    """Yield the blockers in the month's report: ties, breaks and pending orders."""
     for tie in report.ties:
         if not tie.holds:
             yield Blocker(
@@ -636,7 +641,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
 
 
 def _coverage(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield the days that statements, wallets and bank files do not cover."""
+    """Yield blockers for the days that statements, wallets and bank files do not cover."""
     names = dict.fromkeys((row.kind, row.name, row.wallet) for row in report.coverage)
     for kind, name, wallet in names:
         own = [e for e in report.coverage if (e.kind, e.name, e.wallet) == (kind, name, wallet)]
@@ -674,14 +679,17 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
 
 
 _FARTHEST: Final = 14 * HOUR
-"""Hours between a day of UTC, in which most exports count, and of the zone farthest from it."""
+"""Largest difference from UTC, in which most exports count days, to another time zone."""
 
 
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence if only hours at an end of the month lack, because the file's days are in
-    another zone, and if a file has the rest."""
+    """Return a sentence if only some hours at an end of the month are missing.
+
+    The file's days are then in another time zone. Also return which days or months are missing. The
+    sentence is empty if whole days are missing.
+    """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
         return "", "the other days"
@@ -706,7 +714,7 @@ def _moneys(counts: Iterable[tuple[str, int]]) -> str:
 
 
 def _waiting(report: PeriodReport) -> Iterator[Blocker]:
-    """Yield payments of no order, and payments that no statement settles."""
+    """Yield blockers for unallocated payments and payments that no statement settles."""
     held = [row for row in report.suspense if row.line == "closing" and row.count]
     if held:
         money = _moneys((row.currency, row.sum) for row in held)
@@ -739,13 +747,13 @@ def evidence_blockers(
     genuine: int,
     gaps: Iterable[Blocker] = (),
 ) -> Iterator[Blocker]:
-    """Yield blockers from deliveries that are in no figure.
+    """Yield blockers for deliveries that are in no figure.
 
-    unreadable  messages that wait for a person
-    lost        requests of unsigned sources beyond what is kept of them
-    not_ours    deliveries set apart as of another shop
-    genuine     rejected deliveries that would be accepted now
-    gaps        what `lost_in_gap` returned
+    unreadable  number of messages that need a person
+    lost        number of unsigned requests beyond the limit of those that are kept
+    not_ours    number of deliveries set aside because they belong to another shop
+    genuine     number of rejected deliveries that would be accepted now
+    gaps        blockers from `lost_in_gap`
     """
     if unreadable:
         yield Blocker(
@@ -767,7 +775,7 @@ def evidence_blockers(
 
 
 def rejected(count: int) -> Iterator[Blocker]:
-    """Yield a reason for `count` rejected deliveries that would be accepted now."""
+    """Yield a blocker for `count` rejected deliveries that would be accepted now."""
     if count:
         yield Blocker(
             code="rejected",

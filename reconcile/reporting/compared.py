@@ -1,6 +1,6 @@
-"""Files that a period was compared with, and the days of it that they cover.
+"""Files that a period was compared with, and which of its days they cover.
 
-Leaves out: who states what a file covers, and the sentences, whose days depend on a zone.
+Leaves out: where a file's coverage comes from, and sentences, because their days depend on a zone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ _KINDS: Final[tuple[Literal["statement", "bank", "book"], ...]] = ("statement", 
 def coverage_rows(
     coverage: Coverage, *, captures: Mapping[str, int], start: Instant, end: Instant
 ) -> tuple[CoverageRow, ...]:
-    """Return the rows of each source, or each of its wallets, bank account and order book.
+    """Return rows for each source or its wallets, each bank account and each order book.
 
-    captures  number of payments of the period, by source; a source without files has a row, too
+    captures  number of payments of the period, by source; a source without files also has a row
     """
     with_wallets = {each.name for each in coverage.wallets}
     sources = [each for each in coverage.statements if each.name not in with_wallets]

@@ -1,8 +1,8 @@
 """Input of a report, one order or break at a time, and where the money of each line is.
 
 Leaves out: gathering, and matching (`matching.bank`). The caller passes every order, line and break
-once, in any order. The money of a line is in transit from the statement's date on, if bank files
-show when it came.
+once, in any order. If bank files show when the money of a line arrived, it is in transit from the
+statement's date on.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -29,7 +29,7 @@ class OrderSeen:
     """One order with its statement lines.
 
     taking  None for lines that no ledger knows
-    shared  whether another order has an equal key, so that the lines may be the other's
+    shared  whether another order has an equal key, so that the lines may belong to it
     """
 
     taking: LedgerLine | None
@@ -49,10 +49,10 @@ class BreakSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeSeen:
-    """An order whose published outcome differs between the period's start and its end.
+    """An order whose published outcome at the end of the period differs from that at its start.
 
     at       when the last revision in the period was published
-    before   the outcome published last before the start
+    before   the last outcome published before the start
     because  sentences of the last revision
     """
 
@@ -82,10 +82,10 @@ def merged(takings: Iterable[LedgerLine], rows: Iterable[StatementRow]) -> Itera
 
 
 def _together(takings: list[LedgerLine], rows: list[StatementRow]) -> Iterator[OrderSeen]:
-    """Share lines among orders that have one key but different spellings.
+    """Divide lines among orders that have one key but different spellings.
 
-    A line goes to the order that knows its payment, else to the one that it names, else to the
-    first.
+    A line goes to the order that knows its payment, else to the order that it names, else to the
+    first order.
     """
     shares: list[list[StatementLine]] = [[] for _ in takings]
     for row in rows:
@@ -131,7 +131,7 @@ class SettledLine:
     """A statement line and the movements that it settles, if the ledger has any.
 
     fresh            movements in `taken` that no earlier line settles in part
-    gross, fee, net  as they change the merchant's balance: see `signed`
+    gross, fee, net  with the signs by which they change the merchant's balance: see `signed`
     exchanged        whether it settles its movement in another currency
     """
 
@@ -147,8 +147,9 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every line of the order with its movements.
 
-    Of the movements of its payment that no line has, it settles the one with its amount, else all
-    if they add up to it, else the first. If none is left, it is a further part of the first.
+    A line settles movements of its payment that no other line has: the one with its amount, else
+    all if they add up to its amount, else the first. If none is left, it is a further part of the
+    first movement.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -188,7 +189,7 @@ def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[Settle
 
 
 Abroad = list[tuple[tuple[Taken, ...], list[StatementLine]]]
-"""Movements, and the lines that settle them in another currency."""
+"""Movements and the lines that settle them in another currency."""
 
 
 def settled_abroad(seen: OrderSeen) -> Abroad:
@@ -212,10 +213,10 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the movements of the line that no line had before, and all its movements.
+    """Return the line's movements that no earlier line had, and all its movements.
 
-    Some providers write a negative payment for a refund or reversal; otherwise it corrects a
-    capture. A dispute may be exactly what a reversal took (`returning.is_of`).
+    Some providers write a negative payment for a refund or reversal. Any other negative payment
+    corrects a capture. A dispute may be exactly what a reversal took (`returning.is_of`).
     """
     kinds = [_SETTLES[line.kind]]
     if line.kind == "payment" and gross < 0:
@@ -243,7 +244,7 @@ def _fits(line: StatementLine, taken: Taken, kinds: tuple[EntryKind, ...]) -> bo
 
 
 def signed(line: StatementLine) -> tuple[int, int, int]:
-    """Return gross, fee and net as they change the merchant's balance; a fee line has no gross."""
+    """Return gross, fee and net as they change the merchant's balance. A fee line has gross 0."""
     if line.kind == "fee":
         return 0, -line.net, line.net
     gross = balance_of(line)
@@ -251,7 +252,7 @@ def signed(line: StatementLine) -> tuple[int, int, int]:
 
 
 _UNBOOKED: Final[frozenset[Bucket]] = frozenset({"bank_line_unknown", "awaiting_statement"})
-"""Buckets of a provider's bank lines without a known payout."""
+"""Buckets of a provider's bank lines that have no known payout."""
 
 Key = tuple[str, str | None, str]
 """(source, payout, currency)"""
@@ -262,10 +263,10 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Return whether the money of a line came into a wallet, and did not leave it with a payout.
+    """Return whether the money of a line came into a wallet and stayed there after a payout.
 
-    A line may name the payout of which it is a part. Then its money is in the wallet only if the
-    statement has withdrawals as lines of their own.
+    A line may name the payout that it is a part of. Then its money is in the wallet only if the
+    statement has withdrawals as separate lines.
 
     withdrawn  payouts that are such withdrawals
     """
@@ -299,7 +300,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return where the net of a statement line is."""
+        """Return the flow that tells where the net of a statement line is."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -307,13 +308,13 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Return whether bank files show when the line's money came."""
+        """Return whether bank files show when the line's money arrived."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
-        """Yield the amount that the bank lacks of each transfer of the period, except withdrawals.
+        """Yield the amount that the bank lacks for each transfer of the period, except withdrawals.
 
-        A withdrawal takes money from a wallet, where it was settled.
+        A withdrawal takes money from a wallet, where it was already settled.
         """
         for link in self.links:
             if any(payout.withdrawn for payout in link.payouts):
@@ -323,5 +324,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return when the whole transfer had been booked."""
+    """Return when all of the transfer had been booked."""
     return max([each.booked_at for each in link.lines])

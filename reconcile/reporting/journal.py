@@ -111,10 +111,10 @@ Role = Literal[
     "rounding",
 ]
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
-"""Purposes of accounts. A mapping gives the merchant's own names."""
+"""Purposes of accounts. A mapping assigns the merchant's own names."""
 
 EXCHANGED: Final = "exchanged"
-"""`what` of both legs of an exchange, each in its currency, which follow each other."""
+"""Value of `what` for both legs of an exchange. The legs, one per currency, are adjacent."""
 
 _OTHER_SIDE: Final[dict[EntryKind, Role]] = {
     "captured": "receivable",
@@ -132,9 +132,9 @@ _FULFILLED: Final[dict[EntryKind, Role]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revenue:
-    """Posting of sales when the shop fulfils an order.
+    """How sales are posted when the shop fulfills an order.
 
-    taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without it
+    taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without tax
     """
 
     taxes: Mapping[Role, int]
@@ -154,7 +154,7 @@ _ON_TOP: Final[dict[PartKind, Role]] = {
 class Posting:
     """Minor units on one account: debits positive, credits negative.
 
-    account      the account that a person named in place of the role's own
+    account      the account that a person named instead of the role's account
     sub_account  one of several accounts of the role at the transaction's source
     """
 
@@ -166,7 +166,8 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """Origin of an adjusting entry (`adjusting`): days of a closed month, such as `2026-10-31`.
+    """The days of a closed month, such as `2026-10-31`, that an adjusting entry (`adjusting`) is
+    for.
 
     reverses  whether it takes back a transaction that was posted
     """
@@ -182,9 +183,9 @@ class Transaction:
     """One movement of money.
 
     what     words for people: `captured`, `settled payment`, `written off: not_settled`
-    method   the payment method, as the statement calls it
+    method   the payment method, as the statement names it
     cites    ids of the events, lines and breaks that it rests on
-    adjusts  the closed month that it adjusts; None: it is of the month of its own date
+    adjusts  the closed month that it adjusts; None: it belongs to the month of its own date
     """
 
     at: Instant
@@ -213,13 +214,13 @@ def transactions(
     revenue: Revenue | None = None,
     withdrawn: Set[Key] = frozenset(),
 ) -> Iterator[Transaction]:
-    """Yield one order's transactions dated from `start` on and before `end`.
+    """Yield one order's transactions dated from `start` to before `end`.
 
-    bank      None without bank files: then settled money counts as in the bank
+    bank      None without bank files; settled money then counts as in the bank
     rates     expected exchange rates
     withdrawn payouts that are withdrawals from a wallet
-    suspense  payments that stood on no order, by source and reference: what became known of them
-              then is among the transactions of `of_suspense`
+    suspense  payments that were once unallocated, by source and reference; `of_suspense` yields the
+              transactions of what became known at that time
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -285,7 +286,7 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Yield an amount on its account, less the tax that it contains, and that tax."""
+    """Yield an amount for its account without the tax that it contains, then that tax."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -299,9 +300,10 @@ def _earned(
     deposits: Mapping[str, int],
     suspense: Mapping[tuple[str, str], Suspended],
 ) -> Iterator[tuple[Instant, str, Money, tuple[str, ...]]]:
-    """Yield what a fulfilled order moves from deposits to sales: (date, words, money, cites).
+    """Yield (date, words, money, cites) for the amounts a fulfilled order moves to sales.
 
-    Payments that were assigned to the order count from their assignment on.
+    The amounts come from deposits. A payment that was assigned to the order counts from its
+    assignment on.
     """
     known = dict.fromkeys([(taken.source, taken.payment) for taken in taking.taken])
     placed = [
@@ -326,7 +328,7 @@ def _earned(
 def _of_line(
     each: SettledLine, *, bank: BankView | None, withdrawn: Set[Key], other_shop: bool
 ) -> tuple[Posting, ...]:
-    """Return what a statement line moves between accounts."""
+    """Return the postings by which a statement line moves money between accounts."""
     line, against = each.line, None
     transit = bank is not None and bank.on_its_way(line)
     into: Role = "in_transit" if transit else "bank"
@@ -355,7 +357,7 @@ _AGAINST: Final[dict[StatementKind, Role]] = {
 
 
 def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspended]) -> bool:
-    """Return whether a statement line is of a payment of another shop on the same account."""
+    """Return whether a statement line is about a payment of another shop on the same account."""
     if not suspense or line.payment is None:
         return False
     if line.source:
@@ -367,9 +369,10 @@ def _of_other_shop(line: StatementLine, suspense: Mapping[tuple[str, str], Suspe
 
 
 def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
-    """Return what is on top in each movement, by its place in `taken`: credits negative.
+    """Return the money on top in each movement, by the movement's index in `taken`.
 
-    The last captures brought it: only they made the money exceed the price. It goes back last.
+    Credits are negative. The last captures brought this money, because only they made the total
+    exceed the price. It goes back last.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -403,9 +406,9 @@ def _abroad(
     lines: Sequence[StatementLine],
     rates: Sequence[ExpectedRate],
 ) -> Iterator[Transaction]:
-    """Move a payment in clearing from its own currency to the other, at the rules' rate.
+    """Yield transactions that move a payment in clearing to another currency, at the rules' rate.
 
-    The excess over the rate is a gain, or a loss for returned money, which moves the other way.
+    The excess over the rate is a gain. For returned money, which moves the other way, it is a loss.
     Beyond the rules' tolerance the excess stays in clearing, and a break reports it.
     """
     came = Money(minor=sum([each.minor for each in taken]), currency=taken[0].currency)
@@ -438,8 +441,10 @@ def _abroad(
 def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
-    """Yield a payment's transactions while it had no order, and its assignments, dated from `start`
-    on and before `end`."""
+    """Yield a payment's transactions while it had no order, and its assignments.
+
+    They are dated from `start` to before `end`.
+    """
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"
@@ -482,7 +487,7 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield what wallets held before their first statement, dated from `start` on, before `end`."""
+    """Yield what wallets held before their first statement, dated from `start` to before `end`."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
@@ -499,14 +504,14 @@ def opened(
 
 
 def confirmed(bank: BankView, *, start: Instant, end: Instant) -> Iterator[Transaction]:
-    """Yield what the bank booked and exchanged, dated from `start` on and before `end`."""
+    """Yield what the bank booked and exchanged, dated from `start` to before `end`."""
     found = [each for link in bank.links for each in _of_link(link)]
     found += [_in_bank(line, "in_transit", cites=()) for line in bank.unbooked if line.minor]
     yield from (each for each in found if start <= each.at < end)
 
 
 def _of_link(link: Link) -> Iterator[Transaction]:
-    """Yield the transactions of payouts and the bank lines that are one transfer."""
+    """Yield the transactions of payouts and bank lines that are one transfer."""
     payouts = tuple([each.payout_id for each in link.payouts])
     against: Role = "in_transit" if link.expected is None else "exchange"
     for line in link.lines:
@@ -547,9 +552,9 @@ def _moving(into: Role, out_of: Role, minor: int) -> tuple[Posting, ...]:
 def written_off(
     found: Break, steps: Iterable[Step], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield write-offs of a break and their reversals, dated from `start` on, before `end`.
+    """Yield write-offs of a break and their reversals, dated from `start` to before `end`.
 
-    It is exactly what the break left in clearing, in transit or in a wallet.
+    Each amount is exactly what the break left in clearing, in transit or in a wallet.
 
     found  the break as any run saw it; its steps state what it left
     """
@@ -581,7 +586,7 @@ def written_off(
 
 
 def _balanced(*postings: tuple[Role, int]) -> tuple[Posting, ...]:
-    """Return the postings that are not zero; clearing takes any remainder.
+    """Return the postings that are not zero. Clearing takes any remainder.
 
     Gross, fee and net of a statement line are checked when it is imported.
     """

@@ -29,21 +29,27 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
     "pending": "open",
     "not_attempted": "open",
 }
-"""success: money came, whatever went back later; failure: somebody refused or canceled; timeout:
-time ran out; open: no final outcome yet."""
+"""Group of each outcome.
+
+success: money came, whatever went back later. failure: somebody refused or canceled. timeout: time
+ran out. open: no final outcome yet.
+"""
 
 NO_CURRENCY: Final = ""
-"""Key of an order without known price and money."""
+"""Key of an order without a known price or money."""
 
 DAILY_UP_TO: Final = 92 * DAY
-"""Longest period charted by day: a quarter is still readable."""
+"""Longest period whose chart has a point for each day: a quarter is still readable."""
 
 WEEKLY_UP_TO: Final = 732 * DAY
-"""Longest period charted by week: two years are 105 columns. Longer ones are charted by month."""
+"""Longest period whose chart has a point for each week.
+
+Two years have 105 weeks. Charts of longer periods have a point for each month.
+"""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:
-    """Return the steps of an order in the period; none if it is not of the period."""
+    """Return the steps of an order in the period; none if it does not belong to the period."""
     closed = taking.closed_at
     if closed is not None:
         closed = max(closed, taking.opened_at)
@@ -57,7 +63,7 @@ Key = TypeVar("Key")
 
 
 class Totals(dict[Key, list[int]]):
-    """Sums by key, as many for each key as are added to it."""
+    """Sums by key. Each key has as many sums as are added to it."""
 
     def add(self, key: Key, *values: int) -> None:
         sums = self.get(key)
@@ -69,7 +75,10 @@ class Totals(dict[Key, list[int]]):
 
 
 def flow_rows(flow: Totals[tuple[str, r.FlowStep]]) -> tuple[r.FlowRow, ...]:
-    """Return every step of every currency, also without orders. `flow`: number and prices."""
+    """Return a row for every step of every currency, including steps without orders.
+
+    flow  number of orders and sum of prices
+    """
     none = [0, 0]
     return tuple(
         r.FlowRow(currency=currency or None, step=step, count=count, sum=total)
@@ -84,7 +93,7 @@ _BUCKETS: Final[tuple[OutcomeBucket, ...]] = (*OUTCOMES, "no_order")
 
 
 class ControlSums:
-    """Orders, prices and money by currency and outcome. `money` is given by flow."""
+    """Orders, prices and money by currency and outcome. `money` has sums by flow."""
 
     def __init__(self) -> None:
         self._orders: Totals[tuple[str, OutcomeBucket]] = Totals()
@@ -133,7 +142,7 @@ class OutcomeSums:
             self._findings[code] += 1
 
     def rows(self) -> tuple[r.OutcomeRow, ...]:
-        """Return the rows by outcome, the most decisive first, then by reason."""
+        """Return the rows by outcome, the most decisive first, and then by reason."""
         found = sorted(self._orders, key=lambda key: (OUTCOMES.index(key[0]), key[1]))
         return tuple(
             r.OutcomeRow(
@@ -150,7 +159,7 @@ class OutcomeSums:
         )
 
     def findings(self) -> tuple[r.FindingRow, ...]:
-        """Return the findings as in the vocabulary, the harmless first."""
+        """Return the findings in the order of the vocabulary, the most harmless first."""
         return tuple(
             r.FindingRow(
                 finding=code, severity=FINDINGS[code].severity, orders=self._findings[code]
@@ -161,7 +170,7 @@ class OutcomeSums:
 
 
 class TimeSums:
-    """Orders opened in each stretch of the period, by group of outcome."""
+    """Orders opened in each interval of the period, by group of outcome."""
 
     def __init__(self, scope: r.Scope, calendar: Calendar) -> None:
         self._starts = stretches(scope.start, scope.end, calendar)
@@ -173,7 +182,7 @@ class TimeSums:
         self._counts[place][GROUP_OF[taking.outcome]] += 1
 
     def rows(self) -> tuple[r.TimeRow, ...]:
-        """Return every stretch, also the empty ones."""
+        """Return a row for every interval, including empty ones."""
         return tuple(
             r.TimeRow(start=start, **{group: counts[group] for group in r.GROUPS})
             for start, counts in zip(self._starts, self._counts, strict=True)
@@ -183,7 +192,7 @@ class TimeSums:
 def stretches(start: Instant, end: Instant, calendar: Calendar) -> list[Instant]:
     """Return the starts of days, weeks or months of the period, depending on its length.
 
-    The first begins with the period, the others at midnight.
+    The first interval begins with the period, the others at midnight.
     """
     length, found = end - start, list[Instant]()
     following = start

@@ -1,8 +1,9 @@
-"""Money of every currency in the merchant's own, at the rates of the days.
+"""Money of every currency converted to the merchant's own, at the rates of the days.
 
-Leaves out: reading files of rates. A rate is that of the merchant's file for the day, else of the
-last day before it that has one, at most `DAYS_BACK` before; else what statements settled the
-currency at. Money without a rate is not converted, and is named.
+Leaves out: reading files of rates. The rate of a day is that of the merchant's file for the day,
+else of the last day before with a rate, at most `DAYS_BACK` before. Without either, it is the rate
+at which statements settled the currency. Money without a rate is not converted; its currency is
+named.
 """
 
 from bisect import bisect_right
@@ -17,7 +18,7 @@ from reconcile.money import Money, exponent_of
 from reconcile.reporting import report as r
 
 DAYS_BACK: Final = 7
-"""Days that a rate holds: central banks publish none on weekends and holidays, five at Easter."""
+"""Days for which a rate stays valid. Central banks publish none on weekends and holidays."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,7 @@ class UsedRate:
 
     @property
     def text(self) -> str:
-        """The rate, cut after ten decimals."""
+        """Return the rate, cut off after ten decimals."""
         parts = self.rate.numerator * 10**10 // self.rate.denominator
         return f"{parts // 10**10}.{parts % 10**10:010}".rstrip("0").rstrip(".")
 
@@ -40,8 +41,8 @@ class UsedRate:
 class Rates:
     """Units of the merchant's own currency for one unit of another.
 
-    by_day      of a currency, the days that have a rate, ascending, with their rates
-    statements  of a currency, what statements settled it at
+    by_day      by currency, the days that have a rate, ascending, with their rates
+    statements  by currency, the rate at which statements settled it
     """
 
     own: str
@@ -63,7 +64,7 @@ class Rates:
 
 
 class Converter:
-    """Converts money, and keeps which rates it used and what it could not convert."""
+    """Converts money, and records which rates it used and which currencies it could not convert."""
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -96,7 +97,7 @@ class Converter:
 
 
 Sums = Mapping[tuple[str, str, str], int]
-"""Minor units by day, currency and what they are."""
+"""Minor units by day, currency and kind."""
 
 
 def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], int]:
@@ -112,7 +113,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
     """Return the rates at which statements settled other currencies in the own one.
 
-    pairs  what was captured, and what it was settled for
+    pairs  captured amounts with the amounts that they were settled for
     """
     came: Counter[str] = Counter()
     arrived: Counter[str] = Counter()
@@ -129,7 +130,7 @@ def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Frac
 
 
 def with_statements(rates: Rates, pairs: Iterable[tuple[Money, Money]]) -> Rates:
-    """Return the rates with those of `settled_at`."""
+    """Return the rates with the rates of `settled_at` added."""
     return replace(rates, statements={**settled_at(pairs, rates.own), **rates.statements})
 
 
@@ -154,12 +155,11 @@ _AFTER_NET: Final[Mapping[r.Flow, int]] = {
 def in_own_currency(
     flows: Sums, rates: Rates | None, *, settled: Iterable[r.SettledInRow]
 ) -> tuple[tuple[r.OwnRow, ...], tuple[r.RateRow, ...], tuple[str, ...]]:
-    """Return flows of money in the own currency, the rates that they used, and a remark on money
-    without one.
+    """Return money flows in the own currency, the rates used, and a remark on money without a rate.
 
     flows    by day, currency and `Flow`
     rates    None: there is nothing to return
-    settled  what captures were settled for, which gives rates as `settled_at` does
+    settled  captures with the amounts they were settled for, from which `settled_at` derives rates
     """
     if rates is None:
         return (), (), ()

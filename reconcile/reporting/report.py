@@ -1,21 +1,21 @@
 """The report of a period: one frozen value that every format prints.
 
 Leaves out: reading, adding up (`tally`) and wording (`vocabulary`, `words`). The value is bounded:
-its tables grow with currencies, causes and months; its lists end at a bound and state how many
+its tables grow with currencies, causes and months, and its lists end at a limit and state how many
 lines are left out. Equal evidence gives an equal value.
 
 Steps of an order in a period, by the dates of its evidence:
 
-opening  opened before the start, without a final outcome by then
+opening  opened before the start, without a final outcome at the start
 new      opened in the period
-closed   of those two, with a final outcome in the period (`fold.closed_at`)
-closing  of those two, without one by the end
-other    closed before, or opened after, with money placed in the period
+closed   opening or new orders with a final outcome in the period (`fold.closed_at`)
+closing  opening or new orders without a final outcome at the end
+other    closed before or opened after the period, with money dated in the period
 
-An order is *of the period* if it is opening, new or other.
-The basis decides which date places money: `captured` the provider's date of the movement,
-`received` when it first became known, `settled` the statement's date. Orders open and close by the
-dates of their evidence on every basis.
+An order *belongs to the period* if it is opening, new or other. The basis decides which date places
+money: `captured` the provider's date of the movement, `received` when it first became known,
+`settled` the statement's date. On every basis, orders open and close by the dates of their
+evidence.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,17 +32,17 @@ from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
 
 MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
-"""Causes about a factor in a file, a mapping or a profile: shown apart from money at risk."""
+"""Causes about a factor in a file, a mapping or a profile. Not part of money at risk."""
 
 
 def reason_words(code: str) -> str:
-    """Return the meaning of a reason for many orders; an unknown code itself."""
+    """Return the meaning of a reason for many orders, or an unknown code itself."""
     known = REASONS.get(code)
     return code.replace("_", " ") if known is None else known.summary
 
 
 def finding_words(code: str) -> str:
-    """Return the meaning of a finding for many orders; an unknown code itself."""
+    """Return the meaning of a finding for many orders, or an unknown code itself."""
     known = FINDINGS.get(cast(FindingCode, code))
     return code if known is None else known.summary
 
@@ -76,16 +76,16 @@ FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """Rows of the money table.
 
 The first five come from ledgers and fees. The next lead from net to the statement:
-net = settled + not_settled + differs + other_currency − not_notified − no_movement.
+    net = settled + not_settled + differs + other_currency − not_notified − no_movement
 With bank files, the last six lead from the statement to the bank:
-settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet.
+    settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 
 other_currency  money settled in another currency, less money settled from another one; only if any
-not_notified    statement lines without a webhook: those of breaks `settled_never_notified`
+not_notified    statement lines without a webhook, from breaks `settled_never_notified`
 no_movement     lines that are no certain movement and are reported elsewhere: of open and won
                 disputes, payments in doubt, matches by hand with a book line, and carried money
 exchanged       payouts that the bank booked in another currency
-bank_differs    what the bank booked less than was paid out
+bank_differs    amount by which the bank booked less than was paid out
 in_wallet       settled into a balance at the provider, from which it is withdrawn later
 """
 
@@ -104,14 +104,16 @@ AGES: Final[tuple[Age, ...]] = get_args(Age)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Scope of a report. `start` is in the period, `end` is not; `as_of` bounds what is known.
+    """Scope of a report. `start` is in the period, `end` is not. `as_of` limits what is known.
 
     zone       name of the time zone of its days and months
     merchant   empty if unknown
-    closed_by, closed_at   who closed the month, and when; empty and None for an open period
-    approved_by, proposed_at   who approved the closing, and when it was proposed; empty and None if
-               one person closed it
-    version    of the closing; more than 1 if the month was reopened
+    closed_by, closed_at
+               who closed the month, and when; empty and None for an open period
+    approved_by, proposed_at
+               who approved the closing, and when it was proposed; empty and None if one person
+               closed it
+    version    version of the closing; more than 1 if the month was reopened
     """
 
     start: Instant
@@ -130,9 +132,9 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tie:
-    """One number, added up in two ways: minor units, or lines if `currency` is None.
+    """One number that is added up in two ways, in minor units, or in lines if `currency` is None.
 
-    left, right  what each side adds up, in words
+    left, right  words for the sum of each side
     """
 
     name: str
@@ -159,11 +161,12 @@ class FlowRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlRow:
-    """Orders of the period with one outcome in one currency; every order is in one row.
+    """Orders of the period with one outcome in one currency. Every order is in one row.
 
-    bucket    `no_order` has no orders, only money that a statement states and no ledger
+    bucket    `no_order` has no orders, only money that a statement states and no ledger has
     sum       prices of these orders; 0 if unknown
-    captured, refunded, lost   money of this currency placed in the period, all positive
+    captured, refunded, lost
+              money of this currency placed in the period, all positive
     """
 
     currency: str | None
@@ -177,7 +180,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket; every row is in one.
+    """Rows of one side of the matching (`matching.control`) in one bucket. Every row is in one.
 
     family    matched, waiting or break
     fee, net  of statement lines; 0 on the other sides
@@ -210,7 +213,7 @@ class OutcomeRow:
     further_attempts  orders with more than one attempt
     redelivered       orders with an event delivered more than once
     late              orders with an event that arrived late
-    out_of_order      orders with events that arrived in another order than they occurred
+    out_of_order      orders with events that did not arrive in the order in which they occurred
     """
 
     outcome: Outcome
@@ -242,7 +245,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeRow:
-    """Orders opened in one stretch of the period, by how they ended."""
+    """Orders opened in one interval of the period, by how they ended."""
 
     start: Instant
     success: int
@@ -253,7 +256,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known within `up_to` after their date; None: the latest."""
+    """Movements that became known within `up_to` after their date. None: those with more delay."""
 
     up_to: Duration | None
     movements: int
@@ -306,7 +309,7 @@ class LateRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateLine:
-    """One such movement; returned money is negative."""
+    """One movement that became known late. Returned money is negative."""
 
     order: str
     kind: str
@@ -321,7 +324,7 @@ class LateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeRow:
-    """Revisions published in the period, of orders opened before it, that changed the outcome."""
+    """Revisions, published in the period, that changed the outcome of orders opened before it."""
 
     before: str
     after: str
@@ -330,7 +333,10 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
-    """One such revision. `because`: its sentences with cited ids."""
+    """One such revision.
+
+    because  its sentences with cited ids
+    """
 
     order: str
     at: Instant
@@ -341,7 +347,7 @@ class ChangeLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeRow:
-    """Statement lines of one kind in one currency; refunds and disputes are negative."""
+    """Statement lines of one kind in one currency. Refunds and disputes are negative."""
 
     currency: str
     kind: str
@@ -353,7 +359,9 @@ class FeeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledInRow:
-    """Captures of one currency by the currency that a statement settles them in; None: not so far.
+    """Captures of one currency by the currency in which a statement settles them.
+
+    A settlement currency of None means not settled so far.
 
     settled  gross, in the currency of the statement
     """
@@ -366,7 +374,7 @@ class SettledInRow:
 
     @property
     def rate(self) -> str | None:
-        """Return the rate of one unit; None within one currency."""
+        """Return the rate of one unit; None if both currencies are the same."""
         if self.settled_in in (None, self.captured_in) or not self.captured:
             return None
         assert self.settled_in is not None
@@ -386,8 +394,9 @@ class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
     of   currency that was converted; None: all
-    sum  of the `residual`: what is left between net and what follows it in the money table, as
-         money is settled at the rate of another day, and every sum is rounded
+    sum  amount; for the flow `residual`, the difference between net and the flows that follow it in
+         the money table. It arises because money is settled at another day's rate and sums are
+         rounded
     """
 
     currency: str
@@ -398,9 +407,9 @@ class OwnRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateRow:
-    """A rate of the totals in the merchant's own currency.
+    """A rate used for the totals in the merchant's own currency.
 
-    day   the day of the merchant's file; None: what statements of the period settled at
+    day   the day of the merchant's file; None: the rate at which statements of the period settled
     rate  units of the own currency for one unit
     """
 
@@ -422,16 +431,18 @@ SuspenseLine = Literal[
     "days_over_90",
 ]
 SUSPENSE_LINES: Final[tuple[SuspenseLine, ...]] = get_args(SuspenseLine)
-"""Rows of the table of what was captured without an order:
-opening + received − assigned − refunded − other_business = closing, which the last three divide by
-the age of the payment at the end of the period."""
+"""Rows of the table of money captured without an order.
+
+opening + received − assigned − refunded − other_business = closing. Three further rows divide
+closing by the age of the payment at the end of the period.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """Money of payments that no order has. `count`: changes of it, or payments that hold some.
+    """Money of unallocated payments. `count`: changes of it, or payments that hold some.
 
-    assigned, other_business  less what came back from there
+    assigned, other_business  less the money that came back from there
     """
 
     currency: str
@@ -445,9 +456,11 @@ class CoverageRow:
     """One span of the period that files of a source, bank account or order book cover.
 
     wallet       the sub-account of the source; None: all of it
-    since, until both None if they cover nothing of it
+    since, until
+                 both None if the files cover nothing of the period
     whole        whether they cover all of the period
-    payments     number of payments that the source captured in the period; 0 of the others
+    payments     number of payments that the source captured in the period; 0 for others than
+                 sources
     declared_by  who declared a part of it that no file states; empty if files state it
     """
 
@@ -466,9 +479,9 @@ class BalanceRow:
     """A bank statement that two people accepted, though its entries don't explain its balances.
 
     opened, closed  the bank's days of the balances
-    difference      what the balances differ by beyond the entries
+    difference      amount by which the balances and the entries differ
     state           whether the next statement confirms the stated closing balance
-    next_opening    the balance with which that one begins; None while it is not known
+    next_opening    opening balance of the next statement; None while it is not known
     """
 
     account: str
@@ -487,8 +500,10 @@ class BalanceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
-    """Payments of the period of one currency and age that no statement line settles, though its
-    statement covers them, and that nobody accepted."""
+    """Payments of the period, of one currency and age, that no statement line settles.
+
+    Their statement covers them, and nobody accepted them.
+    """
 
     currency: str
     age: Age
@@ -498,7 +513,7 @@ class UnsettledRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExceptionRow:
-    """A condition that did not hold when two people closed the month, and why they closed it.
+    """A condition that was not met when two people closed the month, and why they closed it.
 
     line  its name, such as `coverage:shop`
     """
@@ -514,8 +529,8 @@ class AdjustmentRow:
 
     figure        table, row and, if a row has several sums, the sum: `control/succeeded/captured`
     sum_original  as in the closed report
-    sum_told      what earlier reports added
-    sum_change    what this report adds
+    sum_told      change that earlier reports stated
+    sum_change    change that this report states
     closing       beginning of the digest of the closing, in hex
     """
 
@@ -530,7 +545,7 @@ class AdjustmentRow:
 
     @property
     def sum_now(self) -> int:
-        """The figure that a report of that month has now."""
+        """Return the value that the figure would have in a report of that month made now."""
         return self.sum_original + self.sum_told + self.sum_change
 
 
@@ -601,8 +616,7 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties of money without an order: what came and went against what payments hold, and
-    against their ages."""
+    """Yield ties of unallocated money: its flows against what payments hold, and their ages."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]
@@ -625,7 +639,7 @@ def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
 
 
 def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> Iterator[Tie]:
-    """Yield opening + new - closed = closing, and that every order has one outcome."""
+    """Yield the ties opening + new - closed = closing, and orders = orders by outcome."""
     for currency in dict.fromkeys(row.currency for row in flow):
         own = {row.step: row for row in flow if row.currency == currency}
         begun, closed = (own["opening"], own["new"]), own["closed"]
@@ -658,7 +672,7 @@ def _ties_of_orders(flow: Sequence[FlowRow], control: Sequence[ControlRow]) -> I
 
 
 def _ties_of_money(control: Sequence[ControlRow], money: Sequence[MoneyRow]) -> Iterator[Tie]:
-    """Yield ties of money by outcome, from net to the statement, and from it to the bank."""
+    """Yield ties of money: by outcome, from net to the statement, and from there to the bank."""
     for row in money:
         if row.flow in ("captured", "refunded", "lost_in_disputes"):
             name = "lost" if row.flow == "lost_in_disputes" else row.flow

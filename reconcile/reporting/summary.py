@@ -1,7 +1,7 @@
 """Summary tables of a report: totals by currency, and breaks by cause and age with subtotals.
 
-Leaves out: anything beyond the report. JSON and CSV hold the rows that these add up; the formats
-for people begin with these tables, declared like the report's own.
+Leaves out: anything that the report lacks. JSON and CSV hold the rows that these tables add up. The
+formats for people begin with these tables, which are declared like the report's own.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,11 +20,11 @@ from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrencyTotal:
-    """A currency's month in one row; sums in minor units.
+    """A currency's month in one row, with sums in minor units.
 
     orders   orders of the period priced in this currency
     in_bank, in_wallet
-             None without bank files; what left a wallet for the bank is not in_bank
+             None without bank files; in_bank leaves out money that left a wallet for the bank
     at_risk  money at risk of breaks that nobody has accepted
     """
 
@@ -102,7 +102,7 @@ def currency_totals(report: PeriodReport) -> tuple[CurrencyTotal, ...]:
 
 
 def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
-    """Return by currency each cause, as in the vocabulary, then all breaks."""
+    """Return for each currency a row for each cause, as in the vocabulary, then all breaks."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
@@ -119,7 +119,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
 
 
 def age_totals(report: PeriodReport) -> tuple[AgeTotal, ...]:
-    """Return by currency each age, the youngest first, then all breaks."""
+    """Return for each currency a row for each age, the youngest first, then all breaks."""
     found = []
     for currency, rows in _by_currency(report.breaks):
         for age in AGES:

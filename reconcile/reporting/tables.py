@@ -14,15 +14,18 @@ from reconcile.reporting import report as r
 from reconcile.reporting.report import PeriodReport, Scope
 
 Kind = Literal["text", "count", "money", "instant", "duration", "yes", "list"]
-"""Kind of a cell. `money`: minor units of the row's currency, a plain count if that is None.
-`list`: a tuple of texts. Any cell may be None."""
+"""Kind of a cell. Any cell may be None.
+
+`money`: minor units of the row's currency, or a plain count if the currency is None. `list`: a
+tuple of texts.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """One column: a field or property of the row, and the kind of its cells.
 
-    currency  the field of the row with the currency of its money
+    currency  name of the row's field with the currency of its money
     """
 
     name: str
@@ -30,7 +33,7 @@ class Column:
     currency: str = "currency"
 
     def money_in(self, row: Any) -> Money | None:
-        """Return a cell's money; None if it is none, or a plain count."""
+        """Return a cell's money; None if the cell is empty or a plain count."""
         value = getattr(row, self.name)
         if self.kind != "money" or value is None:
             return None
@@ -93,7 +96,7 @@ _HEADINGS: Final[dict[str, str]] = {
     "up_to_7_days": "2 to 7 days",
     "up_to_90_days": "31 to 90 days",
 }
-"""Headings of columns whose name says too little."""
+"""Headings of columns whose field names are not clear enough."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +119,11 @@ class ReportTable:
 
 
 def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str) -> ReportTable:
-    """Declare a table. `columns` such as `currency count:count sum:money:currency`: a text, a count
-    and money of the currency in a column, `currency` unless it is named."""
+    """Declare a table.
+
+    columns  such as `currency count:count sum:money:currency`: a text, a count, and money in the
+             currency of the named column, by default `currency`
+    """
     parts = [[*each.split(":"), "text", "currency"] for each in columns.split()]
     declared = tuple(
         Column(name=name, kind=kind, currency=rest[0] if len(rest) > 2 else "currency")  # type: ignore[arg-type]
@@ -353,8 +359,11 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         about="Lists are bounded; the totals above count everything.",
     ),
 )
-"""In reading order: the orders and why, what is wrong, what changed late and what it cost; then the
-proof in full; lists of single items last."""
+"""All tables in reading order.
+
+First come orders and reasons, then problems, late changes and costs, then the proof in full, and
+lists of single items last.
+"""
 
 
 def scope_document(scope: Scope) -> dict[str, Any]:
@@ -428,7 +437,7 @@ def report_of(document: dict[str, Any]) -> PeriodReport:
 
 
 def _read_row(table: ReportTable, row: dict[str, Any]) -> Any:
-    """Parse a row, without the columns that are properties of it."""
+    """Parse a row. Columns that are properties of the row are skipped."""
     own = {each.name for each in fields(table.row)}
     return table.row(
         **{

@@ -1,4 +1,4 @@
-"""Add up a period, one order, break or change at a time, into its report.
+"""Add up a period into its report, one order, break or change at a time.
 
 Leaves out: gathering. Memory does not grow with the orders: everything is counted and dropped,
 except for lists, which are bounded.
@@ -37,13 +37,13 @@ from reconcile.reporting.own_currency import Rates, in_own_currency
 Line = TypeVar("Line")
 
 _AGES: Final = (1, 7, 30, 90)
-"""Upper ends of all age classes but the last, in whole days."""
+"""Upper limits in whole days of all age classes except the last."""
 
 
 class Bounded(Generic[Line]):
     """The first `bound` lines by `key`, and the number of all lines.
 
-    It holds at most twice the bound, then drops the excess.
+    It holds at most twice the limit, then drops the excess.
     """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
@@ -122,7 +122,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield that lines without a webhook are equal in the money table and among the breaks."""
+        """Yield ties of lines without a webhook: the money table against the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -163,13 +163,13 @@ DELAYS: Final[tuple[Duration, ...]] = (
     6 * HOUR,
     DAY,
 )
-"""Upper ends of the delay classes: from what nobody notices to what outlives a checkout."""
+"""Upper limits of the delay classes, from a delay nobody notices to one longer than a checkout."""
 
 
 class MoneySums:
     """Number and sums of movements by currency and flow. Returned money is positive.
 
-    day     of what is added next; empty if sums by day are not needed
+    day     day of the amounts that are added next; empty if sums by day are not needed
     by_day  sums by day, currency and flow
     """
 
@@ -186,12 +186,12 @@ class MoneySums:
             self.by_day[self.day, currency, flow] += minor
 
     def differ(self, missing: Money) -> None:
-        """Add what the bank lacks of a payout; negative if it has too much."""
+        """Add the amount by which the bank booked less than a payout; negative if more."""
         self.add(missing.currency, "bank_differs", missing.minor)
         self._sums[missing.currency, "in_bank"] -= missing.minor
 
     def rows(self, *, bank: bool) -> tuple[r.MoneyRow, ...]:
-        """Return every flow of every currency; flows of the bank only if `bank`."""
+        """Return every flow of every currency. Include the bank's flows only if `bank`."""
         abroad = any(flow == "other_currency" for _, flow in self._counts)
         flows = [flow for flow in r.FLOWS if bank or flow not in r.BANK_FLOWS]
         flows = [flow for flow in flows if abroad or flow != "other_currency"]
@@ -209,7 +209,7 @@ class MoneySums:
 
 
 BREAK_LINES_MAX: Final = 100_000
-"""Breaks listed: as many as a person can filter in a spreadsheet; about 100 MB of memory."""
+"""Most breaks listed: as many as a person can filter in a spreadsheet. They take about 100 MB."""
 
 _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
     "payment": "captured",
@@ -219,7 +219,7 @@ _FLOW_OF_LINE: Final[dict[StatementKind, r.Flow]] = {
 }
 
 LATE_LINES_MAX: Final = 10_000
-"""Late movements, and changes of outcome, listed."""
+"""Most late movements listed, and most changes of outcome listed."""
 
 
 class PeriodTally:
@@ -235,13 +235,13 @@ class PeriodTally:
         bank: BankView | None = None,
         rates: Rates | None = None,
     ) -> None:
-        """Begin with nothing. Add breaks before orders.
+        """Begin with zero sums. Add breaks before orders.
 
-        calendar   of the scope's zone
-        elsewhere  ids of statement lines that the matching places outside of the period of their
-                   own date (`within`); complete once every break was added
+        calendar   calendar of the scope's zone
+        elsewhere  ids of statement lines that the matching places outside the period of their own
+                   date (`within`); complete once every break has been added
         bank       None without bank files
-        rates      of the merchant's own currency; None: no totals in it
+        rates      rates of the merchant's own currency; None: no totals in it
         """
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
@@ -272,7 +272,7 @@ class PeriodTally:
         self._unsettled: orders.Totals[tuple[str, r.Age]] = orders.Totals()
 
     def order(self, seen: OrderSeen) -> None:
-        """Add an order, or lines without one."""
+        """Add an order, or lines that belong to no order."""
         taking = seen.taking
         lines = settled(seen, strange=self._breaks.never_notified)
         self._undated += sum(each.line.settled_at is None for each in lines)
@@ -319,7 +319,7 @@ class PeriodTally:
                 )
 
     def _settles(self, taking: LedgerLine, lines: tuple[SettledLine, ...]) -> None:
-        """Add the order's captures by the currency that they were settled in."""
+        """Add the order's captures by the currency in which they were settled."""
         for taken in taking.taken:
             if taken.kind != "captured":
                 continue
@@ -369,14 +369,16 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add ids of lines without a movement on orders of other periods (`OtherPeriods`).
+        """Add ids of lines without a movement that belong to orders of other periods
+        (`OtherPeriods`).
 
-        Call it before adding orders. Such lines of this period's orders are known by their breaks.
+        Call this before adding orders. Lines without a movement of this period's orders are known
+        from their breaks.
         """
         self._breaks.never_notified |= lines
 
     def suspended(self, payment: Suspended) -> None:
-        """Add a payment that stands, or stood, on no order."""
+        """Add a payment that is, or was, unallocated."""
         start, end = self._scope.start, self._scope.end
         sums = self._suspense
         for step in payment.steps:
@@ -425,7 +427,10 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
         coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report. `matching`: the totals of the run that found the breaks."""
+        """Return the report.
+
+        matching  totals of the run that found the breaks
+        """
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
@@ -498,7 +503,7 @@ class PeriodTally:
     def _money_by_statement(
         self, lines: tuple[SettledLine, ...], bucket: Outcome | r.NoOrder
     ) -> bool:
-        """Place lines by their own dates; return whether any is in the period."""
+        """Place lines by their own dates. Return whether any is in the period."""
         moved = False
         for each in lines:
             if not self._within(each.line.settled_at):
@@ -516,7 +521,8 @@ class PeriodTally:
         return moved
 
     def _money_by_ledger(self, taking: LedgerLine | None, lines: tuple[SettledLine, ...]) -> bool:
-        """Place movements by their dates, and lines by their first movement, else by their own.
+        """Place movements by their dates, and lines by their first movement, else by their own
+        date.
 
         Return whether any is in the period.
         """
@@ -566,7 +572,7 @@ class PeriodTally:
     def _fee(self, each: SettledLine) -> None:
         """Add net and fee of a line placed in the period.
 
-        Of a line that moves a wallet's money for no order only the fee is settled.
+        For a line that moves a wallet's money without an order, only the fee counts as settled.
         """
         line = each.line
         if line.kind in OF_WALLET:
@@ -588,7 +594,7 @@ class PeriodTally:
         self._control.money(currency, bucket, flow=flow, minor=amount)
 
     def _on(self, at: Instant | None) -> None:
-        """Give the money that is added next the rate of a day."""
+        """Set the day whose rate applies to the money that is added next."""
         if self._rates is not None and at is not None:
             self._money.day = self._calendar.day_of(at)
 

@@ -1,1 +1,1 @@
-"""The log in which everything is sealed: Merkle trees, proofs, and what evidence must show."""
+"""The log in which everything is sealed: Merkle trees, proofs, and the checks of evidence."""

@@ -1,9 +1,10 @@
-"""Salted commitments to what a leaf seals: an event, a record, a revision or an audit entry.
+"""Salted commitments to the content of a leaf: an event, a record, a revision or an audit entry.
 
-Each is cut into parts. A part can be hidden later while the others are still proved. The part
-`said` is never redacted; every text that may hold something personal is a part of its own.
+Each document is cut into parts. A part can be hidden later while the others can still be proved.
+The part `said` is never redacted; every text that may hold something personal is a separate part.
 `parts_digest` is the digest of all commitments. Every delivery is sealed with one, so an event's
-canonical JSON is assembled by hand for speed; a test compares it with an independent RFC 8785.
+canonical JSON is assembled by hand for speed. A test compares it with an independent RFC 8785
+encoder.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ TEXTS: Final = (
     "session",
     "suggested",
 )
-"""Parts of an event that are one text each. A text that is None has no part."""
+"""Texts of an event that are a part each. A text that is None has no part."""
 
 RECORD_TEXTS: Final = ("author", "key", "order", "payment", "reason", "replaces", "session")
 REVISION_TEXTS: Final = ("because", "substance")
@@ -62,28 +63,32 @@ _UNCLEAR: Final = ',"unclear":'
 def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
     """Derive each part's salt in hex from our secret and the salt of the leaf.
 
-    Disclosed salts reveal nothing about the others.
+    Disclosing some salts reveals nothing about the others.
     """
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     return {name: drawn[start : start + _SALT] for name, start in _SALTED.items()}
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the parts of a document: each of these members that it has, and `said`, the object of
-    all its others."""
+    """Return the parts of a document.
+
+    Each of the named members that it has is a part. `said` is the object of all other members.
+    """
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))
 
 
 def document_of_parts(parts: Parts) -> dict[str, Any]:
-    """Return the document that was cut into these parts."""
+    """Rebuild the document that was cut into these parts."""
     return {**parts[SAID], **{name: value for name, value in parts.items() if name != SAID}}
 
 
 def part_hashes(said: Event | Parts, *, secret: bytes, salt: bytes) -> dict[str, str]:
-    """Return the commitment to each part in hex, by name, sorted by name. Raise TypeError for a
-    value without canonical form."""
+    """Return the commitment to each part in hex, by name, sorted by name.
+
+    Raises TypeError for a value without canonical form.
+    """
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, value in _of_event(said) if isinstance(said, Event) else said.items():
@@ -118,7 +123,7 @@ def _of_event(event: Event) -> tuple[tuple[str, str | Event | None], ...]:
 
 
 def _said_json(event: Event) -> str:
-    """Return the canonical JSON of the part `said`: all of the event except its texts."""
+    """Return the canonical JSON of the part `said`, which is the event except its texts."""
     at, money, price, refunded = (
         event.occurred_at, event.money, event.order_money, event.refunded_total,
     )  # fmt: skip
@@ -165,5 +170,5 @@ def parts_digest(hashes: Iterable[tuple[str, str]]) -> str:
 
 
 def sealed_digest(said: Event | Parts, *, secret: bytes, salt: bytes) -> str:
-    """Return the digest of a leaf's content with this salt."""
+    """Return the digest of a leaf's content under this salt."""
     return parts_digest(part_hashes(said, secret=secret, salt=salt).items())

@@ -23,13 +23,13 @@ COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key; its signatures hold the time."""
 
 MAX_NAME: Final = 255
-"""Characters of a key's name: newer forms of cosignatures have room for this many bytes."""
+"""Most characters of a key's name, as many bytes as newer forms of cosignatures have room for."""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""
 
 SIZE_TYPE: Final = "text/x.tlog.size"
-"""Content type of a 409 answer that states the size the witness knows."""
+"""Content type of a 409 answer that states the tree size that the witness knows."""
 
 _MARK: Final = "— "
 _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
@@ -48,7 +48,10 @@ def key_id(name: str, kind: int, raw: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifierKey:
-    """A public key and its name. `raw`: 32 bytes of Ed25519."""
+    """A public key and its name.
+
+    raw  32 bytes of Ed25519
+    """
 
     name: str
     kind: int
@@ -60,7 +63,7 @@ class VerifierKey:
 
     @property
     def text(self) -> str:
-        """`NAME+ID+BASE64`."""
+        """Return the key as `NAME+ID+BASE64`."""
         encoded = base64.b64encode(bytes([self.kind]) + self.raw).decode()
         return f"{self.name}+{self.id.hex()}+{encoded}"
 
@@ -85,7 +88,11 @@ def read_cosigner(text: str) -> VerifierKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoteSignature:
-    """One signature of a note. `content`: the bytes after the key id. `line`: without newline."""
+    """One signature of a note.
+
+    content  bytes after the key id
+    line     text of the line without the newline
+    """
 
     name: str
     key_id: bytes
@@ -100,13 +107,13 @@ def body_of(note: str) -> str:
 
 
 def signatures_of(note: str) -> list[NoteSignature]:
-    """Return the signatures of a note; skip malformed ones."""
+    """Return the signatures of a note. Malformed ones are skipped."""
     lines = note.rpartition("\n\n")[2]
     return read_signatures(lines) if lines.endswith("\n") else []
 
 
 def read_signatures(lines: str) -> list[NoteSignature]:
-    """Return the signatures in some lines; skip other lines."""
+    """Return the signatures in some lines. Other lines are skipped."""
     found = []
     for line in lines.split("\n"):
         name, _, encoded = line.removeprefix(_MARK).partition(" ")
@@ -132,25 +139,31 @@ def timed_signature(content: bytes) -> tuple[int, bytes] | None:
 
 
 def cosigned_message(body: str, *, time: int) -> bytes:
-    """Return the message that a witness signs for a checkpoint, whose body is whole lines."""
+    """Return the message that a witness signs for a checkpoint.
+
+    body  the checkpoint's text, in whole lines
+    """
     return f"cosignature/v1\ntime {time}\n{body}".encode()
 
 
 def add_checkpoint(*, old: int, proof: Sequence[bytes], note: str) -> bytes:
-    """Return the request that asks a witness to cosign. `old`: the size that it knows."""
+    """Return the request that asks a witness to cosign.
+
+    old  tree size that the witness knows
+    """
     lines = [f"old {old}", *(base64.b64encode(each).decode() for each in proof), "", note]
     return "\n".join(lines).encode()
 
 
 def stated_size(body: bytes) -> int | None:
-    """Parse the size that a witness states it has cosigned; None for other content."""
+    """Parse the tree size that a witness states it has cosigned. Return None for other content."""
     text = body.decode("ascii", "replace")
     number = text.removesuffix("\n")
     return int(number) if text.endswith("\n") and _SIZE.fullmatch(number) else None
 
 
 def _decoded(encoded: str) -> bytes:
-    """Decode canonical base64; return no bytes for anything else."""
+    """Decode canonical base64. Return no bytes for anything else."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):

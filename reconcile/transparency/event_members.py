@@ -1,4 +1,4 @@
-"""JSON forms of an event's parts and states, in evidence, in readings and in the store."""
+"""JSON forms of an event's parts and states, for evidence, readings and the store."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ def part_document(part: Part) -> dict[str, Any]:
 
 
 def part_of(document: Mapping[str, Any]) -> Part:
-    """Parse what `part_document` returned. Raises ValueError or KeyError for other input."""
+    """Parse the result of `part_document`. Raises ValueError or KeyError for other input."""
     if document["kind"] not in PART_KINDS:
         raise ValueError("the history has a part of an unknown kind")
     return Part(kind=document["kind"], money=_money(document))
@@ -33,7 +33,7 @@ def state_document(state: State) -> dict[str, Any]:
 
 
 def state_of(document: Mapping[str, Any]) -> State:
-    """Parse what `state_document` returned. Raises ValueError or KeyError for other input."""
+    """Parse the result of `state_document`. Raises ValueError or KeyError for other input."""
     member, word, money = document["member"], document["word"], document.get("money")
     reference, at = document.get("reference"), document.get("at")
     if member not in STATE_MEMBERS or word not in STATE_WORDS:

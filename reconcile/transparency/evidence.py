@@ -38,21 +38,25 @@ _DOCUMENTS: Final[Mapping[str, Callable[[Any], dict[str, Any]]]] = {
     "states": state_document,
 }
 _MEMBERS: Final = {kind: tuple(each.name for each in fields(kind)) for kind in (Event, Record)}
-"""Members of an event and of a record, in their order."""
+"""Names of the members of an event and of a record, in their order."""
 
 _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
-"""Choices of a policy that are names. Those not in `_PERCENT` either are microseconds or None."""
+"""Settings of a policy that are lists of names.
+
+All other settings are microseconds or None, unless they are in `_PERCENT`.
+"""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 
 
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
-    """Return the history as known at `as_of`, the policy and the instant: the input of a fold.
+    """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
-    Its members have the instants that were stored; `history_of` applies what was redated. Each
-    event stands with its first delivery; `again` has id and instant of its further ones.
+    Its members have the instants under which they were stored; `history_of` applies later
+    redatings. Each event has its first delivery. `again` has ids and instants of its further
+    deliveries.
     """
     known = history.known_at(as_of).as_stored()
     records = sorted(known.records, key=lambda each: (each.recorded_at, each.record_id))
@@ -77,7 +81,7 @@ def history_document(history: History, *, policy: Policy, as_of: Instant) -> dic
 
 
 def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
-    """Return the deliveries of each event, in the order of arrival, as are the events."""
+    """Return the deliveries of each event. Events and deliveries are in the order of arrival."""
     found: dict[Event, list[Delivery]] = {}
     for each in sorted(deliveries, key=lambda one: (one.received_at, one.delivery_id)):
         found.setdefault(each.event, []).append(each)
@@ -85,7 +89,7 @@ def by_event(deliveries: Iterable[Delivery]) -> list[list[Delivery]]:
 
 
 def policy_document(policy: Policy) -> dict[str, Any]:
-    """Return a policy as JSON values: its durations in microseconds, its names as lists."""
+    """Return a policy as JSON values: durations in microseconds, names as lists."""
     choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
     return {
         **{
@@ -123,7 +127,7 @@ def ledger_of(document: Mapping[str, Any]) -> FoldedDocument:
 
 
 def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
-    """Parse what `history_document` returned. Raises ValueError with a sentence for other input."""
+    """Parse the result of `history_document`. Raises ValueError with a sentence for other input."""
     try:
         deliveries = [
             Delivery(delivery_id=_text(name), received_at=parse_instant(_text(at)), event=event)

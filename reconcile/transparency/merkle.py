@@ -1,7 +1,7 @@
 """A Merkle tree over leaf hashes, as RFC 9162 section 2.1 defines it, for a log that only grows.
 
 Leaves out: where hashes are stored. A proof is a list of spans of leaves, and a span consists of
-complete subtrees; the store returns their hashes, so no tree is held in memory. A subtree is named
+complete subtrees. The store returns their hashes, so no tree is held in memory. A subtree is named
 (level, index): it covers the 2**level leaves from index * 2**level.
 
     head of n leaves        span_hash((0, n), nodes)
@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 Hash = bytes
-"""32 bytes of SHA-256."""
+"""SHA-256 hash of 32 bytes."""
 
 Span = tuple[int, int]
-"""Leaves from a first index to before a second."""
+"""Span of leaves, from a first index to before a second."""
 
 Node = tuple[int, int]
 """A complete subtree: its level, and its index within the level."""
 
 Nodes = Callable[[Node], Hash]
-"""Returns the hash of a complete subtree."""
+"""Function that returns the hash of a complete subtree."""
 
 EMPTY: Final[Hash] = hashlib.sha256().digest()
 """Head of a tree without leaves."""
@@ -40,7 +40,7 @@ def node_hash(left: Hash, right: Hash) -> Hash:
 
 
 def subtree_hash(hashes: Sequence[Hash]) -> Hash:
-    """Return the hash of a complete subtree from its 2**k parts, all of one level."""
+    """Return the hash of a complete subtree from its 2**k parts, all on one level."""
     level = list(hashes)
     while len(level) > 1:
         pairs = iter(level)
@@ -52,10 +52,10 @@ def subtree_hash(hashes: Sequence[Hash]) -> Hash:
 
 
 def span_nodes(span: Span) -> list[Node]:
-    """Return the complete subtrees of a span of a proof, from left to right.
+    """Return the complete subtrees of a proof's span, from left to right.
 
-    They are few, and each is smaller than the one before: such a span begins where a subtree of its
-    own size could begin.
+    They are few, and each is smaller than the one before, because such a span begins where a
+    subtree of its own size could begin.
     """
     start, end = span
     found = []
@@ -102,7 +102,7 @@ def inclusion_spans(index: int, *, size: int) -> list[Span]:
 
 
 def consistency_spans(old: int, *, size: int) -> list[Span]:
-    """Return the proof that a tree of `size` leaves extends the tree of its first `old` (2.1.4.1).
+    """Return the proof that a tree of `size` leaves extends its first `old` leaves (2.1.4.1).
 
     Raises ValueError unless 0 < old <= size.
     """
@@ -153,9 +153,9 @@ def inclusion_holds(
 def consistency_holds(
     *, old: int, old_head: Hash, size: int, head: Hash, proof: Sequence[Hash]
 ) -> bool:
-    """Return whether a proof shows that a tree extends the older one (2.1.4.2).
+    """Return whether a proof shows that a tree extends an older one (2.1.4.2).
 
-    Every tree extends the empty tree and itself; both need an empty proof.
+    Every tree extends the empty tree and itself. Both need an empty proof.
     """
     if old == 0 or old == size:
         return not proof and (old_head == EMPTY if old == 0 else old_head == head)
@@ -181,7 +181,10 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Climb while the node has no sibling: the last node of an odd level moves up unchanged."""
+    """Return the first ancestor that is a right child, and its level's last index.
+
+    A last node without a sibling moves up unchanged.
+    """
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -216,10 +219,10 @@ STEP: Final = 8
 """Number of levels from one stored level to the next."""
 
 WIDTH: Final = 1 << STEP
-"""Hashes in a tile."""
+"""Number of hashes in a tile."""
 
 Kept = Mapping[Node, Hash]
-"""Hashes of stored levels, by level and index."""
+"""Hashes of the stored levels, by level and index."""
 
 
 def kept_range(node: Node) -> tuple[int, int, int]:
@@ -231,24 +234,26 @@ def kept_range(node: Node) -> tuple[int, int, int]:
 
 
 def kept_hash(node: Node, kept: Kept) -> Hash:
-    """Compute a node's hash from stored ones. Raises KeyError if one is missing."""
+    """Compute a node's hash from stored hashes. Raises KeyError if one is missing."""
     base, start, end = kept_range(node)
     return subtree_hash([kept[base, place] for place in range(start, end)])
 
 
 def needed(spans: Iterable[Span]) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes that the spans are computed from."""
+    """Return the ranges of stored hashes from which the spans are computed."""
     return {kept_range(node) for span in spans for node in span_nodes(span)}
 
 
 def computed(span: Span, kept: Kept) -> Hash:
-    """Compute the hash of a span from the stored hashes that `needed` listed."""
+    """Compute the hash of a span from the stored hashes that `needed` lists."""
     return span_hash(span, lambda node: kept_hash(node, kept))
 
 
 def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
-    """Compute the proofs of several leaves, each a list of spans. What they share is hashed once.
-    Raises KeyError if a stored hash is missing."""
+    """Compute the proofs of several leaves, each a list of spans. Shared parts are hashed once.
+
+    Raises KeyError if a stored hash is missing.
+    """
     known: dict[Node, Hash] = {}
 
     def node_of(node: Node) -> Hash:
@@ -266,7 +271,10 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
-    """Return the ranges of stored hashes outside of complete tiles: `Tail` starts with them."""
+    """Return the ranges of stored hashes outside complete tiles.
+
+    `Tail` starts with these hashes.
+    """
     found = set()
     level = 0
     while count := size >> level:
@@ -281,12 +289,12 @@ class Tail:
     """The growing end of a log: at most 255 hashes for each stored level."""
 
     def __init__(self, size: int, kept: Kept) -> None:
-        """Start from the hashes that `tail_ranges` listed."""
+        """Start from the hashes that `tail_ranges` lists."""
         self.size = size
         self._kept = dict(kept)
 
     def append(self, leaf: Hash) -> list[tuple[Node, Hash]]:
-        """Append a leaf; return the hashes of the tiles that it completed, to be stored."""
+        """Append a leaf. Return the hashes of the tiles that it completed, to be stored."""
         self._kept[0, self.size] = leaf
         self.size += 1
         made = []

@@ -1,7 +1,7 @@
-"""A Merkle tree of orders, keyed by commitment: how many leaves of the log each order has.
+"""A Merkle tree of orders, keyed by commitment, that states how many log leaves each order has.
 
-The path of an entry is its commitment, bit by bit, so a proof shows the order's only entry. A node
-stands where commitments diverge, and is hashed with the number of bits that they share. So a tree
+The path of an entry is its commitment, bit by bit, so a proof shows the order's only entry. There
+is a node where commitments diverge. It is hashed with the number of bits that they share. So a tree
 follows from its entries alone:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
@@ -19,13 +19,13 @@ from typing import Final, NamedTuple
 from reconcile.transparency.merkle import EMPTY, Hash
 
 BITS: Final = 256
-"""Bits of a commitment."""
+"""Number of bits of a commitment."""
 
 GROUPED: Final = 16
-"""Leading bits by which entries are grouped."""
+"""Number of leading bits by which entries are grouped."""
 
 LEVELS: Final = (GROUPED, 8)
-"""Leading bits of the groups whose hashes are stored, the smaller groups first."""
+"""Numbers of leading bits of the groups whose hashes are stored, the smaller groups first."""
 
 Keyed = tuple[int, Hash]
 """The leading bits of some commitments as a number, and the hash of all their entries."""
@@ -37,13 +37,13 @@ Path = Sequence[tuple[int, Hash]]
 def order_commitment(key: bytes, reference: str) -> bytes:
     """Return an order's name in leaves: HMAC-SHA256 of its reference under the order's own key.
 
-    Anyone with the key can check it; once the key is erased, nobody can.
+    Anyone with the key can check it. Once the key is erased, nobody can.
     """
     return hmac.digest(key, reference.encode("utf-8", "surrogatepass"), "sha256")
 
 
 class OrderEntry(NamedTuple):
-    """A commitment, the number of leaves that name it, and the index of the newest of them."""
+    """A commitment, the number of leaves that name it, and the index of the newest such leaf."""
 
     commitment: bytes
     leaves: int
@@ -51,7 +51,7 @@ class OrderEntry(NamedTuple):
 
 
 Counted = tuple[bytes, int, int]
-"""An OrderEntry, or a plain tuple of its fields: there are a million of them."""
+"""An OrderEntry, or a plain tuple of its fields to save memory: there are a million of them."""
 
 
 def entry_hash(entry: Counted) -> Hash:
@@ -78,7 +78,10 @@ def group_of(commitment: bytes, bits: int = GROUPED) -> int:
 
 
 def folded(items: Sequence[Keyed], *, bits: int) -> Hash:
-    """Return the hash over items sorted by number. `bits`: the length of each number."""
+    """Return the hash over items sorted by number.
+
+    bits  the length of each number
+    """
     hashes: list[Hash] = []
     parted: list[int] = []
     before = 0
@@ -120,7 +123,7 @@ def root_by(entry: OrderEntry, path: Path) -> Hash:
 
 
 class OrderTree:
-    """A tree in memory, about 250 bytes an order, that hashes only changed groups again."""
+    """A tree in memory, about 250 bytes for each order, that only rehashes changed groups."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -130,7 +133,7 @@ class OrderTree:
         self._touched: set[int] = set()
 
     def get(self, commitment: bytes) -> tuple[int, int] | None:
-        """Return the number of an order's leaves and the index of the newest."""
+        """Return the number of an order's leaves and the index of the newest one."""
         return self._groups.get(group_of(commitment), {}).get(commitment)
 
     def put(self, entry: OrderEntry) -> None:
