@@ -1,7 +1,7 @@
 """Backup and restore: the database copied while it is served, and a copy put in its place.
 
-SQLite only: PostgreSQL's own tools do this for PostgreSQL, and a command of ours would be a worse
-one of them. The steps of a restore:
+SQLite only. For PostgreSQL, use its own tools; a command of ours would only do it worse. The steps
+of a restore:
 
     1 lock     nobody may serve or write
     2 copy     the backup beside the database; the copy is sound, and of this environment
@@ -62,11 +62,11 @@ _OURS: Final = (
     ),
     *(".serving", ".writing", ".waiting", ".reading", MADE),
 )
-"""The files of a database: no backup may take their place."""
+"""File names of a database; no backup may be written to one of them."""
 
 
 async def rewrite(context: AppContext) -> None:
-    """Write an SQLite database anew, without deleted content. Raises UsageError for PostgreSQL."""
+    """Rewrite an SQLite database without deleted content. Raises UsageError for PostgreSQL."""
     if context.database.shared:
         raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
     await context.database.writer.rewrite()
@@ -80,10 +80,10 @@ async def back_up(
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database to `target`, which exists afterwards whole or not at all.
+    """Copy the database to `target`, which appears only when complete.
 
-    Raise UsageError where `target` exists and may not be replaced, or is the database itself;
-    ConfigurationError where the database is of another environment.
+    Raise UsageError if `target` exists and may not be replaced, or is the database itself;
+    ConfigurationError if the database is of the other environment.
     """
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
@@ -101,7 +101,8 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """Return the database's file. Raise UsageError, with what to use instead, for PostgreSQL."""
+    """Return the database's file. For PostgreSQL, raise UsageError that says what to use
+    instead."""
     if not is_sqlite(url):
         raise UsageError(instead)
     return sqlite_path(url)
@@ -126,7 +127,7 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work; when this command has to end, the work ends at its next step."""
+    """Run blocking work in a thread. If this command is stopped, the work ends at its next step."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -178,7 +179,7 @@ class FollowedLog:
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
-        """Return sentences on the log after a restore, for a person."""
+        """Describe, for a person, the log after a restore."""
         have = counted(self.leaves, *LEAF)
         if self.renamed is not None:
             return [
@@ -224,7 +225,7 @@ class Followed:
         }
 
     def sentences(self) -> list[str]:
-        """Return sentences on the restore, for a person."""
+        """Describe, for a person, what the restore did."""
         lines = [
             f"Revisions go on at {self.first}; readers of the feed and of notifications need "
             "nothing changed. No login session is left."
@@ -249,8 +250,8 @@ class Followed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """Result of a restore: the new contents, the path of the replaced database if it is kept, and
-    the accepted gap."""
+    """Result of a restore: the new contents, the accepted gap, and the path of the former database
+    if it is kept."""
 
     contents: backup_store.Contents
     kept: Path | None
@@ -337,8 +338,8 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """Do what follows a restore in a database that other tools have put back. Opened `alone`:
-    nobody serves it.
+    """Do the remaining steps in a database that other tools have restored. Needs a database
+    opened `alone`, so that nobody serves it.
 
     again, without  see `replay_after_restore`
     """
@@ -353,7 +354,7 @@ async def follow_on(
     replaced: backup_store.Replaced | None,
     files: Mapping[str, str] | None = None,
 ) -> Followed:
-    """Do what every restored database needs before its first start, in one transaction.
+    """Prepare a restored database for its first start, in one transaction.
 
     1 numbers    revisions go on beyond every number that was ever given; what the shop stated
                  since the backup is noted as lost
@@ -396,8 +397,9 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return the log after a restore. It continues if it has the last leaf of the replaced log. If
-    not, leaves beyond it may have been signed under its origin, and others may know of them."""
+    """Return how the log continues after a restore. It keeps its origin if it has the last leaf of
+    the replaced log. Otherwise later leaves may have been signed under that origin, and others may
+    know them."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -417,9 +419,9 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Have the database continue with the inbox beside it, whatever it read before: everything in
-    it counts as unread, and stored deliveries are skipped. The rest of a lost file is kept beside,
-    and `serve` makes a new one.
+    """Make the database continue with the inbox beside it, whatever it read before. Everything in
+    the inbox counts as unread, and stored deliveries are skipped. The remains of a lost file are
+    kept beside it, and `serve` makes a new one.
 
     accepts  the reason for which a gap is accepted; None: none is
 
@@ -457,7 +459,8 @@ async def adopt_inbox(
 def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
-    """Return who is to be looked at, and who is gone."""
+    """Return the tokens and operators that only the restored database has, and those that only the
+    replaced one had."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

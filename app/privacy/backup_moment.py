@@ -16,13 +16,13 @@ from app.receiving.inbox_store import counter, put_counter
 from reconcile.instants import Instant
 
 LAST_BACKUP: Final = "last backup"
-"""The counter, in microseconds of Unix time. What `pg_dump` is run by writes it, too: see
-deploy/compose/compose.yaml."""
+"""Name of the counter, in microseconds of Unix time. The script that runs `pg_dump` writes it, too:
+see deploy/compose/compose.yaml."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Note a complete backup of the database as of a moment, in the trail too: an erasure names
-    each backup that it does not reach."""
+    """Record the moment of a complete backup of the database, in the trail too. An erasure lists
+    each recorded backup that it does not reach."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -36,7 +36,7 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 
 
 def shown_name(file: Path) -> str:
-    """Return a file's name, without its folder, for the trail: people put numbers into names."""
+    """Return a file's name for the trail, without its folder and with numbers masked."""
     return masked_at_sight(file.stem) + file.suffix
 
 

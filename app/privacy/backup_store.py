@@ -1,4 +1,4 @@
-"""Copies of an SQLite database: taken while it is served, looked at before they get their name.
+"""Copies of an SQLite database: taken while it is served, and checked before they get their name.
 
     1 lock    the temporary file beside the target, so that two copies cannot mix
     2 copy    one snapshot, page by page, by SQLite's own backup; writers go on meanwhile
@@ -44,16 +44,17 @@ from app.sealing.log_store import ORIGIN_ROWS, all_origins
 from reconcile.instants import Instant, format_instant, format_known
 
 PAGES_AT_ONCE: Final = 1_000
-"""Pages of 4 KiB between two looks at whether to go on: some 5 ms."""
+"""Pages of 4 KiB copied before the next check for a stop: some 5 ms."""
 
 COMPANIONS: Final = ("-journal", "-wal", "-shm")
-"""What SQLite may leave beside a file. One that is of another file would be played into it."""
+"""Files that SQLite may leave beside a database. SQLite would replay one that belongs to another
+file into the database."""
 
 _LOCKS: Final = (".serving", ".writing", ".waiting", ".reading", MADE)
-"""What a store leaves beside a file that it had open."""
+"""Files that a store leaves beside a database that it had open."""
 
 Progress = Callable[[int, int], None]
-"""Told how many pages are done, and of how many. What it raises ends the copy."""
+"""Called with the number of pages done and the total. An exception from it ends the copy."""
 
 _COUNTED: Final = {
     "deliveries": "delivery",
@@ -61,7 +62,7 @@ _COUNTED: Final = {
     "records": "record",
     "revisions": "revision",
 }
-"""Tables of which the rows are counted, and what one of them is called."""
+"""Tables whose rows are counted, and the name of one of their rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +105,12 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy `source` whole, under a temporary name beside `target`; yield the copy and its counts.
+    """Copy all of `source` under a temporary name beside `target`; yield the copy and its counts.
 
     Every index is compared with its table, too, when the copy is made as when it is put back: what
     is refused then would be no backup.
 
-    The caller names it with `put_in_place`, or it is gone when the block ends. Raise
+    The copy is deleted when the block ends, unless the caller renames it with `put_in_place`. Raise
     StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
     """
     part = target.with_name(target.name + ".part")
@@ -134,7 +135,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Give a finished copy its name (6), replacing an earlier file in one step."""
+    """Rename a finished copy to its final name (6). This replaces an earlier file in one step."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -168,7 +169,7 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """Return SQLite's report on a file, which may have any bytes."""
+    """Return SQLite's report about a file as one printable line; it may contain any bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -185,7 +186,7 @@ def _contents(database: sqlite3.Connection, path: Path) -> Contents:
             name: one(statement("SELECT count(*) FROM {table}", table=name)) for name in _COUNTED
         },
         last_revision=one("SELECT max(seq) FROM revisions") or 0,
-        # Ids begin with the time of arrival, so the last one is found without looking at all.
+        # Ids begin with the time of arrival, so the last one is found without a full scan.
         last_arrival=one("SELECT received_at FROM deliveries ORDER BY id DESC LIMIT 1"),
     )
 
@@ -196,11 +197,11 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Make the temporary file, ours alone; its descriptor is closed after SQLite has closed its
-    own.
+    """Create the temporary file for this user alone. Its descriptor is closed after SQLite has
+    closed its own.
 
-    One that was cut short may be left. What somebody else laid there would be theirs, with all that
-    is written into it, and a second name of another file would have that one overwritten.
+    A leftover file of an interrupted copy is removed. A file that somebody else put there would let
+    them read the copy, and a hard link would overwrite another file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -227,8 +228,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Refuse a truncated file: SQLite takes the missing part of the last page for zeros. A file of
-    another sort is reported as that."""
+    """Refuse a truncated file, since SQLite reads the missing part of the last page as zeros. A
+    file of another type is reported as such."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -247,7 +248,7 @@ def _require_whole_pages(source: Path) -> None:
 
 @contextmanager
 def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
-    """Return a snapshot of the inbox beside a database; None where there is none."""
+    """Yield a snapshot of the inbox beside a database; None if there is no inbox."""
     path = path_of(source)
     if not path.exists():
         yield None
@@ -262,7 +263,7 @@ def _unread_beside(source: Path) -> Iterator[sqlite3.Connection | None]:
 
 
 def _add_unread(inbox: sqlite3.Connection | None, part: Path) -> None:
-    """Put the rows that the copy had not read into its own table."""
+    """Copy the inbox rows that the database copy had not read into the copy's own table."""
     if inbox is None:
         return
     with closing(sqlite3.connect(part)) as copy, copy:
@@ -286,7 +287,7 @@ def _copy(source: Path, part: Path, progress: Progress) -> None:
                 pages=PAGES_AT_ONCE,
                 progress=lambda _status, left, total: progress(total - left, total),
             )
-            # One plain file: without a log beside it that must travel with it.
+            # One plain file, without a log beside it that would have to travel with it.
             writing.execute("PRAGMA journal_mode=DELETE").fetchone()
     except (sqlite3.Error, ValueError) as error:  # its words may be bytes of the file
         raise _not_copied(source, error) from error
@@ -312,7 +313,7 @@ _ORIGINS: Final = "SELECT name, value FROM meta WHERE name IN (?, ?)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InForce:
-    """Who may come in: tokens as (name, hash), operators as (name, role)."""
+    """Valid credentials: tokens as (name, hash), operators as (name, role)."""
 
     tokens: frozenset[tuple[Any, ...]]
     operators: frozenset[tuple[Any, ...]]
@@ -337,7 +338,7 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Keep others from serving or writing. Raise ConfigurationError while a service runs."""
+    """Prevent others from serving or writing. Raise ConfigurationError while a service runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.serve()
@@ -356,7 +357,7 @@ def laid_beside(
     """Copy the backup beside the database, and yield the copy and its counts; it is deleted when
     the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
 
-    environment  what the backup must be stamped with; None: whatever it is
+    environment  the stamp that the backup must have; None: any
 
     Raise ConfigurationError for a backup of the other environment or of a newer program, and
     StoreUnavailable for one that is damaged or none of ours.
@@ -369,7 +370,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Attribute failures of the copy to the backup. Raise StoreUnavailable for it."""
+    """Raise StoreUnavailable about the backup for an error of the copy."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -388,7 +389,8 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Switch the names. Return where the database that was there is kept under its new name."""
+    """Rename the copy to the database's name. Return the path under which the former database is
+    kept."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -407,7 +409,7 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """Return the name, or with a number behind it where two restores come in one second."""
+    """Return the wanted name; append a number if two restores happen within one second."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 
@@ -418,7 +420,7 @@ def url_of_copy(url: str, part: Path) -> str:
 
 
 async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
-    """Return who may come in, by a database of this version."""
+    """Return the valid tokens and operators in a database of this version."""
     tokens = await connection.execute(text(_TOKENS), {"now": now})
     operators = await connection.execute(text(_OPERATORS))
     return InForce(
@@ -429,7 +431,7 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
     """Read the relevant facts of the database that is about to be replaced. Return None if there is
-    none, or none that this program can read."""
+    none, or this program cannot read it."""
     if not database.exists():
         return None
     try:
@@ -465,7 +467,7 @@ def _check(contents: Contents, environment: str | None) -> None:
 
 
 def _sync_whole(part: Path) -> None:
-    """Make the copy one file, without a log that must travel with it, and durable."""
+    """Make the copy a single, durable file without a separate log."""
     log = Path(f"{part}-wal")
     if log.exists() and log.stat().st_size:
         raise errors.StoreUnavailable(f"another process reads {part}; end it, then restore again")
@@ -477,7 +479,7 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, with its log where that could not be folded."""
+    """Keep the old database under a second name, with its log if that could not be folded in."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -491,9 +493,9 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _fold_log(database: Path) -> bool:
-    """Return whether all of the log is in the file now; False where the database is damaged.
+    """Return whether the whole log is now in the file; False if the database is damaged.
 
-    Raise StoreUnavailable where it could not be done for another reason.
+    Raise StoreUnavailable if it failed for another reason.
     """
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:

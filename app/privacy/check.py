@@ -79,14 +79,14 @@ Result = TypeVar("Result")
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the instant after which a mark waits. An order that a worker has claimed is due,
-    though its mark stands at the claim's end."""
+    """Return the latest instant of a mark that is due, or may be claimed. Later marks wait. A
+    worker's claim moves the mark of a due order to the claim's end."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
 async def check_orders(context: AppContext, orders: history_store.Range) -> tuple[int, list[str]]:
-    """Fold every order of a range, on one snapshot. Return how many there are, and what does not
-    fit, a sentence each."""
+    """Fold every order of a range, on one snapshot. Return the number of orders, and a sentence for
+    each mismatch."""
     count, checking = 0, OrderComparison(context)
     async with context.database.reading() as connection:
         try:
@@ -102,13 +102,13 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
 
 @dataclass(slots=True)
 class OrderComparison:
-    """Compares orders with their histories; what does not fit is added to `problems`."""
+    """Compares orders with their histories, and adds each mismatch to `problems`."""
 
     context: AppContext
     problems: list[str] = field(default_factory=list)
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders that are not due: a due order is behind, and known to be."""
+        """Compare orders that are not due. A due order is known to be behind."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -173,16 +173,16 @@ class OrderComparison:
 
 
 def _without_instant(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a cached row without `as_of`: a ledger stays what it is until its next decision."""
+    """Return a cached row without `as_of`: a ledger is unchanged until its next decision."""
     return (row[0], *row[2:])
 
 
-# --- here, or in other processes -----------------------------------------------------------------
+# --- in this process or in others -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """How to read and to fold while the processes are there."""
+    """Functions that read and fold while the worker processes run."""
 
     read: Callable[[Sequence[delivery_log_store.RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -190,8 +190,8 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Begin so many processes, and end them; with 1, this one does all of it. Raises
-    UnreachableError where one died."""
+    """Start this many processes, and end them afterwards; with 1, use this process. Raises
+    UnreachableError if one died."""
     environment, sources = context.database.environment, context.sources
     if jobs == 1:
 
@@ -227,19 +227,18 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile sources when they are first needed: then what is wrong with them is the call's
-    error."""
+    """Compile sources when they are first needed, so that their mistakes are errors of the call."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
 
-# Deliveries and events go from process to process as tuples: as the values that they are, each
-# takes longer on its way than to be read.
+# Processes exchange deliveries and events as tuples: sending each as its own type takes longer than
+# reading it.
 _FIELDS: Final = tuple(each.name for each in fields(delivery_log_store.RawDelivery))
 _sent: Final = attrgetter(*_FIELDS)
 
 RereadRow = tuple[tuple[Any, ...] | None, str | None, tuple[bytes, ...]]
-"""For one delivery: the row of its event, the problem and the customer, as in `Reread`."""
+"""Result for one delivery: the row of its event, the problem and the customer, as in `Reread`."""
 
 
 def _read_elsewhere(sent: Sequence[tuple[Any, ...]], environment: str | None) -> list[RereadRow]:
@@ -273,13 +272,13 @@ MAX_PROBLEMS: Final = 50
 """Problems that are listed; the others are only counted."""
 
 _READ: Final = frozenset(("stored", "duplicate_with_different_body", "not_ours"))
-"""Verdicts that may change places: the first body of an id can be another by arrival than by
+"""Verdicts that may be exchanged: which body of an id is first can differ by arrival and by
 commit."""
 
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check: how much was looked at, and the first of the `found` problems.
+    """Result of a check: how much was checked, and the first of the `found` problems.
 
     deep  whether bodies were read and orders folded again
     """
@@ -292,7 +291,7 @@ class CheckReport:
     problems: list[str] = field(default_factory=list)
 
     def sentence(self) -> str:
-        """Say what was found, for a person."""
+        """Describe the result for a person."""
         verdict = counted(self.found, "problem") if self.found else "all is as it should be"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
@@ -304,7 +303,7 @@ class CheckReport:
         return asdict(self)
 
     def add(self, problem: str) -> None:
-        """Count a problem; the first ones are kept."""
+        """Count a problem, and keep it if it is among the first."""
         self.found += 1
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
@@ -317,7 +316,7 @@ async def check_database(
     progress: Callable[[int], None],
     ahead: Callable[[int], None] = lambda rows: None,
 ) -> CheckReport:
-    """Check everything. Raise ConfigurationError where the source of a delivery is missing.
+    """Check the whole store. Raise ConfigurationError if the source of a delivery is missing.
 
     deep      processes in which every body is read and every order folded again; None: neither is
     progress  is called with how many rows were checked since it was called last
@@ -333,7 +332,7 @@ _OTHER_POLICY: Final = (
 
 
 class _Check:
-    """One check, layer by layer, on one snapshot."""
+    """One check of all layers in turn, on one snapshot."""
 
     def __init__(
         self,

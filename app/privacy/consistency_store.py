@@ -1,11 +1,11 @@
-"""Compares the index and the caches with what they rest on, for a check that changes nothing.
+"""Compares the index and the caches with their sources, for a check that changes nothing.
 
 The index is built a second time, by the code that `reindex` runs, in a scratch database of its own
 that holds references and no bodies, and is deleted afterwards. Then the two are compared row by
 row.
 
-Of several orders that contest a reference, the one under which an event or link is kept depends on
-which came first, and histories do not; so orders of one contest count as equal here.
+If several orders contest a reference, the first to arrive decides which order an event or link is
+stored under. Histories do not depend on that, so orders of one contest count as equal here.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
@@ -36,7 +36,7 @@ _COMPARED: Final = {
         "SELECT order_key, reference, kind, source FROM links WHERE reference IN ({})",
     ),
 }
-"""All rows of the index, and those of some ids."""
+"""Statements that select all rows of the index, and the rows with some ids."""
 _LINKED_RECORDS: Final = statement(
     "SELECT {record} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL",
     record=RECORD_STORED,
@@ -53,12 +53,12 @@ _ROWS: Final = (
 )
 
 Contests = dict[str, frozenset[str]]
-"""Each contested order to all orders of its contest."""
+"""Maps each contested order to all orders of its contest."""
 
 
 @asynccontextmanager
 async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
-    """Make an empty index beside the stored one, with the links that the stored records make."""
+    """Create an empty index beside the stored one, with only the links that stored records make."""
     async with scratch_database() as scratch:
         async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
             await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
@@ -67,15 +67,14 @@ async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConne
 
 
 async def rows_to_check(connection: AsyncConnection) -> int:
-    """Return about how many rows a check goes through: bodies, what was read from them, and
-    orders."""
+    """Return about how many rows a check reads: bodies, what was read from them, and orders."""
     return int((await connection.execute(text(_ROWS))).scalar_one())
 
 
 async def differences(
     connection: AsyncConnection, scratch: AsyncConnection, progress: Callable[[int], None]
 ) -> AsyncIterator[str]:
-    """Yield what of the stored index is not as it was rebuilt, one sentence each. `progress` is
+    """Yield a sentence for each difference between the stored and the rebuilt index. `progress` is
     called with how many stored rows were compared since its last call."""
     built = await _contests(scratch)
     async for sentence in _other_contests(connection, built):
@@ -89,8 +88,8 @@ async def differences(
 async def differing_contests(
     connection: AsyncConnection, pairs: Iterable[tuple[str, str]]
 ) -> AsyncIterator[str]:
-    """Yield what of the stored contests does not follow from the orders, in pairs both ways, that
-    share something; one sentence each."""
+    """Yield a sentence for each stored contest that does not follow from the orders. `pairs` has
+    the orders that share something, in both directions."""
     async for sentence in _other_contests(connection, _together(pairs)):
         yield sentence
 
@@ -110,7 +109,7 @@ async def _both_ways(
     contests: Contests,
     progress: Callable[[int], None],
 ) -> AsyncIterator[str]:
-    """Yield stored rows that differ, and rebuilt ones that are missing. Rows are (order, … key …,
+    """Yield stored rows that differ, and rebuilt rows that are missing. Rows are (order, … key …,
     rest)."""
     everything, some = _COMPARED[what]
     width = 3
@@ -137,8 +136,8 @@ async def _both_ways(
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers, one for each order, the bodies name and the store does
-    not note. It may note others: those of bodies that were deleted."""
+    """Return how many customers' numbers the bodies name and the store lacks; each counts once per
+    order. The store may have others, from bodies that were deleted."""
     missing, contests = 0, await _contests(connection)
     noted = text("SELECT digest, kind, thing FROM phones WHERE digest BETWEEN :first AND :last")
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -155,8 +154,8 @@ async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection
 async def _customers(
     connection: AsyncConnection, notes: Iterable[tuple[Any, ...]], contests: Contests
 ) -> set[tuple[bytes, str]]:
-    """Return (digest, order) of notes. A delivery stands for its order, if it has found one, and
-    the first order of a contest for all of them."""
+    """Return (digest, order) of notes on phone numbers. A delivery is replaced by its order, if it
+    has one, and an order by the first order of its contest."""
     several = list(notes)
     deliveries = [thing for _, kind, thing in several if kind == "delivery"]
     orders = {each.delivery_id: each.order for each in await owners(connection, deliveries)}
@@ -181,7 +180,7 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
 
 
 async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
-    """Return redeliveries of events that are not in the index, one sentence each."""
+    """Return a sentence on each redelivery of an event that is not in the index."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id FROM deliveries LEFT JOIN events "
@@ -202,7 +201,6 @@ async def cached_rows(
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Yield orders that have a cached ledger and, by now, no evidence: it was read otherwise
-    before."""
+    """Yield orders with a cached ledger and no evidence now: it was read differently before."""
     async for rows in stream(connection, WITHOUT_HISTORY, at_once=AT_ONCE):
         yield [row[0] for row in rows]

@@ -1,7 +1,7 @@
 """Earlier copies that an erasure does not reach.
 
-The trail names backups, and whatever was taken of an order or of a person. Leaves out: log lines,
-period reports, which have references alone, and copies made by other tools.
+The trail names backups, and everything that was exported about an order or a person. Leaves out log
+lines and period reports, which have only references, and copies made by other tools.
 """
 
 from collections.abc import Collection
@@ -19,7 +19,7 @@ from app.receiving.inbox_loss_store import LOST_AS
 from reconcile.instants import DAY, Instant, format_instant, format_known
 
 MOST_BACKUPS: Final = 1_000
-"""Backups that are listed, the newest: three years of one a night."""
+"""Backups that are listed, newest first: three years of one a night."""
 
 _TAKEN: Final[dict[Action, str]] = {
     "evidence_built": "an evidence bundle",
@@ -28,7 +28,7 @@ _TAKEN: Final[dict[Action, str]] = {
     "unmasked": "numbers or a body in full",
     "data_exported": "a copy of a person's data",
 }
-"""Wording of the trail's actions by which data of an order were taken away."""
+"""Wording for the trail's actions that export an order's or a person's data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ async def earlier_copies(
     """Return the copies that may hold erased data, the oldest first.
 
     subjects  its orders and deliveries
-    person    whose data are erased, if that was asked; None for an order
+    person    whose data are erased; None for an erasure by order
     since     when the first of it arrived: earlier backups do not hold it
     """
     found = await _backups(context, connection, since=since)
@@ -102,7 +102,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the kept files of lost inboxes, which hold bodies, since an instant."""
+    """Return the kept files of inboxes lost since an instant. They hold bodies."""
     path = context.database.path
     if path is None:
         return []

@@ -168,7 +168,7 @@ async def _copies(
 
 
 def files_of_others(erasure: Erasure) -> str:
-    """Say whose files are deleted beside those of the erased orders."""
+    """Describe the files of other orders that are deleted along with the erased orders."""
     files = erasure.of_others()
     orders = ", ".join(sorted({each.order for each in files}))
     return f"{counted(len(files), 'file')} of other orders ({orders}) with the customer's number"
@@ -289,8 +289,8 @@ def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold a number or address, though no row does.
-    For a process that no longer has it open."""
+    """Return files of an SQLite database that still hold a number or address that no row holds.
+    Call it in a process that no longer has the database open."""
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []
     return files_with(

@@ -1,5 +1,5 @@
-"""Finds, judges and counts the data that an erasure empties: for a phone number, an email address,
-a digest of one, or an order.
+"""Finds, judges and counts the data that an erasure empties, by phone number, email address, a
+digest of one, or order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
@@ -40,8 +40,8 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may go, and of those that stay. `latest`: when the last that may go
-    arrived.
+    """Ids of deliveries that may be deleted, and of those that stay. `latest`: when the last that
+    may go arrived.
 
     kind    of what is judged
     unread  of what may go, what could not be read; `gone`: of which nothing is left
@@ -55,7 +55,7 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery, and when it arrived."""
+        """Add a delivery with its time of arrival."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -69,7 +69,7 @@ _OF_DELIVERIES: Final = ("deliveries.headers", "deliveries.body")
 async def rows_of(
     connection: Connection, orders: Mapping[str, Sequence[str]], phones: Sequence[str]
 ) -> dict[str, set[erase_store.Key]]:
-    """Return the rows of orders, each with its deliveries, that an erasure takes with them."""
+    """Return the rows of orders and their deliveries that an erasure deletes or empties."""
     deliveries = [*chain.from_iterable(orders.values())]
     owned = await erase_store.owned_rows(connection, {*orders, *deliveries})
     reasons = await erase_texts.bare_reasons(connection, deliveries, phones)
@@ -77,7 +77,7 @@ async def rows_of(
 
 
 MOST_ORDERS: Final = 10_000
-"""Orders of one number: beyond it, it is a test number, and not a person's."""
+"""Maximum orders of one number. A number with more is a test number, not a person's."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -136,8 +136,7 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Keep the orders about which something arrived meanwhile. Return them with their
-        deliveries."""
+        """Move orders with newer evidence to those that stay. Return them with their deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -149,7 +148,7 @@ class Erasure:
         return stayed
 
     def restricted(self) -> list[erase_rules.KeptData]:
-        """Return all restricted data: data that stays, and orders whose books must be kept."""
+        """Return all restricted data: data that stays, and orders kept only for accounting."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
             if each.kind is not None:  # of two reasons, the one that a person may end
@@ -163,7 +162,7 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Take the rows that hold the number once it is erased; they did not go, whatever was
+        """Store the rows that still hold the number after erasing; these did not go, whatever was
         planned."""
         self.holding = holding
         for where, mark in columns():
@@ -189,7 +188,7 @@ class Erasure:
         }
 
     def of_others(self) -> list[attachment_store.AttachmentRecord]:
-        """Return the attachments of other orders that go, since they name the customer's number."""
+        """Return the erased attachments of other orders, which name the customer's number."""
         return [each for each in self.attachments if each.order not in self.brought]
 
     def places(self) -> list[ReportedPlace]:
@@ -230,14 +229,14 @@ class Erasure:
 
 
 def _known(erasure: Erasure) -> Erasure:
-    """Raise NotFoundError where nothing was found."""
+    """Return the erasure. Raise NotFoundError if it found nothing."""
     if not any(erasure.counts().values()):
         raise NotFoundError(f"nothing is kept of {erasure.subject}")
     return erasure
 
 
 class ErasureFinder:
-    """Finds and judges, on one snapshot."""
+    """Finds and judges personal data on one snapshot."""
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -245,7 +244,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find everything of a number, or of an email address behind EMAIL_KIND."""
+        """Find everything about a number, or about an email address behind EMAIL_KIND."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -280,13 +279,13 @@ class ErasureFinder:
         found_in = strays.union(*erasure.brought.values(), *erasure.staying.values())
         await self._judge_wholes(connection, erasure, wholes, found=found_in)
         lines = await book_line_store.lines_with(connection, phones=[identifier])
-        # Also those that are written in another way.
+        # Include notations that the digest does not match.
         erasure.book_lines = sorted({*lines, *holding("book_lines.phone")})
         await self._judge_bank_lines(connection, erasure, [written])
         return _known(await self._checked(connection, erasure))
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
-        """Find everything of an order's customer."""
+        """Find everything about an order's customer."""
         erasure = Erasure(subject=order)
         erasure.identifiers = await phones_of(connection, order, sources=self._context.sources)
         erasure.holding = await erase_store.rows_that_hold(
@@ -305,7 +304,7 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the rest of one restricted thing, and judge it as of now.
+        """Find the remaining data of one restriction, and judge it as of now.
 
         beside  an order that the same erasure restricted and whose data are still needed
         """
@@ -338,7 +337,8 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add the notes of a round, and drop the orders that have nothing left."""
+        """Add the notes on phone numbers that one round found, and drop orders with nothing left to
+        erase."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
         notes = await phone_store.notes_of(connection, things)
@@ -373,7 +373,7 @@ class ErasureFinder:
             for place in ("bookmarks.label", "bookmarks.query")
             for key in erasure.holding.get(place, ())
         }
-        # The last of what is no delivery.
+        # The last sign of anything other than a delivery.
         moments = [each.last_heard for each in erasure.orders]
         moments += [note[3] for note in erasure.notes] + [each.at for each in erasure.attachments]
         if erasure.book_lines or erasure.bank_lines:
@@ -389,7 +389,7 @@ class ErasureFinder:
     async def _going(
         self, connection: Connection, erasure: Erasure
     ) -> dict[str, set[erase_store.Key]]:
-        """Return the rows that go, by table."""
+        """Return the rows to delete or empty, by table."""
         alone = {each: [each] for each in erasure.deliveries}
         going = await rows_of(connection, erasure.brought | alone, erasure.identifiers)
         going["envelopes"] |= await erase_store.wholes_by_name(connection, erasure.wholes)
@@ -410,9 +410,9 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return attachments of erased orders, and others that name the number. Attachments of
-        orders that stay, also of those that would stay if they were this customer's, are needed,
-        such as for a dispute, and stay."""
+        """Return attachments of erased orders, and others that name the number. Attachments of an
+        order that stays are still needed, such as for a dispute, and stay with it. This also covers
+        other orders that would stay if they were this customer's."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -424,7 +424,7 @@ class ErasureFinder:
         erasure: Erasure,
         found: Sequence[attachment_store.AttachmentRecord],
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return the files that no order needs; those of other orders that stay are kept."""
+        """Return the files that no remaining order needs."""
         others = {each.order for each in found} - erasure.brought.keys() - {""}
         needed = set[str]()
         for history in (await history_store.gather(connection, others)).values():
@@ -443,7 +443,7 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """Return an order's ledger as of now, and why it must stay, if it must."""
+        """Return an order's ledger as of now, and the reason that it must stay, if there is one."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
@@ -487,7 +487,7 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge deliveries that no ledger knows, after the orders are judged."""
+        """Judge deliveries that belong to no ledger, after the orders are judged."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -512,7 +512,7 @@ class ErasureFinder:
         *,
         only: str | None = None,
     ) -> None:
-        """Keep unreadable deliveries that are set aside and that the pattern finds something in.
+        """Keep unreadable deliveries that are set aside and match the pattern.
 
         only  of these, one delivery
         """
@@ -539,7 +539,7 @@ class ErasureFinder:
     async def _judge_bank_lines(
         self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
     ) -> None:
-        """Judge the lines of banks that hold a number: the books need them for a time."""
+        """Judge bank lines that hold a number. Accounting needs them for a time."""
         now = self._context.clock.now()
         for each in await erase_texts.bank_lines_with(connection, written):
             until = Instant(each.booked_at + self._periods.accounts)
@@ -558,7 +558,7 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge the deliveries that have no order. One that was read is kept as an event.
+        """Judge deliveries without an order. A delivery that was read is kept as an event.
 
         beside  an order that stays, if any does
         """
@@ -588,7 +588,7 @@ class ErasureFinder:
     def _judge_refused(
         self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge refused deliveries, each with when it arrived."""
+        """Judge refused deliveries; each comes with its time of arrival."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in refused:
             kept = erase_rules.kept_unknown(
@@ -600,8 +600,8 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries that must stay because they came in one body with an unread event,
-        which is read from the whole body.
+        """Return deliveries that must stay because their body also brought an unread event. Reading
+        that event takes the whole body.
 
         brought  orders and stray deliveries, each with the deliveries whose bodies would go
         going    stray deliveries that go, and so wait for nothing
@@ -621,9 +621,9 @@ class ErasureFinder:
     async def _judge_wholes(
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
-        """Judge whole bodies that hold the number where no delivery that was found came in them.
-        The delivery with the number has lost its own bytes. Each body is named by the first
-        delivery that came in it."""
+        """Judge whole bodies that hold the number but brought none of the deliveries found. The
+        delivery with the number has lost its own bytes. Each body is named by its first
+        delivery."""
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():
             names, received = [each.delivery_id for each in owned], owned[0].received_at

@@ -1,5 +1,4 @@
-"""Rules for an order's erasure: which data may be deleted when its customer asks, which must stay
-for now, and why.
+"""Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
 An order that a person must settle may go once finance has accepted the break that reports it: then
 the books say what became of the money, and the bodies are not needed. Where no break reports it, a
@@ -85,13 +84,13 @@ class KeptData:
 
     @property
     def sentence(self) -> str:
-        """Say why it stays, for a person."""
+        """Explain to a person why it stays."""
         shown = self.detail if self.until is None else format_instant(self.until)
         return SENTENCES[self.why].format(shown, self.do)
 
     @property
     def restricted_words(self) -> str:
-        """Say until when it is restricted, and on which legal ground."""
+        """State until when it is restricted, and on which legal ground."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
             return f"hidden from searches for good ({ground})"
@@ -119,7 +118,7 @@ class Periods:
 
 
 def periods_of(settings: Settings) -> Periods:
-    """Return the periods by the settings."""
+    """Return the periods from the settings."""
     return Periods(
         minimum=Duration(settings.retention_minimum_days * DAY),
         accounts=Duration(settings.retention_accounts_days * DAY),
@@ -129,7 +128,7 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return until when its last capture can be disputed; None where it no longer can."""
+    """Return until when its last capture can be disputed; None if that time is over."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -162,13 +161,13 @@ def kept_order(
     return kept_since(order, last_heard(history), periods.minimum, as_of=ledger.as_of)
 
 
-# --- until when that is restricted ----------------------------------------------------------------
+# --- end of a restriction -------------------------------------------------------------------------
 
 LOOK_AGAIN: Final[Duration] = DAY
-"""Time from one look to the next, where the end is not known: it is a person's act, mostly."""
+"""Time until the next check if the end is unknown; it usually depends on a person."""
 
 LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
-"""Time between two looks at an order that only accounting keeps: a late refund is erased then."""
+"""Time until the next check of an order kept only for accounting: a late refund is erased then."""
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
@@ -179,7 +178,7 @@ def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
     return Instant(now + LOOK_AGAIN) if until is None else until
 
 
-# --- what a person must settle, and whether that is done ------------------------------------------
+# --- what a person must settle, and whether it is settled -----------------------------------------
 
 ToSettle = FindingCode | Literal["unresolved"]
 
@@ -201,17 +200,17 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
     "paid_after_cancel": frozenset({"late_money", "paid_twice", "overpaid"}),
     "fulfilled_but_not_paid": frozenset({"book_paid_not_received"}),
 }
-"""Breaks that report a finding: what finance decides about one is decided about it."""
+"""Breaks that report a finding. A decision about one settles the finding."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
     "held_back": "find out what it is held for, then `tallyhook orders release {}`",
     "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
 }
-"""What no break reports, and what settles it."""
+"""Findings that no break reports, and what settles them."""
 
 
 def errors_of(ledger: Ledger) -> list[FindingCode]:
-    """Return the findings of an order that a person must settle."""
+    """Return the errors on an order that a person must settle."""
     return sorted({each.code for each in ledger.findings if each.severity == "error"})
 
 
@@ -222,10 +221,9 @@ def to_settle(ledger: Ledger) -> list[ToSettle]:
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return a person's steps before the order's data may be erased, with the commands; nothing if
-    none is needed, or finance has accepted the result of the newest run.
-
-    A run before the order's last word does not count: it has not seen that.
+    """Return what a person must do before the order's data may be erased, with the commands. Return
+    nothing if finance has accepted the result of the newest run, or no step is needed. A run does
+    not count if it began before the order's last evidence.
     """
     codes, order = to_settle(ledger), history.order
     if not codes:
@@ -263,7 +261,7 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
-    """Return why data must stay whose last news came at an instant; None if it may be erased."""
+    """Return why data must stay, by when it last changed; None if it may be erased."""
     if as_of < last + minimum:
         return KeptData(what=what, why="minimum", until=last + minimum)
     return None
@@ -278,7 +276,7 @@ def kept_unknown(
     beside: str | None,
     as_of: Instant,
 ) -> KeptData | None:
-    """Return why a delivery that no ledger understands must stay; None if it may be erased.
+    """Return why a delivery that belongs to no ledger must stay; None if it may be erased.
 
     beside  an order of the same customer, or that it names, that stays: it may be a part of it
     """

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has all lines that this database knows; those that are not carried out are pending. Lines
-that only the file has are still to be noted here: after a crash, or in an older backup.
+The copy has all lines that this database knows; lines not carried out yet are pending. After a
+crash, or in an older backup, the file has lines that the copy still lacks.
 """
 
 import json
@@ -39,15 +39,15 @@ Key = tuple[Any, ...]
 ROWS_AT_ONCE: Final = 1_000
 
 MOST_ASIDE: Final = 10_000
-"""Set-aside deliveries that are searched; there should be none."""
+"""Maximum set-aside deliveries that are searched; normally there are none."""
 
 READ_AT_ONCE: Final = 1024 * 1024
 """Bytes in memory at a time."""
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files of the database and of its inbox, with their logs and the logs' indexes,
-    that hold one of these bytes."""
+    """Return the files of the database and its inbox that hold one of these byte strings. This
+    includes their logs and the logs' indexes."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -91,7 +91,7 @@ REFUSED: Final = (
     "SELECT id, headers, body, received_at FROM rejections WHERE id > :after "
     "ORDER BY id LIMIT :limit"
 )
-"""Refused deliveries that are kept."""
+"""Statement that selects the kept refused deliveries."""
 
 _OWNERS: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.pruned_at, "
@@ -103,7 +103,7 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A delivery and its order; None where it has none. `unread`: it could not be read."""
+    """A delivery and its order; None if it has none. `unread`: it could not be read."""
 
     delivery_id: str
     received_at: Instant
@@ -130,7 +130,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
 
 
 class SearchedText(NamedTuple):
-    """Headers and body that may name somebody, of a delivery or a refused one."""
+    """Headers and body of a delivery, or of a refused one, to be searched for a person."""
 
     id: str
     headers: str
@@ -138,9 +138,9 @@ class SearchedText(NamedTuple):
     received_at: Instant
 
     def whole(self) -> str:
-        """Return headers and body as one text, without their escapes."""
+        """Return headers and body as one text, with escapes decoded."""
         decoded = (self.body or b"").decode("utf-8", "replace")
-        # What is long in a header is a signature, and no document.
+        # A long run in a header is a signature, not a document.
         headers = written_out(self.headers) if "%" in self.headers else self.headers
         return f"{headers}\n{written_out(decoded)}"
 
@@ -148,7 +148,7 @@ class SearchedText(NamedTuple):
 async def searched_texts(
     connection: AsyncConnection, select: str
 ) -> AsyncIterator[list[SearchedText]]:
-    """Yield the texts of REFUSED, some at a time."""
+    """Yield the texts of refused deliveries (REFUSED) in batches."""
     after = ""
     while True:
         values = {"after": after, "limit": AT_ONCE}
@@ -162,7 +162,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries that came in these whole bodies, by the body's digest."""
+    """Return the deliveries that came in these whole bodies, by digest of the body."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -176,8 +176,8 @@ async def owners_in_wholes(
 async def rejections_that_hold(
     connection: AsyncConnection, patterns: Sequence[re.Pattern[str]]
 ) -> list[tuple[str, Instant]]:
-    """Return rejections with a match of one of the patterns in their body or a header, and when
-    they arrived."""
+    """Return refused deliveries that match a pattern in body or headers, each with its time of
+    arrival."""
     found: list[tuple[str, Instant]] = []
     async for texts in searched_texts(connection, REFUSED):
         for each in texts:
@@ -189,7 +189,7 @@ async def rejections_that_hold(
 async def rejections_received(
     connection: AsyncConnection, names: Iterable[str]
 ) -> list[tuple[str, Instant]]:
-    """Return those of these deliveries that are refused here, and when they arrived."""
+    """Return which of these deliveries are stored as refused, each with its time of arrival."""
     sql = "SELECT id, received_at FROM rejections WHERE id IN ({})"
     return [(row[0], row[1]) for row in await select_in(connection, sql=sql, values=names)]
 
@@ -212,8 +212,7 @@ _REASONS: Final = (
 async def reasons_of(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> list[tuple[str, int, str]]:
-    """Return the reasons of the events that these deliveries brought, each with the delivery and
-    the event's row."""
+    """Return the reasons of events that these deliveries brought, with delivery and event row."""
     rows = await select_in(connection, sql=_REASONS, values=deliveries)
     return sorted({(row[0], row[1], row[2]) for row in rows})
 
@@ -221,7 +220,7 @@ async def reasons_of(
 async def published_reasons(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> list[tuple[int, str]]:
-    """Return the published reasons of the outcomes of these orders, by revision."""
+    """Return the published reasons for these orders' outcomes, by revision."""
     sql = "SELECT seq, because FROM revisions WHERE order_key IN ({})"
     rows = await select_in(connection, sql=sql, values=orders)
     return sorted((row[0], " ".join(json.loads(row[1]))) for row in rows)
@@ -250,14 +249,14 @@ async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str])
 
 
 async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key]) -> list[str]:
-    """Return the orders of session requests without an answer, by their keys."""
+    """Return the orders whose session requests, given by their keys, have no answer."""
     sql = "SELECT order_key FROM unanswered WHERE key IN ({})"
     found = await select_in(connection, sql=sql, values=[each[0] for each in requests])
     return [row[0] for row in found]
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons of these rows. Neither a leaf nor a ledger's substance has them."""
+    """Replace the reasons in these rows. No leaf and no ledger's compared content has them."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -281,8 +280,8 @@ OWNED: Final[Mapping[str, str]] = {
     "WHERE gone_at IS NULL AND order_key IN ({})",
     "order_keys": "SELECT number FROM order_keys WHERE order_key IN ({})",
 }
-"""Rows of an order, of which an erasure empties or deletes something: by the order or by its
-deliveries. Rows of the other tables are found by what stands in them."""
+"""Statements that select an order's rows, by the order or its deliveries, that an erasure empties
+or deletes. Rows of other tables are found by their content."""
 
 
 async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> dict[str, set[Key]]:
@@ -294,22 +293,22 @@ async def owned_rows(connection: AsyncConnection, things: Collection[str]) -> di
 
 
 IN_TRANSIT: Final = ("inbox", "suspects")
-"""Tables that are judged by themselves, and on SQLite lie in a file of their own."""
+"""Tables that are judged separately. On SQLite they are in a file of their own."""
 
 _SEARCHED: Final = "SELECT {key}, {texts} FROM {table}"
 _ONE: Final = "SELECT {columns} FROM {table} WHERE {key}"
 _BESIDE: Final = "\n"
-"""Between the texts of a row that are searched as one."""
+"""Separator of a row's texts when they are searched as one."""
 
 BODIES_AT_ONCE: Final = 128
 FILES_AT_ONCE: Final = 8
-"""Rows with bytes in memory at a time: a body has up to a MiB, an attached file some."""
+"""Rows with bytes in memory at a time. A body has up to a MiB, an attached file several."""
 
 _DEFLATED: Final = b"\x78"
-"""First byte of what zlib writes, as the parts of a printed month."""
+"""First byte of zlib data, such as the parts of a stored report."""
 
 MOST_INFLATED: Final = 64 * 1024 * 1024
-"""Bytes of one such part that are searched; the reports cut them far below."""
+"""Maximum bytes searched in one decompressed part; reports are far smaller."""
 
 
 async def rows_that_hold(
@@ -319,8 +318,8 @@ async def rows_that_hold(
     among: Rows | None = None,
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
-    """Return the rows that hold one of these numbers, in any notation, by `table.column`: all
-    columns of text or bytes in the database are searched, by their marks.
+    """Return the rows that hold one of these numbers, in any notation, by `table.column`. Every
+    column of text or bytes is searched, as its mark says.
 
     phones    E.164 digits, or email addresses behind EMAIL_KIND
     among     the rows that held one before: only those are read again
@@ -338,7 +337,8 @@ async def rows_that_hold(
         key = [each.name for each in table.primary_key]
         marked = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
         blobs = {each.name for each in table.columns if isinstance(each.type, LargeBinary)}
-        # What arrived may be in any encoding; our own texts are searched as they are, in one.
+        # Text from outside may have any encoding; our own texts have one, and are searched as
+        # stored.
         plain = [n for n, mark in marked.items() if n not in blobs and mark.personal != "personal"]
         whole = [n for n, mark in marked.items()
                  if n not in plain and (n not in blobs or mark.personal != "not")]  # fmt: skip
@@ -389,9 +389,9 @@ def _may_hold(hint: re.Pattern[bytes], content: str | bytes) -> bool:
 
 
 def _whole(content: str | bytes) -> str:
-    """Return a text as it is and without its escapes."""
+    """Return a text as it is, followed by the same text with escapes decoded."""
     if isinstance(content, str):
-        # What is long in a text without escapes is a digest or a signature, and no document.
+        # A long run in a text without escapes is a digest or a signature, not a document.
         return written_out(content) if "%" in content or "\\u" in content else content
     if content[:1] == _DEFLATED:
         with suppress(zlib.error):
@@ -400,8 +400,8 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return, for the deliveries that came with others in a whole body that is still there, its
-    digest."""
+    """Return the digests of stored whole bodies by delivery, for deliveries that share one with
+    others."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -413,7 +413,7 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Delete whole bodies of several events with the first of them, since they hold all."""
+    """Delete whole bodies along with the first of their deliveries, since they hold all events."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -425,8 +425,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, for the deliveries that came in a whole body that is still there, others in it that
-    could not be read, and still have their bytes."""
+    """Return, by delivery, the unread deliveries that share its stored whole body. They could not
+    be read and still have their bytes."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -443,7 +443,7 @@ async def unread_beside(
 
 
 async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> int:
-    """Delete session requests of these orders. Return how many there were."""
+    """Delete session requests of these orders. Return how many were deleted."""
     gone = await select_in(
         connection,
         sql="DELETE FROM unanswered WHERE order_key IN ({}) RETURNING 1",
@@ -453,11 +453,11 @@ async def drop_requests(connection: AsyncConnection, orders: Sequence[str]) -> i
 
 
 _NAME: Final = "erasure journal"
-"""Name in `meta`: which journal this database is with."""
+"""Name in `meta` of the setting that stores the database's journal."""
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:
-    """Return the journal that this database is with; None before there is one."""
+    """Return the name of this database's journal; None before it has one."""
     found: str | None = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": _NAME}
     )
@@ -465,7 +465,7 @@ async def journal_name(connection: AsyncConnection) -> str | None:
 
 
 async def known_lines(connection: AsyncConnection) -> list[str]:
-    """Return the lines of that journal that this database knows, in its order."""
+    """Return the journal's lines that this database knows, in order."""
     rows = await connection.execute(
         text(
             "SELECT line FROM erasures WHERE journal = "
@@ -477,7 +477,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line that is not carried out here; `why` is the code of the reason to wait, or empty."""
+    """A line not carried out here yet; `why` is the code of the reason to wait, or empty."""
 
     number: int
     since: Instant
@@ -485,7 +485,7 @@ class PendingLine(NamedTuple):
 
 
 def pending_lines(connection: PlainConnection) -> list[PendingLine]:
-    """Return the lines that are not carried out here."""
+    """Return the lines not carried out here yet."""
     rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
     return [PendingLine(*row) for row in rows]
 
@@ -493,7 +493,7 @@ def pending_lines(connection: PlainConnection) -> list[PendingLine]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Note lines as not carried out, unless they are."""
+    """Store lines as pending, unless they are already."""
     await run(
         connection,
         insert_rows,
@@ -505,7 +505,7 @@ async def note_pending(
 
 
 async def note_outcome(connection: AsyncConnection, number: int, why: str | None) -> None:
-    """Note that a line is carried out, or the code of the reason to wait."""
+    """Record that a line is carried out, or the code of the reason to wait."""
     sql = "UPDATE pending_erasures SET why = :why WHERE number = :number"
     if why is None:
         sql = "DELETE FROM pending_erasures WHERE number = :number"
@@ -513,7 +513,7 @@ async def note_outcome(connection: AsyncConnection, number: int, why: str | None
 
 
 async def forget_pending(connection: AsyncConnection) -> None:
-    """Forget what was pending of a journal that is lost."""
+    """Delete all pending lines of a journal that is lost."""
     await connection.execute(text("DELETE FROM pending_erasures"))
 
 
@@ -525,8 +525,7 @@ _NOTE_INSTEAD: Final = (
 
 
 async def note_journal(connection: AsyncConnection, name: str, *, instead: bool = False) -> None:
-    """Note that the database is with this journal from now on, unless there is one. `instead`: also
-    then."""
+    """Store the name of the database's journal, unless it has one. `instead` replaces it."""
     sql = _NOTE_INSTEAD if instead else _NOTE
     await connection.execute(text(sql), {"name": _NAME, "value": name})
 
@@ -534,7 +533,7 @@ async def note_journal(connection: AsyncConnection, name: str, *, instead: bool 
 async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
-    """Add lines, with their numbers; those that are there stay."""
+    """Store lines with their numbers; skip those that are stored already."""
     await run(
         connection,
         insert_rows,
@@ -546,20 +545,20 @@ async def note_lines(
 
 
 async def known_references(connection: AsyncConnection) -> AsyncIterator[list[str]]:
-    """Yield every order's reference, some at a time."""
+    """Yield every order's reference, in batches."""
     async for rows in stream(connection, "SELECT order_key FROM order_due", at_once=ROWS_AT_ONCE):
         yield [row[0] for row in rows]
 
 
 async def lines_with_phones(connection: AsyncConnection) -> AsyncIterator[list[LineKey]]:
-    """Yield the keys of all versions of lines of order books that have a number."""
+    """Yield the keys of all versions of order book lines that have a number."""
     sql = "SELECT match_key, kind, since FROM book_lines WHERE phone > ''"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(row[0], row[1], row[2]) for row in rows]
 
 
 async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list[PhoneNote]]:
-    """Yield the notes on recipients of statements' payments."""
+    """Yield the phone notes on recipients of payments in statements."""
     sql = "SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient'"
     async for rows in stream(connection, sql, at_once=ROWS_AT_ONCE):
         yield [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]

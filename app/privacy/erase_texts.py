@@ -1,4 +1,4 @@
-"""A customer's words in rows that stay: texts that an erasure empties, and the money keeps."""
+"""Texts about a customer in rows that an erasure keeps for their money: the texts are emptied."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ class BankText(NamedTuple):
 
 
 def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
-    """Return the texts of a line of a bank without those that go."""
+    """Return the texts of a bank line without those to be erased."""
     entry, reference, counterparty, words = (
         ERASED_NUMBER if text and each == EMPTIED else text
         for text, each in zip(texts, which, strict=True)
@@ -52,8 +52,8 @@ async def quoting_revisions(
     brought: Mapping[str, Sequence[str]],
     reasons: Iterable[tuple[int, str]],
 ) -> set[erase_store.Key]:
-    """Return the revisions that quote the words of a reason that goes. They are sealed and
-    published, and a name may stand in them.
+    """Return the revisions that quote the words of an erased reason. They are sealed and published,
+    and may contain a name.
 
     brought  orders with their deliveries; `reasons`: those that go, from `bare_reasons`
     """
@@ -71,8 +71,8 @@ async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
     """Return the bank lines with one of these numbers in their texts. Payer and texts are emptied
-    whole, since a name stands beside the number; of the bank's own ids, which payouts are matched
-    by, only those with the number."""
+    completely, since a name stands beside the number. The bank's own ids, which match payouts, are
+    emptied only if they hold the number."""
     found: list[BankText] = []
     if not written:
         return found

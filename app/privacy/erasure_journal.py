@@ -28,13 +28,13 @@ from app.core.private_files import read_private, sync_folder, write_all, write_n
 from reconcile.instants import Instant, format_instant, parse_instant
 
 VARIABLE: Final = "TALLYHOOK_ERASURE_JOURNAL"
-"""The setting that names the file; its key lies beside it, with `.key` behind the name."""
+"""Name of the setting with the file's path. Its key is beside it, with the suffix `.key`."""
 
 MAX_LINE_BYTES: Final = 4_096
-"""Bytes of a line with its end: one block of a disk, and little to lose to a crash."""
+"""Maximum bytes of a line with its end: one disk block, so a crash loses little."""
 
 MAX_IDS: Final = 100
-"""Ids in a line, which are emptied in one transaction: no acknowledgement waits long for it."""
+"""Maximum ids in a line. One transaction empties them, so no acknowledgement waits long."""
 
 Kind = Literal[
     "journal",
@@ -71,14 +71,14 @@ kept_…       nothing: what an erasure restricted, each as its id or digest, th
 """
 
 Rule = Literal["begun", "asked"]
-"""Why it was erased: a person asked for it. `begun`: line 0."""
+"""Reason for an erasure: a person asked for it. `begun`: line 0."""
 
 _KEY: Final = "a key of a journal of erasures"
 _KEY_CHARS: Final = 64
 _CHECK_CHARS: Final = 32
 _DIGEST_CHARS: Final = 32
 _MAX_IDS_CHARS: Final = 3_900
-"""Characters of the ids of a line: the other fields have at most 140."""
+"""Maximum characters of the ids in a line; the other fields have at most 140."""
 _LINE: Final = re.compile(
     r"(?P<number>[0-9]{1,12}) (?P<at>[0-9TZ:.-]{20,27}) (?P<kind>[a-z_]{1,20}) "
     r"(?P<rule>[a-z_]{1,20}) (?P<ids>[0-9A-Za-z_,/-]{1,3900}) (?P<check>[0-9a-f]{32})",
@@ -87,7 +87,7 @@ _LINE: Final = re.compile(
 
 
 class JournalLine(NamedTuple):
-    """One line: `text` is all of it, without its end."""
+    """One line. `text` is the whole line without its end."""
 
     number: int
     at: Instant
@@ -99,7 +99,7 @@ class JournalLine(NamedTuple):
 
 
 class JournalKey:
-    """Makes digests and checks. Does not show itself."""
+    """Computes digests and checks. Its repr does not show the key."""
 
     __slots__ = ("_begun", "_key")
 
@@ -118,20 +118,20 @@ class JournalKey:
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
              ids: Sequence[str]) -> JournalLine:  # fmt: skip
-        """Return the line that comes after the one with the check `before`."""
+        """Return the line that follows the line with the check `before`."""
         text = f"{number} {format_instant(at)} {kind} {rule} {','.join(ids)}"
         check = self.check(before, text)
         return JournalLine(number, at, kind, rule, tuple(ids), check, f"{text} {check}")
 
     def check(self, before: str, text: str) -> str:
-        """Return the check of a line's text, behind the line with the check `before`."""
+        """Return the check of a line's text that follows the line with the check `before`."""
         code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
         return code.hex()[:_CHECK_CHARS]
 
 
 class ErasureJournal:
-    """A journal that was read, all its lines checked. `torn`: its last line was cut short, and its
-    erasure was not begun."""
+    """A journal whose lines were all checked. `torn`: its last line was cut short, so the erasure
+    of that line was not begun."""
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -143,19 +143,19 @@ class ErasureJournal:
 
     @property
     def name(self) -> str:
-        """Name that distinguishes it from every other journal."""
+        """Return the name that identifies this journal."""
         return self.lines[0].check
 
     @property
     def erased(self) -> Sequence[JournalLine]:
-        """The lines of erasures."""
+        """Return the lines of erasures."""
         return self.lines[1:]
 
     def append(self, emptied: Mapping[Kind, Sequence[str]], *, at: Instant) -> list[JournalLine]:
-        """Add the ids that an erasure is about to empty; they are on the disk when this returns.
+        """Append the ids that an erasure is about to empty, and sync them to disk.
 
-        Raise UnreachableError where it cannot be written, ConfigurationError where the file is not
-        what it was.
+        Raise UnreachableError if the file cannot be written, ConfigurationError if it has changed
+        unexpectedly.
         """
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
@@ -180,7 +180,7 @@ class ErasureJournal:
 
 
 def _portions(ids: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the ids of each line."""
+    """Split ids into portions of one line each."""
     part: list[str] = []
     chars = 0
     for each in ids:
@@ -207,7 +207,7 @@ def _locked(path: Path) -> Iterator[BinaryIO]:
 
 
 def key_path_of(path: Path) -> Path:
-    """Return where the key of a journal lies."""
+    """Return the path of a journal's key."""
     return path.with_name(f"{path.name}.key")
 
 
@@ -231,10 +231,10 @@ def read_key(path: Path) -> JournalKey | None:
 
 
 def read_journal(path: Path) -> ErasureJournal | None:
-    """Read the journal at a path; None where there is neither it nor its key.
+    """Read the journal at a path; None if both it and its key are missing.
 
-    Raise ConfigurationError where one of the two is missing, or others may use it, or the journal
-    is not as it was written, with what to do.
+    Raise ConfigurationError with what to do if only one is missing, others can read one of them, or
+    the journal was changed.
     """
     key = read_key(path)
     if read_private(path, variable=VARIABLE, what="a journal of erasures", most=0) is None:
@@ -254,10 +254,9 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path. Make it, empty, where there is none, and its key, where there
-    is neither.
+    """Return the journal at a path, and create whatever is missing of an empty journal and its key.
 
-    Raise ConfigurationError as `read_journal`, UnreachableError where none can be made.
+    Raise ConfigurationError as `read_journal` does, and UnreachableError if it cannot be created.
     """
     key = read_key(path)
     try:
@@ -285,13 +284,12 @@ def _new(path: Path, content: bytes) -> None:
 
 
 def write_again(path: Path, lines: Sequence[JournalLine]) -> None:
-    """Write a journal at its place, from a copy of its lines. Raise FileExistsError where one
-    is."""
+    """Write a journal from a copy of its lines. Raise FileExistsError if the file exists."""
     write_new(path, b"".join(f"{line.text}\n".encode() for line in lines))
 
 
 def set_aside(path: Path, *, at: Instant) -> Path | None:
-    """Rename the file at a place, and return the new name; None if nothing is there."""
+    """Rename the file at a path and return its new name; None if there is no file."""
     aside = path.with_name(f"{path.name}.aside-{at}")
     try:
         path.rename(aside)
@@ -302,7 +300,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Return lines from their texts. Raise ConfigurationError if one was changed."""
+    """Parse lines from their texts. Raise ConfigurationError if one was changed."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -313,7 +311,7 @@ def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
 
 
 def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool]:
-    """Return all whole lines, where they end, and whether a torn one comes after them."""
+    """Return all complete lines, the offset where they end, and whether a torn line follows."""
     lines: list[JournalLine] = []
     whole = 0
     file.seek(0)
@@ -322,7 +320,7 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
         text = raw.removesuffix(b"\n").decode("ascii", "replace")
         line = _line(text, lines[-1].check if lines else "", key)
         if line is None or not raw.endswith(b"\n"):
-            # The disk may have the end of a line and not its beginning, which then reads as zeros.
+            # The disk may have the end of a line without its beginning, which then reads as zeros.
             unfinished = not raw.endswith(b"\n") or b"\0" in raw
             if lines and place == len(raws) - 1 and unfinished and len(raw) <= MAX_LINE_BYTES:
                 return lines, whole, True

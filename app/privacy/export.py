@@ -41,7 +41,7 @@ from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time from the approval for which the proposer can take the copy: one day's work."""
+"""How long after the approval the proposer may take the copy: one day's work."""
 
 NAME: Final = "export"
 
@@ -67,8 +67,8 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A copy that was made: `archive` is the ZIP; `counts` are of its rows, orders, and attached
-    files that are in it unmasked."""
+    """A finished copy. `archive` is the ZIP; `counts` are of its rows, its orders, and the attached
+    files in it unmasked."""
 
     archive: bytes = field(repr=False)
     sha256: str
@@ -92,7 +92,7 @@ async def export(
     approved: Proposal | None = None,
     progress: Callable[[int], None] = silent,
 ) -> Exported:
-    """Return a copy for the person, and note it in the trail.
+    """Return a copy for the person, and record it in the trail.
 
     approved  the proposal, for an operator who proved who they are; its reason then says how the
               person's identity was checked
@@ -140,7 +140,8 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return the words on how the person's identity was checked, as the trail may keep them."""
+    """Return the statement on how the person's identity was checked, in a form that the trail may
+    keep."""
     if not identity.strip():
         raise UsageError("--identity says how you checked that it is the person who asks")
     return checked_reason(identity, sorted(found.identifiers), countries=context.countries)
@@ -184,7 +185,7 @@ async def propose_export(
 
 
 async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
-    """Raise UsageError where this person may not take the copy now, with what to do."""
+    """Raise UsageError, with what to do, if this person may not take the copy now."""
     who = await who_may(context, by=by, action="data_exported")
     must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
@@ -192,7 +193,8 @@ async def check_open(context: AppContext, approved: Proposal, *, by: str | None)
 def export_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposals to take a copy of a person's data.
 
-    Approving makes no copy: it lets the proposer take it, each time with an entry of the trail.
+    Approving makes no copy. It lets the proposer take the copy; each time adds an entry to the
+    trail.
     """
 
     return ProposalKind(
@@ -208,7 +210,8 @@ def export_kind(context: AppContext) -> ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError where the copy that was approved is of somebody else, or without files."""
+    """Raise UsageError if the approved copy is about somebody else, or excludes the files asked
+    for."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the copy that was approved is without attached PDFs and pictures")
     known = approved.given.get("pseudonym")

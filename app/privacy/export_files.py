@@ -1,6 +1,6 @@
 """Makes the files of a person's copy from the rows that were found.
 
-1 show     each row: of the person's own what may be theirs, of others' what names them
+1 show   of the person's own rows what may be theirs, of others' rows what names them
 2 place    by table: what it is, where from, since when, until when, on which ground
 3 index    one for programs (`index.json`), one for people (`index.html`)
 """
@@ -27,11 +27,11 @@ from app.privacy.prune import retention_of
 from reconcile.instants import Instant, format_instant
 
 MOST_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of a copy: it is made in memory, and a person has to be able to open it."""
+"""Maximum bytes of a copy. It is made in memory, and a person has to be able to open it."""
 
 _SINCE_1973: Final = 10**14
-"""Integers from here on are instants, in microseconds of Unix time: amounts and counts are below,
-and what is above is shown as a date by mistake, not left out."""
+"""Integers from here on are taken as instants, in microseconds of Unix time. Amounts and counts are
+normally smaller. A larger one is shown as a date by mistake, but not left out."""
 
 _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refunded_total", "gross",
                            "fee", "net"})  # fmt: skip
@@ -40,10 +40,10 @@ _MONEY: Final = frozenset({"minor", "amount", "order_amount", "refunded", "refun
 LEFT_OUT: Final = (
     "left out ({}, {}): it cannot be masked, and may show other people; ask the shop for it"
 )
-"""Stands for an attached file, unless the copy is to have it."""
+"""Text that replaces an attached file unless the copy includes it."""
 
 _SHOWN: Final = (CODES.what, COUNTS.what)
-"""Contents that are shown beside personal ones, though they are not personal: no names, no keys."""
+"""Contents that are shown beside personal ones, though they are not personal and name nobody."""
 
 
 async def files_of(
@@ -103,7 +103,7 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return until when rows of a table are kept that an erasure empties."""
+    """Return until when rows that an erasure empties are kept, by table."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),
@@ -148,7 +148,8 @@ async def _rows(
     members: dict[str, bytes],
     attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the rows of a table as JSON values. Add files that are no text to the members."""
+    """Yield the rows of a table as JSON values. Files that are not text are added to the
+    members."""
     table = tables().tables[name]
     marks = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
     places = {each: found.named.get(f"{name}.{each}", set()) for each in marks}
@@ -177,8 +178,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row found by a payment's reference is of this payment: another source may
-    use that reference."""
+    """Return whether a row found by a payment's reference belongs to this payment. Another source
+    may use the same reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -199,7 +200,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return the content of a person's own row; of a file, its place, or why it is left out."""
+    """Return the content of a row of the person. For a file, return its place in the copy, or why
+    it is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

@@ -5,7 +5,7 @@
     3 stated   numbers and addresses by which events of these orders name the same customer
     4 own      rows that name these orders, their payments, deliveries, breaks or files
 
-Leaves out: what of each row the person may read (`export_masking`).
+Leaves out which parts of a row the person may read (`export_masking`).
 """
 
 from collections.abc import Callable
@@ -58,8 +58,8 @@ async def find_person(
     order: str | None,
     progress: Callable[[int], None],
 ) -> Found:
-    """Return the rows of a person's orders, and the rows of others that name the person. Raise
-    NotFoundError where there are none."""
+    """Return the rows of a person's orders, and other people's rows that name the person. Raise
+    NotFoundError if there are none."""
     found = Found()
     if person is None:
         known = (await gather(connection, [order or ""])).get(order or "")
@@ -73,7 +73,7 @@ async def find_person(
             same = [each for each in people if each & stated]
             people = [each for each in people if not each & stated]
             people += [stated.union(*same)] if stated else []
-        # One message may state the number, and another the address, of the same customer.
+        # One message may state the number, and another one the address of the same customer.
         numbers = sum(any(text.isdecimal() for text in each) for each in people)
         addresses = sum(not all(text.isdecimal() for text in each) for each in people)
         if (count := max(numbers, addresses)) > 1:
@@ -116,8 +116,8 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Add customer data of events with the person's number or address. Deliveries that name
-    somebody by neither are another person's."""
+    """Collect further identifiers of the person from events with their number or address.
+    Deliveries that name somebody by neither are treated as another person's."""
     stated_by = dict[str, tuple[set[str], set[str]]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
@@ -132,7 +132,7 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str]]]:
-    """Return the customer's numbers, and these with the addresses, that each delivery states."""
+    """Return two sets for each delivery: the customer's numbers, and both numbers and addresses."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str]]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):
@@ -152,7 +152,7 @@ async def _stated(
 
 
 async def _add_own(connection: Connection, found: Found, things: dict[str, set[str]]) -> None:
-    """Add the rows of the person's orders, of their payments, breaks and files."""
+    """Add the rows of the person's orders, and of those orders' payments, breaks and files."""
     histories = await gather(connection, sorted(found.orders))
     deliveries = {e.delivery_id for each in histories.values() for e in each.deliveries}
     deliveries = deliveries - found.of_others | things.get("deliveries", set())

@@ -1,7 +1,7 @@
 """Masking of other people's data in the copy that a person gets.
 
-A row of the person's own is shown whole; of a row of somebody else, only where it names the person.
-Leaves out: which rows are whose (`export`).
+A row of the person is shown completely. Another row shows only the parts that name the person.
+Leaves out which rows belong to whom (`export`).
 """
 
 import json
@@ -23,30 +23,33 @@ from app.core.masking import (
 from app.privacy.erase_store import MOST_INFLATED
 
 OTHERS: Final = "(left out: it is about others)"
-"""Stands for what a body says of other people."""
+"""Text that replaces what a body says about other people."""
 
 STAFF: Final = "(somebody who works here)"
 
 PASSAGE: Final = 500
-"""Characters of a line that names the person: the line of a statement; a page is cut to them."""
+"""Maximum characters shown of a line that names the person: one line of a statement. Whole pages
+are cut to this."""
 
 TELLING: Final = 4
-"""Characters of a reference that is looked for in texts: a shorter one stands for much else."""
+"""Minimum characters of a reference that is searched for in texts. A shorter one would match too
+much."""
 
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
-"""Milliseconds since 1970, and a date with its time in digits: neither is a phone number."""
+"""Milliseconds since 1970, and dates with a time in digits. Neither is a phone number."""
 
 
 class PersonalCopy:
-    """Builder of a person's copy of stored text. Its repr does not show whose."""
+    """Builds a person's copy of stored text. Its repr does not identify the person."""
 
     __slots__ = ("_kept", "_own", "_staff", "_things")
 
     def __init__(
         self, identifiers: Collection[str], *, things: Collection[str], staff: Collection[str]
     ) -> None:
-        """Take the person of the copy. identifiers: as `written_pattern` takes them; things:
-        references of their orders and payments; staff: names of operators."""
+        """Take the identifiers, orders and payments of the copy's person. identifiers: as
+        `written_pattern` takes them; things: references of their orders and payments; staff: names
+        of operators."""
         own = [written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
         self._own = (*own, *_words(each for each in things if len(each) >= TELLING))
@@ -57,14 +60,14 @@ class PersonalCopy:
         return "PersonalCopy()"
 
     def names(self, text: str) -> bool:
-        """Return whether a text names the person, or an order or payment of theirs."""
+        """Return whether a text names the person, or one of their orders or payments."""
         return any(each.search(text) for each in self._own)
 
     def _is_own(self, text: str) -> bool:
         return text in self._things or self.names(text)
 
     def text(self, text: str) -> str:
-        """Mask other people's numbers and addresses, and the names of those who work here."""
+        """Mask other people's numbers and addresses, and the names of staff."""
         return self._around(text, self._kept)
 
     def _around(self, text: str, kept: Sequence[re.Pattern[str]]) -> str:
@@ -80,14 +83,14 @@ class PersonalCopy:
         return "".join([*parts, self._around(text[at:], kept[1:])])
 
     def whole(self, content: str | bytes) -> Any:
-        """Return the content of a row of the person's own as JSON values."""
+        """Return the content of the person's own row as JSON values."""
         text = _decoded(content)
         document = _document(text)
         return self.text(text) if document is None else self._value(document, field="")
 
     def headers(self, lines: str) -> str:
-        """Return the headers of a delivery of the person's own, with the values that name the
-        person; others may hold credentials."""
+        """Return the headers of the person's own delivery. Only values that name the person are
+        shown; others may hold credentials."""
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
             f"{name}{mark}{self.text(value) if self.names(value) else HIDDEN}"
@@ -96,8 +99,8 @@ class PersonalCopy:
         )
 
     def passages(self, content: str | bytes) -> list[str]:
-        """Return the passages about the person in somebody else's row: members of a document, each
-        after its path, or lines of a text."""
+        """Return the passages about the person in another person's row. They are members of a
+        document, each after its path, or lines of a text."""
         text = _decoded(content)
         document = _document(text)
         found = [] if document is None else [*self._members(document, place="")]
@@ -107,13 +110,13 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _passage(self, line: str) -> str:
-        """Return a line; for a long one, the part around the person's name."""
+        """Return a line; if it is long, only the part around the person's name."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)
-        # Cut at a blank, so that no half of another's number stays unmasked.
+        # Cut at a space, so that no half of another person's number stays unmasked.
         begin = line.rfind(" ", 0, max(0, start - PASSAGE // 4)) + 1
-        # Masked beyond what is shown, for the same reason.
+        # Mask a wider part than is shown, for the same reason.
         return clipped(self.text(line[begin : start + 2 * PASSAGE]), PASSAGE)
 
     def _value(self, value: Any, *, field: str) -> Any:
@@ -156,7 +159,7 @@ def _decoded(content: str | bytes) -> str:
 
 
 def _document(text: str) -> Any:
-    """Return a JSON object or list; None where the text is none."""
+    """Parse a JSON object or list; return None for other text."""
     if text.lstrip()[:1] in ("{", "["):
         with suppress(ValueError, RecursionError):
             return json.loads(text, parse_float=str)
@@ -172,7 +175,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 
 def _words(texts: Iterable[str]) -> list[re.Pattern[str]]:
-    """Return patterns of these texts, each as a whole word, the longest first."""
+    """Return patterns that match each of these texts as a whole word, the longest first."""
     return [
         re.compile(rf"(?<![\w-]){re.escape(each)}(?![\w-])")
         for each in sorted(texts, key=lambda each: (-len(each), each))

@@ -12,7 +12,7 @@ _STYLE: Final = (
 )
 
 _SHOWN: Final = 100_000
-"""Characters of one table on the page; its file has all."""
+"""Maximum characters of one table on the page; its file has all rows."""
 
 
 def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:

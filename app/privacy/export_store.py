@@ -1,4 +1,4 @@
-"""Rows about one person, found by the columns that name their data."""
+"""Rows about one person, found by the columns that identify whose data they are."""
 
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -23,8 +23,8 @@ NAMED_BY: Final[Mapping[str, str]] = {
     "break_id": "breaks",
     "attachment_files.sha256": "files",
 }
-"""Columns, of every table or of one, that name what may be a person's, with its kind. A table with
-such a column needs no line of its own."""
+"""Columns that may identify a person's data, with the kind of thing that they name. They are
+columns of every table, or of one table. A table with such a column needs no line of its own."""
 
 _FOUND: Final = 'SELECT {key} FROM {table} WHERE "{column}" IN ({})'
 _ROW: Final = "SELECT {columns} FROM {table} WHERE {key}"
@@ -34,8 +34,8 @@ _IN: Final = 'SELECT "{wanted}" FROM {table} WHERE "{column}" IN ({})'
 async def rows_named(
     connection: AsyncConnection, things: Mapping[str, Collection[str]]
 ) -> dict[str, set[Key]]:
-    """Return the keys of the rows that name one of these, by table, in every table with a column
-    that may hold personal data.
+    """Return, by table, the keys of rows that name one of these things. Every table with a column
+    that may hold personal data is searched.
 
     things  by kind, as in NAMED_BY
     """
@@ -55,7 +55,7 @@ async def rows_named(
 
 
 async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, Any] | None:
-    """Return a row by its table and primary key, by column; None where there is none."""
+    """Return a row as a dictionary, by its table and primary key; None if there is none."""
     table = tables().tables[name]
     names = [each.name for each in table.columns]
     sql = statement(
@@ -72,8 +72,8 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return the values of a column, given as `table.column`, in rows where another column has one
-    of these values."""
+    """Return the values of one column, given as `table.column`, in rows where another column has
+    one of `values`."""
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)
     rows = await select_in(connection, sql=sql, values=sorted(values))
@@ -89,7 +89,7 @@ _PAYMENTS: Final = (
 async def payments_of(
     connection: AsyncConnection, orders: Collection[str]
 ) -> set[tuple[str | None, str]]:
-    """Return the payments of orders, each as its source and reference."""
+    """Return the payments of orders, as (source, reference)."""
     found = [await select_in(connection, sql=each, values=sorted(orders)) for each in _PAYMENTS]
     return {(row[0], row[1]) for rows in found for row in rows}
 

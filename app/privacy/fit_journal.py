@@ -1,5 +1,5 @@
-"""Fits the journal of erasures to a database: takes it up, compares it with the copy there, and
-notes which of its lines are still to be carried out.
+"""Connects the journal of erasures with a database: compares it with the database's copy, and
+records which lines are still to be carried out.
 
 Leaves out: what a line empties, and how (`replay_erasures`).
 """
@@ -19,7 +19,7 @@ from app.receiving.restriction_store import restriction_totals
 from reconcile.instants import MINUTE, Duration, Instant
 
 PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""Time that an erasure may be under way without an alarm."""
+"""How long an erasure may be unfinished without an alarm."""
 
 WAITS: Final[Mapping[str, str]] = {
     "": "they were begun and did not end: the service ends them within an hour, or now "
@@ -31,13 +31,13 @@ WAITS: Final[Mapping[str, str]] = {
     "unread": "what they name could not be read in this database, and was read before it was "
     "erased: correct the profile, then `tallyhook reindex`",
 }
-"""Why lines of the journal are pending, and what to do, by the code that is noted."""
+"""Why lines of the journal are pending, and what to do, by the stored code."""
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Make the journal, empty, with the database, or take up the one that is at its place.
+    """Create an empty journal with the database, or use the one that exists.
 
-    Raise ConfigurationError and UnreachableError where it can be neither.
+    Raise ConfigurationError and UnreachableError if neither is possible.
     """
     path = context.settings.erasure_journal_path
     if path is None:
@@ -46,7 +46,7 @@ async def begin_journal(context: AppContext) -> None:
         if await erase_store.journal_name(connection) is not None:
             return
     journal = erasure_journal.make_journal(path, at=context.clock.now())
-    # Also on a disk with little room: a start goes on there.
+    # Also with little disk space: a start continues in that case.
     async with context.database.writer.transaction() as connection:
         await be_with(connection, journal)
 
@@ -54,15 +54,15 @@ async def begin_journal(context: AppContext) -> None:
 async def be_with(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
-    """Note which journal a database is with; `instead`: it replaces another one."""
+    """Store the name of a database's journal. `instead`: it replaces another journal."""
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
     await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return the journal of this database. Raise ConfigurationError unless it is at its place, with
-    its key, and as this database knows it."""
+    """Return the journal of this database. Raise ConfigurationError if it or its key is missing, or
+    it differs from the database's copy."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
@@ -119,7 +119,7 @@ class JournalState:
 
 
 async def journal_state(context: AppContext) -> JournalState:
-    """Look at the journal, and change nothing."""
+    """Return the state of the journal, and change nothing."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -149,8 +149,8 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return how many lines have been pending for longer than PATIENCE or must wait, why, and since
-    when."""
+    """Return the number of lines that are long pending, why, and since when. A line counts if it
+    has been pending for longer than PATIENCE, or must wait."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(erase_store.pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
@@ -159,8 +159,8 @@ async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant
 
 
 async def is_pending(context: AppContext, *, order: str | None) -> bool:
-    """Return whether an erasure of this order, or any, is in the journal and not ended in this
-    database. Raise ConfigurationError where the journal is not as it must be."""
+    """Return whether the journal has an unfinished erasure in this database. With an order, only
+    erasures of that order count. Raise ConfigurationError if the journal cannot be used."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -185,7 +185,7 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Note as pending the lines that only the file has: their erasure was killed before."""
+    """Store as pending the lines that only the file has: a crash interrupted their erasures."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -197,8 +197,8 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Note as pending the lines that only the file has: a crash left their erasures undone. Return
-    all that are pending."""
+    """Store as pending the lines that only the file has: a crash interrupted their erasures. Return
+    all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
@@ -208,7 +208,7 @@ async def take_up(
 async def note_lines(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
 ) -> None:
-    """Copy the lines that the database lacks into it; they are pending from now on."""
+    """Copy the lines that the database lacks into it. They are pending from now on."""
     known = len(await erase_store.known_lines(connection))
     new = journal.lines[known:]
     await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])
@@ -216,5 +216,5 @@ async def note_lines(
 
 
 def sentence_of(error: ConfigurationError) -> str:
-    """Return the problem of the journal, without the setting's name."""
+    """Return the text of an error about the journal, without the setting's name."""
     return error.problems[0].partition(": ")[2]

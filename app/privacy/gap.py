@@ -60,7 +60,7 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves, also one that lost commits: that stays visible."""
+    """Upgrade a database that nobody serves. A loss of commits stays visible in it."""
     database = Database(settings)
     try:
         await database.upgrade()
@@ -69,8 +69,9 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
-    """Continue with a standby that took over and lacks nothing, in the caller's transaction:
-    published numbers jump, and the audit trail says so. The shop's facts are complete."""
+    """Continue with a standby that took over and lost nothing, in the caller's transaction.
+    Published numbers jump ahead, with an entry in the audit trail. The shop's facts are
+    complete."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
         connection,
@@ -83,7 +84,7 @@ async def follow_takeover(connection: Connection, *, at: Instant) -> None:
 
 
 async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, reason: str) -> None:
-    """Keep a gap that the machine's owner accepts, in the caller's transaction."""
+    """Store a gap that the machine's owner accepts, in the caller's transaction."""
     who = owner()
     gap = found.accepted(at=at, by=who.name, reason=reason)
     await run(connection, add_gap, gap)  # 2
@@ -93,8 +94,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for a gap that is not accepted, and UsageError where there is none
-    to accept."""
+    """Raise ConfigurationError for a gap that is not accepted, and UsageError for accepting no
+    gap."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to go on say `{command} {ACCEPT}`"]
@@ -104,8 +105,8 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:
-    """Let published numbers rise, and note that statements of the shop are lost, in the caller's
-    transaction. Return the first number that is given from now on.
+    """Raise published numbers, and record that statements of the shop may be lost, in the caller's
+    transaction. Return the first new number.
 
     given  the last number that was given, where that is known
     """

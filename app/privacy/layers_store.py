@@ -7,9 +7,9 @@
     orders       have a mark; what is not due has a ledger, which is what was last published
     the log      leaves without gaps, one for each row that does not wait for one
 
-Every proof is one statement over a range of keys that gives the rows that do not fit, so that a
-sound store gives none, whatever its size. Which fields of an event its body gives, and which ledger
-a history gives, is not proved here: that takes reading and folding.
+Every proof is one statement over a range of keys. It selects the rows that do not fit, so a sound
+store returns none, whatever its size. Which fields of an event its body gives, and which ledger a
+history gives, is not proved here: that takes reading and folding.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import STEP
 
 AT_ONCE: Final = 20_000
-"""Rows of one range: a tenth of a second's work."""
+"""Rows in one range: a tenth of a second's work."""
 
 
 class LayerProof(NamedTuple):
@@ -45,7 +45,7 @@ class LayerProof(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer:
-    """A table that is read by ranges of a key, and the proofs for each range.
+    """A table that is read in key ranges, and the proofs for each range.
 
     before  comes before every key
     beside  rows of other tables that are looked at with it
@@ -59,7 +59,7 @@ class Layer:
 
 
 class KeySpan(NamedTuple):
-    """Keys of a layer, in SQL with their values, and how many rows they have."""
+    """Range of a layer's keys, in SQL with its values, and the number of rows in it."""
 
     condition: str
     values: Mapping[str, Any]
@@ -144,7 +144,7 @@ _EVENTS: Final = Layer(
         LayerProof(
             "the event {} names {}, and is kept under {}",
             "event_id, order_ref, coalesce(order_key, 'no order')",
-            # The order that another shop's event names is the other shop's.
+            # For another shop's event, the order that it names is that shop's.
             "order_ref IS NOT NULL AND (order_key IS NULL OR order_key <> order_ref) "
             "AND (shop IS NULL OR shop <> 'other')",
         ),
@@ -253,7 +253,7 @@ _ORDERS: Final = Layer(
 
 
 async def rows_to_prove(connection: AsyncConnection) -> int:
-    """Return how many rows the proofs go through."""
+    """Return how many rows the proofs read."""
     layers = (_DELIVERIES, _EVENTS, _RECORDS, _LINKS, _ORDERS)
     return sum([await _count(connection, layer.table) for layer in layers])
 
@@ -288,7 +288,8 @@ async def _spans(connection: AsyncConnection, layer: Layer) -> AsyncIterator[Key
 async def _misfits(
     connection: AsyncConnection, layer: Layer, span: KeySpan, values: Mapping[str, Any]
 ) -> list[str]:
-    """Ask in one statement whether anything does not fit, as nothing does in a sound store."""
+    """Return a sentence for each row in the span that does not fit. One statement first asks
+    whether there is any; a sound store has none."""
     rows = {"table": layer.table, "beside": layer.beside, "span": span.condition}
     anything = " OR ".join(f"({proof.misfit})" for proof in layer.proofs)
     given = {**span.values, **values}
@@ -304,7 +305,7 @@ async def _misfits(
 
 
 Step = tuple[int, Sequence[str]]
-"""How many rows were gone through, and what does not fit, a sentence each."""
+"""Number of rows checked, and a sentence for each row that does not fit."""
 
 
 async def _prove(
@@ -318,8 +319,8 @@ async def _prove(
 
 
 class Odd(NamedTuple):
-    """Delivery whose digest is not the SHA-256 of its body. Without a body it is that of the query,
-    which stands in the headers."""
+    """A delivery whose digest is not the SHA-256 of its body. Without a body, the digest is that of
+    the query, which is in the headers."""
 
     delivery_id: str
     digest: str
@@ -328,7 +329,7 @@ class Odd(NamedTuple):
 
 
 class Bodies(NamedTuple):
-    """Counts of bodies, and of missing ones that a delivery first brought."""
+    """Counts of bodies, and of missing bodies that their delivery brought first."""
 
     kept: int
     pruned: int
@@ -354,7 +355,7 @@ _ODD_FILES: Final = "SELECT sha256 FROM attachment_files WHERE {computed} <> sha
 
 
 async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
-    """Yield deliveries whose body's own SHA-256 is not their digest, range by range."""
+    """Yield deliveries whose digest is not the SHA-256 of their body, range by range."""
     digest = await _digest(connection)
     async for span in _spans(connection, _DELIVERIES):
         sql = statement(_ODD_BODIES, span=span.condition, computed=digest)
@@ -363,14 +364,15 @@ async def odd_bodies(connection: AsyncConnection) -> AsyncIterator[list[Odd]]:
 
 
 async def odd_wholes(connection: AsyncConnection) -> list[str]:
-    """Return whole bodies of several events that do not have their digest, one sentence each."""
+    """Return a sentence on each whole body of several events that does not match its digest."""
     sql = statement(_ODD_WHOLES, computed=await _digest(connection))
     rows = await connection.execute(text(sql))
     return [f"the whole body {row[0]} does not have its digest" for row in rows]
 
 
 async def odd_attachments(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each attached file whose bytes are gone, or do not have their digest."""
+    """Return a sentence on each attached file whose bytes are missing or do not match its
+    digest."""
     gone = await connection.execute(
         text(
             "SELECT id FROM attachments WHERE gone_at IS NULL AND NOT EXISTS (SELECT 1 FROM "
@@ -386,7 +388,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SHA-256 of a body, in hex, in SQL. PostgreSQL has it; SQLite is given it."""
+    """Return the SQL for the SHA-256 of a body, in hex. PostgreSQL has such a function; SQLite gets
+    ours."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -400,7 +403,7 @@ def _hex(body: bytes) -> str:
 
 
 async def prove_deliveries(connection: AsyncConnection) -> AsyncIterator[Step]:
-    """Check that each was read as an event that is there, or not at all."""
+    """Check that each delivery was read as a stored event, or not at all."""
     async for step in _prove(connection, _DELIVERIES):
         yield step
 
@@ -423,7 +426,7 @@ _RETURNS: Final = (
     "('refunded', 'refund_pending', 'refund_failed', 'reversed', 'disputed', 'dispute_won', "
     "'dispute_lost'))"
 )
-"""Condition on an event: it names an order, and links nothing (`placing.may_link`)."""
+"""Condition on an event that names an order but must not link anything (`placing.may_link`)."""
 
 _SAME_ID: Final = (
     "SELECT source, event_id, coalesce(order_ref, order_key) FROM events "
@@ -433,8 +436,8 @@ _SAME_ID: Final = (
 
 
 async def prove_index(connection: AsyncConnection) -> AsyncIterator[Step]:
-    """Check that events have deliveries, orders and links; links events or records; contests
-    both."""
+    """Check that events have deliveries, orders and links; that links have events or records; and
+    that contests are complete."""
     pairs = await _of_one_id(connection)
     for layer, condition in (
         (_EVENTS, f"events.standing <> 'unconfirmed' AND NOT {_RETURNS}"),
@@ -474,8 +477,8 @@ async def _other_links(
     *,
     end: str = "",
 ) -> list[str]:
-    """Return rows without a link of a kind with this end; add to `pairs` rows linked to another
-    order than their own."""
+    """Return rows without the expected link at this end. Rows linked to another order than their
+    own are added to `pairs`."""
     found = []
     for reference in ("payment", "session"):
         sql = statement(
@@ -494,7 +497,7 @@ async def _other_links(
     return found
 
 
-# --- orders and what was published of them -------------------------------------------------------
+# --- orders and their published revisions ---------------------------------------------------------
 
 
 _WITHOUT_MARK: Final = (
@@ -504,14 +507,14 @@ _WITHOUT_MARK: Final = (
 
 
 async def prove_marks(connection: AsyncConnection) -> list[str]:
-    """Return orders of events, records or ledgers that have no mark, one sentence each."""
+    """Return a sentence on each order with events, records or a ledger but without a due mark."""
     tables = ("events", "records", "ledgers")
     sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)
     return [f"order {row[0]} has no due mark" for row in await connection.execute(text(sql))]
 
 
 async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Yield a sentence on each wrong revision: each must begin where the order's last one ended."""
+    """Yield a sentence on each revision that does not begin where the order's last one ended."""
     async for _, found in _prove(connection, _REVISIONS):
         yield found
 
@@ -519,8 +522,7 @@ async def prove_revisions(connection: AsyncConnection) -> AsyncIterator[Sequence
 async def prove_orders(
     connection: AsyncConnection, *, claimed: Instant, rules: str
 ) -> AsyncIterator[Step]:
-    """Check that orders that are not due have the ledger that was published last, and come up when
-    it says.
+    """Check that orders that are not due have the ledger that was published last, and its due time.
 
     claimed  marks after this instant wait; those before it are due, or just being folded
     """
@@ -537,8 +539,8 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to about `limit` sentences on errors: leaves have no gaps, each has its row, and
-    every row has its leaf, or waits for one. `log verify` checks hashes and signatures."""
+    """Return up to about `limit` sentences on missing leaves, leaves without a row, and rows that
+    neither have a leaf nor wait for one. `log verify` checks hashes and signatures."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

@@ -1,4 +1,4 @@
-"""Carries out pending erasures: lines of the journal that did not end, and restrictions that did.
+"""Carries out pending erasures: unfinished lines of the journal, and restrictions that have ended.
 
     1 look     with one question: pending lines, and restrictions that must be judged again
     2 lines    are carried out, or wait for another minute (`replay_erasures`)
@@ -34,19 +34,19 @@ from reconcile.instants import SECOND, Instant
 log = structlog.get_logger()
 
 REST_S: Final = 60.0
-"""Seconds between two tries of pending lines, and the least between two looks."""
+"""Seconds between two tries of pending lines; also the shortest rest between two rounds."""
 
 IDLE_S: Final = 3_600.0
-"""Seconds between two looks for what another process has begun or restricted."""
+"""Seconds between two checks for erasures and restrictions of other processes."""
 
 AT_ONCE: Final = 100
-"""Restrictions judged in one round; a fold each, and the rest in the next."""
+"""Restrictions judged in one round. Each takes a fold; the rest follow in the next round."""
 
 ENDED: Final = "its restriction is over, as an earlier erasure asked"
 
 
 class PendingErasures:
-    """Work of the periodic task, and its rest until the next end."""
+    """The periodic task, which rests until the next restriction ends."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -54,8 +54,8 @@ class PendingErasures:
         self._next: Instant | None = None
 
     async def work(self) -> int:
-        """Carry out pending lines, and erase data that is no longer restricted. Return how many
-        lines were pending."""
+        """Carry out pending lines, and erase data whose restriction has ended. Return the number of
+        pending lines."""
         context = self._context
         now, path = context.clock.now(), context.settings.erasure_journal_path
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
@@ -80,7 +80,7 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether anything is dated later than now, where that matters."""
+        """Return whether a due restriction must wait because something is dated later than now."""
         if not due:
             return False
         newest = await self._context.database.on_snapshot(newest_ahead, now)
@@ -98,7 +98,7 @@ class PendingErasures:
 def _look(
     connection: PlainConnection, now: Instant
 ) -> tuple[list[erase_store.PendingLine], list[RestrictionRow], Instant | None]:
-    """Return the pending lines, the restrictions to judge, and when the next is to be judged."""
+    """Return the pending lines, the restrictions to judge, and the time of the next judgement."""
     due = restriction_store.due_restrictions(connection, now, limit=AT_ONCE)
     _, _, look_at = restriction_store.restriction_totals(connection)
     return erase_store.pending_lines(connection), due, look_at
@@ -106,7 +106,7 @@ def _look(
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
     """Judge one restriction, and erase its data if nothing keeps it. Errors are logged and tried
-    again a day later: one order that cannot be folded must not stop the others."""
+    again a day later, so that one order that cannot be folded does not stop the others."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -155,7 +155,8 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Restrict the order that a restricted delivery belongs to since it was assigned or read."""
+    """Restrict the order to which a restricted delivery now belongs, since it was assigned or
+    read."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])

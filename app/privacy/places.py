@@ -1,7 +1,7 @@
-"""Every place where text from outside is stored: whether it is personal, and what an erasure does.
+"""Every place that stores text from outside: whether it is personal, and what an erasure does.
 
 Derived from the marks on the columns of the tables; the files beside the database are listed here.
-Leaves out: how an erasure is done (`erase_finding`).
+Leaves out how an erasure is done (`erase_finding`).
 """
 
 from collections.abc import Mapping, Set
@@ -59,11 +59,12 @@ FILES: Final[tuple[Place, ...]] = (
         ),
     ),
 )
-"""What lies beside the database, or was taken out of it."""
+"""Files beside the database, and files exported from it."""
 
 
 class RetainedClass(NamedTuple):
-    """Data that an erasure keeps for a time: the setting with its days, and the legal ground."""
+    """A class of data that an erasure keeps for a time, with the setting for its days and the legal
+    ground."""
 
     setting: str
     what: str
@@ -89,7 +90,7 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return the classes as rows of the list of places, by these settings."""
+    """Return the classes as rows for the list of places, with the periods of these settings."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -122,9 +123,8 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    went   rows that went, or would go; `stays`: that hold the number still, or belong to an order
-           that is kept for now
-    why    why those stay, with the legal ground; empty where none does
+    went rows that were erased, or would be; `stays`: that hold the number still, or belong to an
+    order that is kept for now why why those stay, with the legal ground; empty where none does
     """
 
     where: str
@@ -138,14 +138,14 @@ class ReportedPlace:
 
 
 WAITS: Final = f"what it is of is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
-"""Why something stays for now, in a place that an erasure empties."""
+"""Why something stays for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should stand here: tell who maintains this program"
-"""Why something stays in a place whose mark says that nobody's data can be in it."""
+"""Why something stays in a place whose mark rules out personal data."""
 
 
 def is_emptied(mark: marks.Mark) -> bool:
-    """Return whether an erasure takes personal data from a place."""
+    """Return whether an erasure empties places with this mark."""
     return mark.erased != "kept" and mark.personal != "not"
 
 
@@ -156,8 +156,8 @@ def reported_places(
     waiting: Mapping[str, Set[Any]],
     beside: Mapping[str, int],
 ) -> list[ReportedPlace]:
-    """Return one erasure by place, in the order of the list, without the places that it did not
-    touch.
+    """Return the result of one erasure by place, in the order of the list. Untouched places are
+    left out.
 
     holding  keys of the rows that hold the number, by place
     going    by table: of those that go; `waiting`: of those of orders that are kept for now
@@ -180,9 +180,10 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the page's list in Markdown: one line for what reads alike, what is personal first.
+    """Return the page's list of places in Markdown, personal ones first.
 
-    Leaves out names of columns, and what is not personal: `erase --places` has both.
+    Places that read alike share one line. Names of columns and places that are not personal are
+    left out; `erase --places` has both.
     """
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
     lines = ["Text from outside, where, and what an erasure does:"]

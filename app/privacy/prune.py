@@ -77,7 +77,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return each class and the days for which it is kept."""
+        """Return each class of data with the days for which it is kept."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -88,8 +88,8 @@ class Retention:
 
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
-    """Return the retention periods; None if everything is kept. 0 days mean for ever for bodies and
-    headers, and as long as these for the other classes.
+    """Return the retention periods; None if everything is kept. 0 days keep bodies and headers
+    forever, and the other classes as long as bodies.
 
     Raise ConfigurationError where a source may deliver again after its bodies would be gone.
     """
@@ -136,7 +136,7 @@ def ended_orders(
     now: Instant,
     quiet: Duration,
 ) -> dict[str, Outcome]:
-    """Return the outcomes of the orders that are settled, and whose sources are all known."""
+    """Return the outcomes of settled orders whose sources are all known."""
     found: dict[str, Outcome] = {}
     for order, history in histories.items():
         if any(each.event.source not in retention.sources for each in history.deliveries):
@@ -159,8 +159,8 @@ OTHERS_AT_ONCE: Final = 100
 async def prune_others(
     context: AppContext, retention: Retention, *, dry_run: bool
 ) -> AsyncIterator[tuple[str, int]]:
-    """Delete class by class and page by page, and yield how many of a class; with `dry_run` none
-    is."""
+    """Delete classes of data page by page, and yield the class and the number of rows of each page.
+    With `dry_run`, nothing is deleted."""
     classes: tuple[tuple[str, AsyncIterator[list[Any]], Callable[..., Awaitable[None]]], ...] = (
         (
             "rejections",
@@ -185,7 +185,7 @@ async def prune_others(
 async def note_pruning(
     context: AppContext, who: operator_store.Operator, gone: Mapping[str, int]
 ) -> None:
-    """Add the deletions to the trail, if there were any."""
+    """Record the deletions in the trail, if there were any."""
     facts = {name: count for name, count in gone.items() if count}
     if facts:
         async with context.database.writing() as connection:
@@ -205,7 +205,7 @@ async def _older(
     rows: Callable[..., Awaitable[list[Any]]],
     after: Any,
 ) -> AsyncIterator[list[Any]]:
-    """Yield rows that are older than they are kept, a page at a time."""
+    """Yield rows that have exceeded their retention period, a page at a time."""
     while span is not None:
         before = context.clock.now() - span
         async with context.database.reading() as connection:
@@ -219,8 +219,7 @@ async def _older(
 async def _old_notes(
     context: AppContext, retention: Retention
 ) -> AsyncIterator[list[phone_store.PhoneNote]]:
-    """Yield digests of phone numbers of orders that have been settled for longer than they are
-    kept."""
+    """Yield phone digests of orders that have been settled for longer than digests are kept."""
     quiet, after = retention.phones, None
     while quiet is not None:
         now = context.clock.now()
@@ -251,18 +250,18 @@ async def _old_notes(
 
 
 PAGE: Final = 100
-"""Deliveries looked at in one go: some milliseconds of folding."""
+"""Deliveries examined at a time: some milliseconds of folding."""
 
 PRUNED_AT_ONCE: Final = 100
-"""Rows emptied in one transaction, so that no acknowledgement waits long for it."""
+"""Rows emptied in one transaction, so that no acknowledgement waits long."""
 
 PRUNED_BYTES: Final = 1024 * 1024
-"""Bytes emptied in one transaction: each is overwritten, and passes through the log."""
+"""Bytes emptied in one transaction. Each is overwritten, and passes through the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """An order that is over: its unpruned deliveries with their sizes, and its mark when read."""
+    """A settled order: its unpruned deliveries with their sizes, and its mark when it was read."""
 
     order: str
     outcome: Outcome
@@ -285,7 +284,7 @@ class SettledOrder:
 class PrunablePage:
     """The prunable content of one page of deliveries.
 
-    looked     how many deliveries were looked at
+    looked     number of deliveries examined
     settled    orders whose first delivery is on the page
     unrelated  deliveries that concern no order (`unrelated_among`), with their sizes in bytes
     """
@@ -299,7 +298,7 @@ class PrunablePage:
 class Pruning:
     """Result or preview of a pass. `settled` holds the first orders; the figures count all.
 
-    before      the bodies of orders heard of last by then may go; None: none may
+    before      bodies of orders without later news may be deleted; None: none may
     classes     each class of data, and the days for which it is kept
     deliveries  of settled orders and of none; `size`: their bytes
     unrelated   how many of them concern no order
@@ -315,7 +314,7 @@ class Pruning:
     settled: list[SettledOrder] = field(default_factory=list)
 
     def add(self, page: PrunablePage, *, keep: int) -> None:
-        """Count the content of one page, and keep the first of its orders."""
+        """Count the content of one page, and keep its orders up to the limit."""
         sizes = [each.sizes for each in page.settled] + [page.unrelated]
         self.orders += len(page.settled)
         self.unrelated += len(page.unrelated)
@@ -340,7 +339,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """Return how many of each class were found, or deleted."""
+        """Return the number of rows of each class found, or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -353,8 +352,8 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make one pass over everything; `dry_run` only looks. `keep`: how many orders to list by
-    name."""
+    """Make one pass over all deliveries; with `dry_run`, delete nothing. `keep`: how many orders to
+    list by name."""
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
         progress(looked)
@@ -370,8 +369,8 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make a pass that a person asks for, after sealing rows that need it. However it ends, the
-    trail has its deletions. Raise UsageError for a person who may not."""
+    """Make a pass at a person's request, after sealing rows that need it. Its deletions are
+    recorded in the trail even if it fails. Raise UsageError for a person who may not."""
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -395,7 +394,7 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune, and yield after each page how many deliveries were looked at. Raise UsageError where
+    """Prune, and yield after each page the number of deliveries examined. Raise UsageError if
     something is dated later than now: this clock, or the one that dated it, is wrong."""
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
@@ -416,8 +415,8 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield settled orders, and deliveries of no order, that hold something to prune, a page at a
-    time. `unsealed_too`: also those that must be sealed first."""
+    """Yield settled orders, and deliveries without an order, that hold something to prune, page by
+    page. `unsealed_too` includes those that must be sealed first."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -459,7 +458,7 @@ async def settled_orders(
                     mark=mark,
                 )
                 for mark in marks
-                # An order counts on the page of its first delivery, and on no later one.
+                # An order is counted only on the page of its first delivery.
                 if mark.order in ids and min(sizes.keys() & ids[mark.order], default="") > after
             ],
             unrelated={each: sizes[each] for each in sorted(sizes.keys() & unrelated)},
@@ -468,13 +467,13 @@ async def settled_orders(
 
 
 async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
-    """Prune a page, and return the deletions."""
+    """Prune a page, and return what was deleted."""
     settled = await prune_orders(context, page.settled)
     gone: dict[str, int] = {}
     several = ((each, each, size) for each, size in page.unrelated.items())
     for part in _portions(several):
         async with context.database.writing() as connection:
-            # One that was read anew since, by a newer profile, may concern an order.
+            # A delivery that was read again meanwhile, by a newer profile, may belong to an order.
             ids = await retention_store.unrelated_among(connection, [each for each, _, _ in part])
             await retention_store.prune(connection, sorted(ids), now=context.clock.now())
         gone |= {each: page.unrelated[each] for each in ids}
@@ -482,7 +481,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune, and return the orders about which nothing arrived in between."""
+    """Prune orders, and return those without new evidence in between."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -500,8 +499,8 @@ _T = TypeVar("_T")
 
 
 def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, str, int]]]:
-    """Yield batches of deliveries to prune, small enough for a short transaction. Each has its
-    order or payment, its id and its bytes."""
+    """Yield batches of deliveries to prune, small enough for a short transaction. Each item is
+    (order or payment, id, bytes)."""
     portion: list[tuple[_T, str, int]] = []
     weight = 0
     for each in items:
@@ -515,14 +514,14 @@ def _portions(items: Iterable[tuple[_T, str, int]]) -> Iterator[list[tuple[_T, s
 
 
 REST_SHARE: Final = 20.0
-"""Rest after a page, as a multiple of its time: at most 1/21 of one core."""
+"""Rest after a page, as a multiple of its duration: at most 1/21 of one core."""
 
 PASS_S: Final = 3_600.0
-"""Seconds from the end of one pass to the next. What is pruned is weeks old; an hour is soon."""
+"""Seconds between two passes. Pruned data is weeks old, so an hour is soon enough."""
 
 
 class Pruner(PeriodicTask):
-    """Task that passes over the store."""
+    """Task that repeatedly passes over the store."""
 
     def __init__(self, context: AppContext, retention: Retention) -> None:
         super().__init__(self._look, component="the pruner", rest=lambda done: PASS_S)
@@ -531,8 +530,8 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Make a pass. Errors are logged and tried again with the next pass: keeping data for
-        longer is no reason to receive nothing."""
+        """Make a pass. Errors are logged and the next pass tries again, since late pruning must not
+        stop the service."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:
@@ -564,7 +563,7 @@ class Pruner(PeriodicTask):
             began = perf_counter()
 
     async def _stops_within(self, seconds: float) -> bool:
-        """Rest, and return whether it was stopped meanwhile."""
+        """Rest, and return whether the task was stopped meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._stopping.wait()

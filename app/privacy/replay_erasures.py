@@ -1,4 +1,4 @@
-"""Carries the journal of erasures out in a database.
+"""Carries out the journal of erasures in a database.
 
     1 fit      the journal at its place is this database's, and no older than the copy in it
                (`fit_journal`)
@@ -60,18 +60,18 @@ from reconcile.ledger.fold import last_heard
 REASON: Final = "erased before, as the journal of erasures says"
 
 SUBJECT: Final = "the journal of erasures"
-"""What the trail calls it."""
+"""Name of the journal in the trail."""
 
 TRIES: Final = 20
 PAUSE_S: Final = 0.25
-"""Tries and pause of emptying the log while a reader holds it up."""
+"""Tries and pause for emptying the log while a reader holds it."""
 
-# --- what the ids of a line stand for -------------------------------------------------------------
+# --- what the ids in a line refer to --------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders by the digests that stand for them in lines."""
+    """Rows and orders by the digests that refer to them in lines."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class NamedRows:
     bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
 
     def add(self, others: "NamedRows") -> None:
-        """Add rows that other lines of this erasure name."""
+        """Add rows named by other lines of this erasure."""
         self.orders |= others.orders
         self.bank_lines |= others.bank_lines
 
@@ -96,8 +96,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that an erasure empties, in their order, and the rows that the digests among
-    them stand for."""
+    """Return the ids that an erasure empties, in order, and the rows that digests among them refer
+    to."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -135,7 +135,7 @@ _KEPT: Final[Mapping[erasure_journal.Kind, Kind]] = {
     "kept_attachments": "attachment",
     "kept_bank_lines": "bank_line",
 }
-"""What lines restrict, by their kind."""
+"""Restricted data of a line, by the line's kind."""
 
 _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 """Kinds of lines whose ids are digests of another kind's keys."""
@@ -144,8 +144,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of the data that an erasure restricts, and the rows that the digests among
-    them stand for."""
+    """Return the ids of the data that an erasure restricts, and the rows that digests among them
+    refer to."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -169,7 +169,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database that the digests in some lines stand for."""
+    """Return the rows of this database that the digests in some lines refer to."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
@@ -199,7 +199,7 @@ async def named_rows(
 
 
 def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> list[RestrictionRow]:
-    """Return the data in this database that a line restricts."""
+    """Return the restrictions in this database that a line makes."""
     rows, kind = [], next(each for name, each in _KEPT.items() if name == line.kind)
     for each in line.ids:
         name, why, ends = each.split("/")
@@ -271,7 +271,7 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Replays lines of the journal in a database that was put back or is served."""
+    """Carries out lines of the journal in a database that was restored or is served."""
 
     def __init__(
         self,
@@ -283,8 +283,8 @@ class ErasureReplay:
         reason: str = REASON,
         subject: str = SUBJECT,
     ) -> None:
-        """restored: the database was put back, and nobody serves it. Unread rows from a backup are
-        read first, since a line may name them.
+        """Take the state of the database. restored: it was put back, and nobody serves it. Unread
+        rows from a backup are read first, since a line may name them.
 
         who, reason, subject  who erases, why, and what the trail has named already
         """
@@ -295,7 +295,7 @@ class ErasureReplay:
         self._counts = Counter[str]()
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
-        """Carry out a whole journal, in a database that was put back and that nobody serves."""
+        """Carry out a whole journal in a restored database that nobody serves."""
         async with self.context.database.writing() as connection:
             await be_with(connection, journal)
             now, numbers = self.context.clock.now(), [line.number for line in journal.erased]
@@ -315,7 +315,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Carry out lines of earlier erasures, and note it in the trail."""
+        """Carry out lines of earlier erasures, and record it in the trail."""
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # what is emptied must have been sealed as it came
@@ -339,7 +339,8 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line in a transaction that notes that it is done, or must wait."""
+        """Empty the rows of each line, one transaction a line, and record that it is done or must
+        wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -391,7 +392,8 @@ class ErasureReplay:
         self, connection: Connection, line: erasure_journal.JournalLine
     ) -> str | None:
         owned = await erase_store.owners(connection, line.ids)
-        # What had been read when it was erased is money's evidence: it must be read here, too.
+        # Deliveries that had been read when they were erased are evidence of money: read them here,
+        # too.
         was_read = line.kind == "deliveries"
         unread = {e.delivery_id for e in owned if was_read and e.unread and not e.pruned}
         names = line.ids if was_read else ()
@@ -410,7 +412,7 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these may be among the unreadable deliveries."""
+        """Return whether one of these deliveries may be among the unreadable ones."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -422,8 +424,8 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the bodies of the requests that brought these deliveries, except for those with
-        another event that must still be read."""
+        """Empty the request bodies that brought these deliveries. Keep a body with another event
+        that must still be read."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -443,8 +445,8 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete references from an order to its customer. If the order had later news, its
-        requests and its name in the log may be of later evidence, and stay."""
+        """Delete references from an order to its customer. Keep its requests and its name in the
+        log if the order has evidence after the erasure, which they may belong to."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -495,8 +497,8 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of lines, also of an import that is under way or was killed. Numbers of
-        imports are given again after a restore: what a later import brought is none of these."""
+        """Empty versions of lines, even of an import that is under way or was killed. Import
+        numbers may be used again after a restore, so lines of later imports are left alone."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
@@ -517,8 +519,7 @@ class ErasureReplay:
         self._counts["bank_lines"] += len(rewritten)
 
     async def tidy(self) -> bool:
-        """Empty the log of the database and of the inbox. Return False where a reader holds it
-        up."""
+        """Empty the logs of the database and the inbox. Return False if a reader holds one."""
         inbox = await self.context.inbox.tidy()
         for _ in range(TRIES):
             if await self.context.database.writer.tidy(erase_store.TABLES):
@@ -532,17 +533,17 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's decision that a restore continues without the journal, and why."""
+    """A person's decision to continue a restore without the journal, and why."""
 
     reason: str
     by: str | None
 
 
 async def replay_after_restore(again: ErasureReplay, *, without: Without | None) -> Replayed:
-    """Carry out the whole journal in a database that was put back, before anybody serves it.
+    """Carry out the whole journal in a restored database before anybody serves it.
 
-    Raise ConfigurationError where the journal is not at its place, unless `without` is said; then
-    UsageError for who may not, and without a reason.
+    Raise ConfigurationError if the journal is missing and `without` is not given. With `without`,
+    raise UsageError for a person who may not, or for an empty reason.
     """
     context = again.context
     path = context.settings.erasure_journal_path
@@ -567,7 +568,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Carry the journal out in the copy of a backup, before it takes the database's place."""
+    """Carry out the journal in the copy of a backup, before it replaces the database."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 

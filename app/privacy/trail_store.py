@@ -37,7 +37,7 @@ from reconcile.matching.breaks import Act
 from reconcile.money import Money, MoneyError, major_text
 
 Facts = dict[str, Any]
-"""What is said of one act, by name: of a row, or of an entry of the trail."""
+"""Facts about one act by name, from a row or from an entry of the trail."""
 
 
 class TrailEntry(NamedTuple):
@@ -157,7 +157,7 @@ _RULES: Final = Acts(
     entries=_one_of_each("{}", lambda entry: entry.facts),
 )
 
-# --- breaks and the checklist: several of one name, in their order --------------------------------
+# --- breaks and the checklist: several acts of one name, in order ---------------------------------
 
 
 def _break_row(
@@ -177,7 +177,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text; None for a changed row without money."""
+    """Return the amount as text; None for a changed row without an amount."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -215,7 +215,7 @@ _CHECKLIST: Final = Acts(
     ),
 )
 
-# --- who may come in ------------------------------------------------------------------------------
+# --- operators and tokens -------------------------------------------------------------------------
 
 
 def _operator_entries(entries: Sequence[TrailEntry]) -> list[tuple[str, Facts]]:
@@ -346,7 +346,7 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """Return none for an entry that was changed, which `log verify` reports."""
+    """Parse an entry's facts; return none for a damaged entry, which `log verify` reports."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -374,8 +374,8 @@ def _differences(
 
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
-    """Return imports whose lines have changed, and lines of no import. Banks' texts are compared
-    only if imported after the last erasure that rewrote any."""
+    """Return imports whose lines have changed, and lines without an import. Texts of bank lines are
+    compared only if they were imported after the last erasure that rewrote any."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

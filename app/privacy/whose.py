@@ -1,6 +1,6 @@
-"""Parsing of the phone number, email address or order that an erasure or copy is about.
+"""Parses the phone number, email address or order that an erasure or a copy is about.
 
-It also builds the pseudonym that the trail and proposals may keep for ever.
+It also builds the pseudonym that the trail and proposals may keep forever.
 """
 
 from typing import Final
@@ -12,17 +12,17 @@ from app.orders.sought import understood
 from app.providers import identifiers
 
 BARE_DIGITS: Final = 11
-"""Digits of a number without its plus: fewer are more likely a part of one."""
+"""Minimum digits of a number without its plus. Fewer are more likely a part of a number."""
 
 PSEUDONYM_CHARS: Final = 16
-"""Hex digits of a pseudonym: two people never share one by chance."""
+"""Hex digits of a pseudonym; enough that two people never share one."""
 
 
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person as `providers.identifiers` writes them; None where neither is given. Raise
-    UsageError for a number or address that is not whole."""
+    """Return a person in the notation of `providers.identifiers`; None without number and address.
+    Raise UsageError for an incomplete number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
             raise UsageError("--email is one whole email address, such as ann@example.com")
@@ -37,22 +37,22 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text, a number or an address, as an argument of `person_of`."""
+    """Return typed text as keyword arguments of `person_of`, as a number or an address."""
     return {"email" if "@" in text else "phone": text}
 
 
 def masked(identifier: str) -> str:
-    """Return a person as the trail names them, without any address or number."""
+    """Return a person's description for the trail, without the address or number."""
     if identifier.isdecimal():
         return masked_phone(identifier)
     return f"the email address {masked_name(identifier.removeprefix(EMAIL_KIND))}"
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest that tells this person from others in the trail and in proposals.
+    """Return a keyed digest that identifies this person in the trail and in proposals.
 
-    It is no digest of the table `phones`: with the database alone nobody finds the person's orders
-    by it. Raise UsageError without the key.
+    It differs from the digests of the table `phones`, so the database alone does not lead from it
+    to the person's orders. Raise UsageError without the key.
     """
     if context.phone_key is None:
         raise UsageError(
@@ -62,5 +62,5 @@ def pseudonym(context: AppContext, identifier: str) -> str:
 
 
 def is_of(context: AppContext, identifier: str, known: str) -> bool:
-    """Check whether a pseudonym is this person's."""
+    """Return whether a pseudonym belongs to this person."""
     return pseudonym(context, identifier) == known
