@@ -1,4 +1,4 @@
-"""How providers sign, name, date and price their events: profile files and their engine."""
+"""Providers: profile files that describe their webhooks, and the code that uses them."""
 
 __all__ = (
     "check_signatures",

@@ -1,4 +1,4 @@
-"""Amounts as providers write them, made exact or refused."""
+"""Amounts as providers write them: read exactly, or refused."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -10,17 +10,17 @@ from app.core.reading import UnclearAmount, Unreadable
 from reconcile.money import InexactAmount, Money, MoneyError, exponent_of, from_major
 
 AmountUnit = Callable[[Any, str], Money]
-"""(the value as parsed, its currency) → money, or MoneyError."""
+"""Function (parsed value, its currency) → money. Raises MoneyError."""
 
 AMOUNTS_REMEMBERED: Final = 1_024
-"""Amounts kept in memory as read, about 300 kB."""
+"""Amounts whose parsed value is cached, about 300 kB."""
 
 _NUMBERS: Final = frozenset({Decimal, int, str})
 _CURRENCY = re.compile(r"[A-Z]{3}")  # the form of every code of ISO 4217
 _ILL_FORMED: Final = "is not a code of three capital letters"
-# Decimal() itself would also take full-width digits, "1_000" and "1e9".
+# Decimal() itself would also accept full-width digits, "1_000" and "1e9".
 _DIGITS: Final = 25
-"""Digits before the point at most: 64 bits of minor units have 19."""
+"""Most digits before the point. 64 bits of minor units have 19."""
 
 _DECIMAL_TEXT = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,18})?")
 
@@ -38,7 +38,7 @@ def _minor(value: Any, currency: str) -> Money:
 
 
 def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
-    """Read a whole number of the units that `decimals` gives: 10 to its power make a major unit."""
+    """Read a whole number of units; 10 to the power of `decimals` of them make a major unit."""
     if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
         raise MoneyError("the amount is not a whole number of minor units")
     number = Decimal(value)
@@ -53,9 +53,9 @@ AMOUNT_UNITS: Final[Mapping[str, AmountUnit]] = {"major": _major, "minor": _mino
 
 
 def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
-    """Return the unit of a profile.
+    """Return the function that reads amounts in a profile's unit.
 
-    decimals  (currency, decimals) where the provider counts a currency in its own way
+    decimals  (currency, decimals) for currencies that the provider counts differently from ISO 4217
     """
     unit, own = AMOUNT_UNITS[name], dict(decimals)
     if not own:
@@ -70,8 +70,11 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`, and of
-    that UnclearAmount where only the number is not exact."""
+    """Return exact money of zero or more.
+
+    Raise Unreadable with a sentence about `name`; it is UnclearAmount where only the number is not
+    exact.
+    """
     if currency is None:
         raise Unreadable(f"{name} has no currency")
     if type(currency) is not str:

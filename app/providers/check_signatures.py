@@ -1,4 +1,4 @@
-"""`signature check`: verifies requests written as JSON lines, one verdict a line, in order.
+"""`signature check`: verify requests written as JSON lines. Each gets one verdict line, in order.
 
 This is the receiver's own verification, without a receiver: no store and no configuration. Secrets
 may be short, as in published examples. A line that is no request is reported, and the run continues
@@ -22,11 +22,12 @@ from app.providers.source import Source
 from reconcile.instants import EARLIEST, LATEST, SECOND, Duration, Instant
 
 MAX_SECRETS: Final = 100
-"""Secrets or keys of one line."""
+"""Secrets or keys in one line."""
 
 
 class NotARequest(ValueError):
-    """The line cannot be checked. The message is a sentence; `name` is the line's, if any."""
+    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's
+    own."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -38,9 +39,9 @@ class RequestLine:
     """One request to check.
 
     secrets    alternatives; None where the line has no secret
-    named      keys by id, or parts
-    tolerance  None: the profile's own
-    ageless    whether no age is checked
+    named      keys by id, or the named parts of a key
+    tolerance  None for the profile's own
+    ageless    whether the age is left unchecked
     """
 
     name: str | None
@@ -54,7 +55,11 @@ class RequestLine:
 
 
 def read_line(text: bytes, *, profile: str | None, now: Instant) -> RequestLine:
-    """Parse one line. Raises NotARequest."""
+    """Parse one line. Raises NotARequest.
+
+    profile  used where the line names none
+    now      used where the line states no time
+    """
     try:
         given = json.loads(text)
     except (ValueError, RecursionError):
@@ -164,16 +169,17 @@ def _body(given: dict[str, Any]) -> bytes:
 
 
 ANY_AGE: Final[Duration] = LATEST - EARLIEST
-"""Disables the check: no two instants that can be written are farther apart."""
+"""Tolerance that turns the age check off: no two instants that can be written are farther apart."""
 
 AGED: Final = frozenset({"timestamp_too_old", "timestamp_too_new"})
-"""Reasons of refusal of a genuine request of another time."""
+"""Refusal reasons that a genuine request gets when it is verified at another time."""
 
 
 def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
     """Return the profile with this tolerance in both directions, in whole seconds.
 
-    No effect where the provider signs no time, or where a named verifier's profile states none.
+    The profile stays as it is where the provider signs no time, or where a named verifier's profile
+    states no tolerance.
     """
     seconds = tolerance // SECOND
     if profile.timestamp is not None:
@@ -189,14 +195,15 @@ def with_tolerance(profile: Profile, tolerance: Duration) -> Profile:
 
 
 KEPT: Final = 256
-"""Profiles, and compiled pairs of profile and secret, that are cached: lines usually share them."""
+"""Cached profiles, and cached sources by profile and secrets. Lines usually share them."""
 
 MAX_LINE_BYTES: Final = 64 * 1024 * 1024
-"""Size of one line: four times the largest configurable body, in base64."""
+"""Longest line in bytes: four times the largest configurable body, in base64."""
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream; a line longer than MAX_LINE_BYTES comes as an empty one."""
+    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES is replaced by an empty
+    one."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line
@@ -207,10 +214,10 @@ def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) -> Iterator[str]:
-    """Yield one JSON object for each line, as it comes. Raises nothing.
+    """Yield one JSON object for each line as soon as it is checked. Raises nothing.
 
-    profile  of the lines that name none
-    now      of the lines that state none
+    profile  for lines that name none
+    now      for lines that state no time
     """
     for text in lines:
         name = None
@@ -230,7 +237,7 @@ def check_lines(lines: Iterable[bytes], *, profile: str | None, now: Instant) ->
 
 
 def _checked(line: RequestLine) -> Refusal | None:
-    """Return the refusal of the secret that comes closest; None where one of them is right.
+    """Verify a request. Return None if it is genuine, else the refusal.
 
     Raises NotARequest for an unknown profile, and for a missing secret.
     """
@@ -263,7 +270,7 @@ def _loaded(name: str) -> Profile | str:
 def _source(
     profile: Profile, secrets: tuple[str, ...], named: tuple[tuple[str, str], ...]
 ) -> Source | Refusal:
-    """Compile a source with every usable secret; a Refusal where none is usable."""
+    """Compile a source with every usable secret, or return a Refusal where none is usable."""
     if named:
         return _compiled(profile, dict(named))
     compiled = _compiled(profile, secrets)

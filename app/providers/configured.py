@@ -1,4 +1,4 @@
-"""Compiles the configured sources, and the clients that ask their providers."""
+"""Compile the configured sources, and the clients that ask their providers."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,15 +23,20 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 MAX_TOLERANCE_S = 3600
-"""Seconds that a signature's time may differ from ours, in live, by a merchant's own profile.
-Providers sign each try afresh; a longer time would allow a replay after its event was forgotten.
-A shipped profile that allows more gives its reason: some providers repeat the first signature on
-the next day."""
+"""Largest difference in seconds between a signature's time and ours.
+
+It limits a merchant's own profile in a live instance. Providers sign each try afresh, and a longer
+time would allow a replay after its event was forgotten. A shipped profile that allows more gives
+its reason: some providers repeat the first signature on the next day.
+"""
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Read the merchant's own profiles into the settings of a service, so that all of its processes
-    use the same text. `compile_sources` reports a file that cannot be read."""
+    """Store the text of the merchant's own profiles in a service's settings.
+
+    All processes of the service then use the same text. A file that cannot be read is reported by
+    `compile_sources`.
+    """
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -40,28 +45,34 @@ def keep_profiles(settings: Settings) -> None:
 
 
 def text_of_profile(settings: Settings, source: str) -> str:
-    """Return the text of a source's profile, as a service has read it. Raise as `load_profile`."""
+    """Return the text of a source's profile as the service has stored it.
+
+    Raise the same errors as `load_profile`.
+    """
     named = settings.sources[source].profile
     return settings.profile_files.get(named) or profile_text(named)
 
 
 def profile_of(settings: Settings, source: str) -> Profile:
-    """Return a source's profile, as a service has read it. Raise as `load_profile`."""
+    """Return a source's profile as the service has stored it. Raise the same errors as
+    `load_profile`."""
     named = settings.sources[source].profile
     text = settings.profile_files.get(named)
     return load_profile(named) if text is None else read_profile(Path(named), text)
 
 
 def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
-    """Return a source's secrets; by key id if they are configured so."""
+    """Return a source's secrets: by key id if they are configured that way, else a list."""
     if given.keys:
         return {name: key.get_secret_value() for name, key in given.keys.items()}
     return [secret.get_secret_value() for secret in given.secrets]
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials of the provider's requests: `webhook`, and older ones under names that
-    begin with `webhook_`."""
+    """Return the credentials that the provider sends with its requests.
+
+    They are configured as `webhook`; older ones have names that begin with `webhook_`.
+    """
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -70,7 +81,7 @@ def webhook_credentials(given: SourceSettings) -> list[str]:
 
 
 def ends_of(given: SourceSettings) -> dict[str, Instant]:
-    """Return the end of each secret that has one."""
+    """Return when each secret expires, for the secrets that have an expiry."""
     return {s.get_secret_value(): s.until for s in given.secrets if s.until is not None}
 
 
@@ -89,7 +100,7 @@ def accounts(settings: Settings) -> dict[str, Account]:
 
 
 def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, ProviderClient]:
-    """Return the clients of the providers that must be asked back, by source.
+    """Return a client for each source whose provider must be asked about events, by source.
 
     Raises ConfigurationError with every missing credential.
     """
@@ -118,9 +129,9 @@ def questions_of(settings: Settings) -> dict[str, Questions]:
 
 
 def compile_sources(settings: Settings, *, phone_key: PhoneKey | None = None) -> dict[str, Source]:
-    """Compile every configured source. Raises ConfigurationError with the mistakes of all.
+    """Compile every configured source. Raises ConfigurationError with the mistakes of all sources.
 
-    phone_key  the key of the digests of customers' phone numbers; None: no digests are made
+    phone_key  key for the digests of customers' phone numbers; None makes no digests
     """
     sources, problems = {}, []
     for name, given in settings.sources.items():
@@ -196,7 +207,7 @@ def _problems_of_account(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def only_locations(given: SourceSettings, profile: Profile) -> dict[str, tuple[str, ...]]:
-    """Return the members of ONLY as locations: a bare path is one of the body."""
+    """Return the members of ONLY as locations. A path without a kind belongs to the JSON body."""
     form = profile.request.body == "form" and not profile.unconfirmed  # answers are JSON
     return {
         member
@@ -213,7 +224,7 @@ def ways_to_tell_apart(profile: Profile) -> str:
 
 
 def separates_shops(given: SourceSettings) -> bool:
-    """Return whether a setting tells the payments of several shops on one account apart."""
+    """Return whether a setting separates the payments of several shops on one account."""
     return bool(given.account or given.only) or given.link_by == "references"
 
 
@@ -227,7 +238,8 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Find methods that would count although anyone could write them."""
+    """Return the problems of methods in CAPTURES that would count although anyone could write
+    them."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []
@@ -242,7 +254,7 @@ def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) ->
 
 
 def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Find members by which anyone could state whose payment it is."""
+    """Return the problems of members in ONLY that would not prove whose payment it is."""
     variable, problems = f"TALLYHOOK_SOURCES__{name.upper()}__ONLY", []
     for location in only_locations(given, profile):
         try:
@@ -270,7 +282,7 @@ def _problems_of_only(name: str, given: SourceSettings, profile: Profile) -> lis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _KeyHolder:
-    """The keys behind one setting. `accounts`: the accounts that share a key of the provider."""
+    """The keys in one setting. `accounts` are the source's own accounts, if its key is shared."""
 
     variable: str
     keys: frozenset[bytes] = field(repr=False)
@@ -278,7 +290,10 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Find keys of two sources: a delivery that is genuine for both would be two payments."""
+    """Return the problems of keys that two settings share.
+
+    A delivery that is genuine for two sources would count as two payments.
+    """
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -317,7 +332,10 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the signer of a section's posts. Raise ConfigurationError if it cannot sign."""
+    """Return the source that signs a settings section's own posts.
+
+    Raise ConfigurationError where it cannot sign.
+    """
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

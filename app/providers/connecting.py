@@ -1,7 +1,7 @@
 """Instructions for connecting a provider, from section [setup] of its profile.
 
-`python -m app.cli.page_tables` writes the table of README.md, which a test compares.
-Leaves out: the address to register, which only a running installation knows.
+`python -m app.cli.page_tables` writes the table of README.md, which a test compares. Leaves out:
+the address to register, which only a running installation knows.
 """
 
 from collections.abc import Mapping
@@ -13,14 +13,17 @@ from app.providers.schemes import UNSIGNED
 from app.providers.sections import Profile
 
 UNDOCUMENTED: Final = "not documented here"
-"""Stands for each part that the profile does not state: nothing is guessed."""
+"""Text for each part that the profile does not state. Nothing is guessed."""
 
 SetupFacts = Mapping[str, str | list[str]]
 
 
 def setup_facts(profile: Profile) -> SetupFacts:
-    """Return each part of [setup] in words: `where`, `secret`, `credentials`, `events`, `fields`,
-    `traps`, `silence`. An unstated part is UNDOCUMENTED; a part that does not apply is absent."""
+    """Return the parts of [setup] as sentences: `where`, `secret`, `credentials`, `events`,
+    `fields`, `traps`, `silence`.
+
+    A part that the profile does not state is UNDOCUMENTED. A part that does not apply is absent.
+    """
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:
@@ -37,11 +40,11 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words of a trap that says how several shops on one account are told apart."""
+"""Words of a trap that explains how to tell several shops on one account apart."""
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return how to distinguish several shops on one account, unless a trap says it."""
+    """Return how to tell several shops on one account apart, unless a trap explains it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []
@@ -70,17 +73,17 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 
 def names_no_order(profile: Profile) -> str:
-    """Say that an accepted delivery is in no order's ledger, and what to do."""
+    """Return a sentence that an accepted delivery is in no order's ledger, with what to do."""
     return f"Taken, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:
-    """Return the meaning of each credential for asking the provider back, by name."""
+    """Return the meaning of each credential that asking the provider needs, by name."""
     needed = sorted(credentials_of(profile.fetch_back)) if profile.fetch_back else []
     known = dict(profile.setup.credentials)
     return {name: known.get(name, UNDOCUMENTED) for name in (*known, *needed)}
 
 
 def takes_keys(profile: Profile) -> bool:
-    """Check whether its secrets are the provider's public keys, not shared secrets."""
+    """Check whether the profile's secrets are public keys of the provider, not shared secrets."""
     return keys.takes_keys(profile.signature.mac)

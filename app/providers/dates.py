@@ -1,6 +1,6 @@
 """Dates as providers write them: when something happened, and when a request was signed.
 
-One entry in DATES for each way of writing. Each takes the value, the field's name for the sentence,
+DATES has one entry for each format. Each entry takes the value, the field's name for the sentence,
 and the offset from UTC that the profile declares for dates without a zone. Digits beyond the
 microsecond are cut off. A request's timestamp consists of ASCII digits: what other parsers accept
 (`1.5`, `+1`, `1_0`, full-width digits, NaN) is refused with a sentence.
@@ -19,7 +19,7 @@ from reconcile import instants
 from reconcile.instants import EARLIEST, LATEST, MILLISECOND, SECOND, Duration, Instant
 
 Date = Callable[[Any, str, str], Instant]
-"""(value, name, zone such as `+03:00`) → instant, or Unreadable."""
+"""Function (value, name, zone such as `+03:00`) → instant. Raises Unreadable."""
 
 ZONE: Final = re.compile(r"[+-](?:0[0-9]|1[0-4]):[0-5][0-9]")
 
@@ -78,7 +78,8 @@ def _any(value: Any, name: str, zone: str) -> Instant:
 
 
 _SECONDS_DIGITS: Final = 11
-"""Seconds have eleven digits until the year 5138, milliseconds twelve from 1973 on."""
+"""Most digits of a date in seconds. Seconds have eleven digits until the year 5138, milliseconds
+twelve from 1973 on."""
 
 
 def _since_epoch(value: Any, name: str, unit: Duration) -> Instant:
@@ -116,9 +117,9 @@ DATES: Final[Mapping[str, Date]] = {
 
 @dataclass(frozen=True, slots=True)
 class TimestampUnit:
-    """The length of one step of the number, and how many digits it may have (year 33658).
+    """A timestamp's unit, and the most digits that it may have (until the year 33658).
 
-    milliseconds_from  the number of digits from which on it counts milliseconds
+    milliseconds_from  number of digits from which the timestamp counts milliseconds
     """
 
     length: Duration
@@ -136,13 +137,19 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""How a timestamp is written. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included;
-`any` is either that or the digits of `s_or_ms`."""
+"""Formats of a timestamp by name.
+
+`iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included. `any` is either that or the
+digits of `s_or_ms`.
+"""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""How near to now a number must come, read in another unit, before we name that unit."""
+"""Largest distance from now at which a number read in another unit is plausible.
+
+The refusal then names that unit.
+"""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (
@@ -156,7 +163,7 @@ _FAULTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamp:
-    """The timestamp rule of one profile. `past` and `future` are inclusive."""
+    """A profile's rule for timestamps. The bounds `past` and `future` are inclusive."""
 
     place: RequestPlace
     unit: TimestampUnit
@@ -164,7 +171,7 @@ class Timestamp:
     future: Duration
 
     def text(self, request: Request) -> bytes | Refusal:
-        """Return the timestamp as received: exactly one, as a second would make it ambiguous."""
+        """Return the timestamp as received. Refuse several, which would be ambiguous."""
         found = self.place.values(request)
         if len(found) == 1:
             return found[0]
@@ -172,13 +179,14 @@ class Timestamp:
         return self._refusal("timestamp_missing", fault)
 
     def write(self, now: Instant) -> bytes:
-        """Write `now` as the profile does."""
+        """Write `now` in the profile's format."""
         if not self.unit.length or self.unit is _ANY:
             return instants.format_instant(now).encode("ascii")
         return b"%d" % (now // self.unit.length)
 
     def check(self, text: bytes, now: Instant) -> Refusal | None:
-        """Return None where `text` is a timestamp no older or newer than allowed."""
+        """Return None where `text` is a timestamp no older or newer than allowed, else the
+        refusal."""
         if not self.unit.length or (self.unit is _ANY and not text.isdigit()):
             try:
                 signed_at = instants.parse_instant(text.decode("ascii"))
@@ -207,7 +215,7 @@ class Timestamp:
 
     def _too_long(self, text: bytes, now: Instant) -> Refusal:
         unit = self.unit
-        # A finer unit has three digits more: the mistake that senders make.
+        # A finer unit has three digits more, which is a common mistake of senders.
         if len(text) <= unit.digits + 3:
             moment = int(text) * unit.length // 1000
             if abs(moment - now) <= _PLAUSIBLE:

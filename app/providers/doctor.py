@@ -1,10 +1,10 @@
-"""The signature doctor: tries the known mistakes on a refused request and names what would pass.
+"""The signature doctor: try the known mistakes on a refused request, and name what would pass.
 
     request, source as configured ──trials──▶ what would have passed ──▶ diagnoses
 
 Nothing is accepted here. Each trial changes one thing: the secret, its encoding, the profile, the
-body's spelling, the address, the unit of the time. A wrong time is reported beside it, so two
-mistakes at once (a wrong secret, and an old request) are both found. Sentences name sources,
+spelling of the body, the address, or the unit of the time. A wrong time is reported in addition, so
+two mistakes at once (a wrong secret and an old request) are both found. Sentences name sources,
 profiles and our own numbers; never a secret, nor text of the request.
 """
 
@@ -29,7 +29,7 @@ from app.providers.source import Source
 from reconcile.instants import Instant
 
 _MARK: Final = "\ue000"
-"""Stands around a number with a fraction, so that it is written again digit for digit."""
+"""Delimiter around a number with a fraction, so that it is written again digit for digit."""
 
 _MARKED: Final = re.compile(r'"(?:\ue000|\\ue000)([^"\\]*?)(?:\ue000|\\ue000)"')
 
@@ -37,7 +37,7 @@ _WHOLE: Final = re.compile(r"(?<=[0-9])\.0+(?=[,\]}\s]|\Z)")
 
 
 def respellings(body: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield (spelling, bytes) of the same JSON, each different from `body`."""
+    """Yield other spellings of the same JSON, each with its name and different from `body`."""
     try:
         parse(body)
         document = json.loads(body, parse_float=lambda digits: f"{_MARK}{digits}{_MARK}")
@@ -63,7 +63,7 @@ _spaced = _dumped(ensure_ascii=True)
 
 
 def _escaped(document: Any) -> str:
-    """Write characters that mean something in HTML as some encoders do."""
+    """Write JSON with <, > and & escaped, as some encoders do for HTML."""
     text = _compact(document)
     for character, escape in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(character, escape)
@@ -91,18 +91,18 @@ _SPELLINGS: Final[tuple[tuple[str, Callable[[Any], str]], ...]] = (
 
 
 ANY_AGE_S: Final = 100 * 365 * 24 * 3600
-"""Tolerance of a trial, in seconds. The age is judged separately."""
+"""Tolerance of a trial in seconds. The age is judged separately."""
 
 PORTS: Final = (":80", ":443", ":8080", ":8443")
-"""Ports that a proxy may have added to the address, or taken from it."""
+"""Ports that a proxy may have added to the address or removed from it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A source as configured, for the doctor to vary.
+    """A configured source that the doctor's trials vary.
 
     address  scheme and host under which the provider knows us, where configured
-    ends     secret → when it expires
+    ends     expiry of each secret that has one
     """
 
     name: str
@@ -114,7 +114,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One mistake that would explain the refusal. `mistake` from a closed list."""
+    """One mistake that would explain the refusal. `mistake` is from a closed list."""
 
     mistake: str
     sentence: str
@@ -130,7 +130,8 @@ class _Trial(NamedTuple):
 def diagnose(
     account: Account, others: Sequence[Account], request: Incoming, *, now: Instant
 ) -> list[Diagnosis]:
-    """Return every single mistake that would have let the request pass, the likeliest first.
+    """Return every single mistake whose correction would have let the request pass, likeliest
+    first.
 
     now  when the request arrived
     """
@@ -301,7 +302,7 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
 
 
 def _other_addresses(account: Account, request: Incoming) -> Iterator[tuple[str, str]]:
-    """Yield (what differs, address) for other schemes, hosts, ports, and ends of the path."""
+    """Yield (what differs, address) for other schemes, hosts, ports and path endings."""
     own = account.address if request.url.startswith("/") else ""
     split = urlsplit(own + request.url)
     named = [

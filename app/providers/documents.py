@@ -1,4 +1,4 @@
-"""The content of a verified body: its document, and the events in it. One entry per body kind."""
+"""The content of a verified body: its document, and the events in it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from app.providers.sections import RequestRule
 
 
 class BodyItem(NamedTuple):
-    """One event of a body: its JSON, its bytes as they stand there, and their SHA-256."""
+    """One event in a body: its JSON, its bytes as received, and their SHA-256."""
 
     document: Any
     raw: bytes
@@ -19,7 +19,7 @@ class BodyItem(NamedTuple):
 
 
 def _json(rule: RequestRule, body: bytes) -> Any:
-    # Of providers that also send GET, the query of a GET holds everything.
+    # A provider that also sends GET puts everything into the query of a GET.
     return {} if not body and "GET" in rule.methods else parse(body)
 
 
@@ -30,7 +30,8 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 
 
 def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
-    """Return the events at `path`, each with its own bytes. Raises Unreadable for none."""
+    """Return the events at `path`, each with its own bytes. Raises Unreadable where there are
+    none."""
     found = expand(document, path)
     if any(type(each) is not dict for each in found):
         raise Unreadable("an event of the body is not a JSON object")
@@ -46,7 +47,8 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` stands for; [] for none."""
+    """Return the values at `path`, one for each element that `[*]` matches; [] if there are
+    none."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

@@ -1,6 +1,6 @@
-"""How signatures and secrets are written as text: one table entry for each way.
+"""Text forms of signatures and secrets, one table entry for each form.
 
-Decoders raise ValueError for anything but one exact spelling; hexadecimal may be in either case.
+Decoders raise ValueError for anything but one exact spelling. Hexadecimal may be in either case.
 """
 
 import binascii
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import Final
 
 WHSEC: Final = "whsec_"
-"""Marks a symmetric secret of Standard Webhooks 1.0."""
+"""Prefix of a symmetric secret of Standard Webhooks 1.0."""
 
 WHPK: Final = "whpk_"
 WHSK: Final = "whsk_"
-"""Mark the public and the private key of Standard Webhooks 1.0, which are ed25519 keys."""
+"""Prefixes of the public and the private key of Standard Webhooks 1.0, which are ed25519 keys."""
 
 _SEED_BYTES: Final = 32
 _RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
@@ -22,7 +22,7 @@ _RAW_KEY_IN_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """`decode` and `encode` bytes of a signature from and to ASCII text."""
+    """Decoder of a signature from ASCII text to bytes, and the encoder for the reverse."""
 
     decode: Callable[[bytes], bytes]
     encode: Callable[[bytes], bytes]
@@ -30,7 +30,7 @@ class Encoding:
 
 def _base64(text: bytes) -> bytes:
     value = binascii.a2b_base64(text)
-    # The decoder skips other characters, and ignores the unused bits of the last digit.
+    # The decoder skips other characters, and ignores unused bits of the last digit.
     if _to_base64(value) != text:
         raise ValueError("not the canonical base64 of these bytes")
     return value
@@ -64,7 +64,8 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the input of `schemes.load_key`: PEM and JWK as they are, all else as its bytes."""
+    """Return the input of `schemes.load_key`: PEM and JWK as they are, anything else decoded to
+    bytes."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")
@@ -73,7 +74,7 @@ def _key_material(secret: str) -> bytes:
     if _RAW_KEY_IN_HEX.fullmatch(text):
         return binascii.unhexlify(text)
     if text.startswith(WHSK):
-        # A private key may be written as its seed alone; nothing behind the seed is read.
+        # A private key may be written as its seed alone. Nothing after the seed is read.
         return _base64_secret(text.removeprefix(WHSK)).ljust(2 * _SEED_BYTES, b"\0")
     return _base64_secret("".join(text.removeprefix(WHPK).split()))
 
@@ -88,7 +89,7 @@ SECRET_ENCODINGS: Final[Mapping[str, Callable[[str], bytes]]] = {
 }
 
 
-# --- how signatures are laid out in a header value ------------------------------------------------
+# --- how signatures are written in a header value -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ class Layout:
 class SignatureFormat:
     """One way to write signatures in a value.
 
-    needs    the keys of `Layout` that it requires
+    needs    members of `Layout` that it requires
     entries  (layout, header value) → the encoded signatures that carry our label
     write    (layout, encoded signature) → header value
     """
@@ -154,7 +155,7 @@ FORMATS: Final[Mapping[str, SignatureFormat]] = {
     ),
     # sha256=<signature>; a value without the prefix is no signature
     "prefix": SignatureFormat(frozenset({"prefix"}), _prefixed, _with_prefix),
-    # the same; a value without the prefix is a signature too
+    # sha256=<signature>, or a signature without the prefix
     "optional_prefix": SignatureFormat(
         frozenset({"prefix"}),
         lambda layout, value: [value.strip().removeprefix(layout.prefix or b"")],
@@ -172,6 +173,6 @@ FORMATS: Final[Mapping[str, SignatureFormat]] = {
     ),
     # v1,<signature> v1,<signature>
     "list": SignatureFormat(frozenset({"label"}), _listed, _with_label),
-    # the same; an entry without a label is ours too
+    # v1,<signature> v1,<signature>; an entry without a label is ours too
     "optional_list": SignatureFormat(frozenset({"label"}), _maybe_listed, _with_label),
 }

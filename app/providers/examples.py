@@ -1,11 +1,12 @@
-"""Documented example events of providers, and made-up events of their shape.
+"""Documented example events of providers, and made-up events of the same shape.
 
     examples/<profile>.jsonl ──find──▶ example ──shape: order, amount, date, ids──▶ signed request
 
-One JSON object a line: `name`, `event` (the provider's word as the profile reads it), `body` (an
-object or a text), `headers`, `url` and `method` where they matter, and `source`, the page or test
-that shows the shape. No file states where a body holds the order's reference, an amount or a date.
-Each value is changed once instead: it carries the fields that the profile then reads differently.
+Each line is a JSON object: `name`, `event` (the provider's word as the profile reads it), `body`
+(an object or a text), `headers`, `url` and `method` where they matter, and `source`, the page or
+test that shows the shape. No file states which value holds the order's reference, an amount or a
+date. To find out, each value is changed once: it carries the fields that the profile then reads
+differently.
 
 Leaves out: sending.
 """
@@ -35,10 +36,10 @@ from reconcile.money import Money, exponent_of, major_text
 
 FOLDER: Final = Path(__file__).parent / "examples"
 MOST_LEAVES: Final = 400
-"""Values of one body; the largest example has about a hundred."""
+"""Most values in one body. The largest example has about a hundred."""
 
 LeafPath = tuple[str | int, ...]
-"""The path of a value: `body`, `query` or `header`, and the steps from there."""
+"""Path of a value: `body`, `query` or `header`, then the steps from there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,8 @@ class Example:
     """One documented event of a provider.
 
     event  the provider's word as the profile reads it
-    named  the provider's own name of such events, to which `connect` says to subscribe; empty where
-           no such name stands in it
+    named  the provider's own name of the event, to which `connect` says to subscribe; empty where
+           the example does not contain that name
     """
 
     name: str
@@ -61,7 +62,7 @@ class Example:
 
     @property
     def word(self) -> str:
-        """The word for people: the provider's name, then the profile's distinction, such as
+        """Return the word for people: the provider's name, then the profile's distinction, such as
         `charge.dispute.closed:won`."""
         if not self.named or self.event.startswith(self.named):
             return self.event
@@ -69,7 +70,8 @@ class Example:
 
 
 def examples_of(profile: str) -> list[Example]:
-    """Load the documented events of a shipped profile, in the order of its file; [] of others."""
+    """Load the documented events of a shipped profile, in the order of its file; [] for other
+    profiles."""
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
@@ -77,7 +79,7 @@ def examples_of(profile: str) -> list[Example]:
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         example = Example(**json.loads(line))
-        # The provider's own name of it stands in its body or a header.
+        # The body or a header contains the provider's own name of the event.
         values = (value for _, value in _leaves({"body": example.body, "header": example.headers}))
         named = (each for each in values if isinstance(each, str) and each in names)
         found.append(replace(example, named=next(named, "")))
@@ -85,8 +87,10 @@ def examples_of(profile: str) -> list[Example]:
 
 
 def find_example(profile: str, event: str) -> Example:
-    """Find the example with this name or word (the provider's or the profile's), or the only one
-    that the provider names so, or whose word begins with it and a colon.
+    """Find the one example that fits a name or a word.
+
+    An exact name or word (the provider's or the profile's) wins. Otherwise the text may be the
+    provider's name of a single example, or the beginning of a single word up to a colon.
 
     Raises NotFoundError with all examples, and UsageError with those that match.
     """
@@ -115,11 +119,11 @@ def find_example(profile: str, event: str) -> Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedEvent:
-    """The values of a made-up event; None: those of its example.
+    """The values of a made-up event; None keeps the example's own.
 
     order, session  its references; ids derive from them, so equal references give an equal event
     amount          its money
-    at              when it happened; None: now
+    at              when it happened; None for now
     """
 
     order: str | None = None
@@ -133,8 +137,8 @@ def shape_event(
 ) -> Signed:
     """Build the example as the provider would send it now to this address, signed for the source.
 
-    Raises UsageError where the example has no place for a wanted value, ConfigurationError where
-    only the provider can sign.
+    Raises UsageError where a wanted value does not fit the example, ConfigurationError where only
+    the provider can sign.
     """
     shape = _Shape(source, example, now=now, url=url)
     if wanted.order is not None:
@@ -159,7 +163,7 @@ _AMOUNTS: Final = ("money", "order_money", "refunded_total")
 
 
 class _Shape:
-    """One example, and the changes to it."""
+    """One example with the changes to it."""
 
     def __init__(self, source: Source, example: Example, *, now: Instant, url: str) -> None:
         self._source = source
@@ -176,7 +180,7 @@ class _Shape:
         self._base = self._read({})
 
     def request(self, changes: Mapping[LeafPath, Any]) -> Signed:
-        """Build the request with these values in place of its own, signed."""
+        """Build the signed request with these values replacing the example's own."""
         document = copy.deepcopy(self._document)
         for place, value in changes.items():
             holder: Any = document
@@ -202,10 +206,10 @@ class _Shape:
         return signed._replace(headers=[*signed.headers, *((name, value) for name, value in kept)])
 
     def put_reference(self, name: str, reference: str) -> None:
-        """Give the event this order or session.
+        """Set the event's order or session.
 
-        Some events name no order where others of the provider do: their payment, whose id derives
-        from the order's, leads to it.
+        An event of some providers does not name its order, unlike their other events. It follows
+        its payment instead, whose id derives from the order's.
         """
         for place in self._carriers[name]:
             if place in self.changes:
@@ -227,7 +231,7 @@ class _Shape:
             )
 
     def put_amount(self, amount: Money) -> None:
-        """Give the event this money."""
+        """Set the event's amount."""
         base = self._base.events[0].money
         stated = [p for p in self._carriers["money"] if _is_amount(self._leaves[p])]
         carried = [self._leaves[place] for place in stated]
@@ -246,21 +250,21 @@ class _Shape:
             )
 
     def put_date(self, at: Instant) -> None:
-        """Date the event."""
+        """Set the event's date."""
         for place in self._carriers["occurred_at"]:
             written = _date(at, self._leaves[place], self._profile.event.zone)
             if written is not None:
                 self.changes.setdefault(place, written)
 
     def put_sandbox(self) -> None:
-        """Mark the event as one of the sandbox."""
+        """Set the event's environment to the sandbox."""
         word = self._profile.environment.sandbox
         for place in self._carriers["environment"]:
             old = self._leaves[place]
             self.changes[place] = word == "true" if type(old) is bool else word
 
     def put_ids(self, key: str) -> None:
-        """Give the event its own ids, derived from the key."""
+        """Set the event's ids to ids that derive from the key."""
         own = f"{key}\n{self._example.name}"
         for name in ("session", "payment", "movement", "capture"):
             for place in self._carriers[name]:
@@ -271,7 +275,8 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Each field of an event → the values that carry it, without those that change the kind."""
+        """Return the values that carry each field, leaving out values that change the event's
+        kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):
@@ -295,7 +300,7 @@ class _Shape:
         }
         for name in (*_REFERENCES, "event_id"):
             reference = str(getattr(self._base.events[0], name))
-            # A value that is neither a part of the reference nor holds it merely selects it.
+            # A value that is neither part of the reference nor contains it only selects it.
             carriers[name] = [
                 place
                 for place in carriers[name]
@@ -330,7 +335,7 @@ class _Pairs(list[list[str]]):
 
 
 class _Texts(list[str]):
-    """An XML document split at its texts, which stand at the odd places."""
+    """An XML document split at its texts, which have the odd indices."""
 
 
 def _encoded(pairs: Sequence[Sequence[str]]) -> str:
@@ -338,7 +343,7 @@ def _encoded(pairs: Sequence[Sequence[str]]) -> str:
 
 
 def _document(profile: Profile, example: Example) -> dict[str, Any]:
-    """Return body, query and headers, each in a form where values can be replaced."""
+    """Return body, query and headers, each in a form in which values can be replaced."""
     body = example.body
     if type(body) is str and profile.request.body == "form":
         body = _Pairs(list(pair) for pair in parse_qsl(body, keep_blank_values=True))
@@ -381,7 +386,7 @@ _SECONDS: Final = 1_000_000_000
 
 
 def _others(value: Any, profile: Profile) -> Iterator[Any]:
-    """Yield other values of this kind, the likeliest to be readable first."""
+    """Yield other values of the same type, the most readable first."""
     words = (profile.environment.sandbox, profile.environment.live)
     if type(value) is bool:
         yield not value
@@ -415,7 +420,7 @@ def _in_case(code: str, like: str) -> str:
 
 
 def _amount(amount: Money, like: Any, profile: Profile) -> Any:
-    """Write money as the example does."""
+    """Write money in the form of the example's own amount."""
     major = Decimal(amount.minor).scaleb(-exponent_of(amount.currency))
     if profile.amounts.unit == "minor":
         digits = dict(profile.amounts.decimals).get(amount.currency, exponent_of(amount.currency))
@@ -427,7 +432,8 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """Write an instant as the example writes dates; None for an unknown way of writing."""
+    """Write an instant in the form of the example's own date, or return None for an unknown
+    form."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
     sign = -1 if zone[0] == "-" else 1
     offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))
@@ -457,7 +463,7 @@ def _date(now: Instant, like: Any, zone: str) -> Any:
 
 
 def _made(old: Any, key: str) -> Any:
-    """Make an id like the old one; a key always gives the same one."""
+    """Return an id in the form of the old one. A key always gives the same id."""
     digest = hashlib.sha256(f"{key}\n{old}".encode()).hexdigest()
     text = str(old)
     if text.isdigit():

@@ -1,10 +1,10 @@
-"""The provider's answers to questions about its events: how they are kept and read.
+"""A provider's answers to questions about its events: how they are stored and read.
 
-    asked event + question + answer ──keep_answer──▶ bytes, kept as a delivery is
+    asked event + question + answer ──keep_answer──▶ bytes, stored like a delivery
     bytes ──AnswerReader.read──▶ an event whose standing is `fetched` or `answered`
 
-The kept bytes hold the references of the event that was asked about, since an answer need not
-repeat them. So the bytes alone can be read again at any time.
+The stored bytes contain the references of the event that was asked about, since an answer need not
+repeat them. So they can be read again at any time without anything else.
 """
 
 from collections.abc import Collection, Mapping
@@ -29,18 +29,21 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""Statuses by which the provider denies the event. That settles its claim, and moves no money."""
+"""HTTP statuses by which the provider denies the event.
+
+The denial settles the event's claim, and moves no money.
+"""
 
 NOT_KNOWN: Final = "not_found"
-"""Kind of the event that such an answer becomes."""
+"""Kind of the event that a denial becomes."""
 
 
 def keep_answer(
     asked: Event, *, question: str, status: int, answer: bytes, dated: Instant | None = None
 ) -> bytes:
-    """Write one answer as the bytes to keep. Equal answers to one question give equal bytes.
+    """Return one answer as the bytes to store. Equal answers to one question give equal bytes.
 
-    dated  its Date header, where that is the version of what the answer states
+    dated  the answer's Date header, where it serves as the version of what the answer states
     """
     about: dict[str, Any] = {
         "event_id": asked.event_id,
@@ -70,7 +73,7 @@ def keep_answer(
 
 
 class AnswerReader:
-    """Reads the answers that one source's provider gave."""
+    """Reader of the answers from one source's provider."""
 
     def __init__(
         self,
@@ -130,10 +133,10 @@ class AnswerReader:
         self._unit = amounts.amount_unit(profile.amounts.unit, profile.amounts.decimals)
 
     def read(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the event of one kept answer. Raises Unreadable.
+        """Read one stored answer as an event. Raises Unreadable.
 
-        digest       SHA-256 of the kept bytes, 64 hex digits
-        environment  of this instance; None: answers of either are read
+        digest       SHA-256 of the stored bytes, 64 hex digits
+        environment  of this instance; None reads answers of either environment
         """
         document = parse(kept)
         about = document["asked_about"]
@@ -205,7 +208,8 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums that the answer states; none unless it says that the payment was made."""
+        """Return the sums and movements that the answer states, if it says that the payment
+        succeeded."""
         if claim != "succeeded":
             return ()
         found = []
@@ -244,17 +248,18 @@ class AnswerReader:
         asked  references of the event that was asked about, which anyone may have written
         """
         final = claim not in SAYS_NOTHING_FINAL | reader.MEANT_AS_STATED
-        # Where the payment is unsigned, and neither question nor answer names it, the answer proves
-        # the session alone: anyone can have written another's payment beside their own session.
+        # Where the payment is unsigned and neither the question nor the answer names it, the answer
+        # proves only the session: anyone could write another's payment beside their own session.
         own = asked["payment"] if self._payment_is_proven or not final else None
         references = {"payment": self._stated(self._payment, data) or own}
         if self._states_session:
             own = None if final else asked["session"]
             references["session"] = self._stated(self._session, data) or own
         order = self._stated(self._order, data)
-        # An answer about money going back often names the payment only: it makes no order paid.
+        # An answer about money going back often names only the payment, and makes no order paid.
         if order is None and self._states_order and final and claim not in FOLLOWS_SUCCESS:
-            # A renewal often names its agreement alone: it is on no order, whatever was asked.
+            # A renewal often names only its agreement. It then belongs to no order, whatever was
+            # asked.
             if self._stated(self._agreement, data) is None:
                 raise Unreadable("the answer does not say which order it is about")
             references["order"] = None
@@ -263,8 +268,11 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable where the answer is of the other environment, and in live also where it
-        states none: an answer to a sandbox key is no real money."""
+        """Raise Unreadable where the answer belongs to the other environment.
+
+        In live, an answer that states no environment is refused too: an answer to a sandbox key is
+        no real money.
+        """
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -288,8 +296,11 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's own amount. In a profile without one the request fixed it: then the
-        amount of the asked event counts, or the amount that the shop named for the session."""
+        """Return the answer's own amount.
+
+        A profile may have none because the request fixed the amount. The amount of the event that
+        was asked about then counts.
+        """
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):
@@ -317,7 +328,7 @@ def _money_of(written: list[Any] | None) -> Money | None:
 
 
 def is_answer(headers: str) -> bool:
-    """Check whether a kept head belongs to an answer, not to a request that came."""
+    """Check whether stored headers belong to an answer, not to a request that was received."""
     return headers.startswith(f"{FETCHED}: ")
 
 

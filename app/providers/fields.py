@@ -1,7 +1,7 @@
 """Locations of an event's fields, and their allowed values.
 
-A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), one entry in
-LOCATIONS for each kind; or it is a text with such references in braces, a composite. JSON null
+A location is written `KIND:NAME` (`json:data.order.reference`, `header:webhook-id`), with one entry
+in LOCATIONS for each kind. A composite is a text that contains such locations in braces. JSON null
 counts as absent. Sentences name the location, which is the profile's own text, and never quote the
 value found there.
 """
@@ -17,7 +17,7 @@ from app.core.reading import Unreadable
 from app.core.references import MAX_REFERENCE, UNUSABLE, composed, fault_of
 from app.providers import paths, request, template
 
-# --- what the locations of one event look at ------------------------------------------------------
+# --- what the locations of one event read from --------------------------------------------------
 
 
 class EventData:
@@ -25,9 +25,9 @@ class EventData:
 
     document  the event's own JSON; the body's where the profile names no items
     root      the whole body's JSON
-    body      the whole body as the provider meant it: decrypted where the scheme does that
+    body      the whole body, decrypted where the scheme encrypts it
     digest    SHA-256 of the event's own bytes, 64 hex digits
-    unclear   set once an amount of the event was found that is not exact
+    unclear   set once an amount of the event turns out not to be exact
     """
 
     __slots__ = ("_form", "_query", "body", "digest", "document", "incoming", "root", "unclear")
@@ -46,7 +46,7 @@ class EventData:
 
     @property
     def form(self) -> request.Pairs:
-        """The body's fields, decoded."""
+        """The body's form fields, decoded."""
         if self._form is None:
             self._form = request.parse_pairs(self.body)
         return self._form
@@ -60,20 +60,20 @@ class EventData:
         return self._query
 
     def of(self, document: Any, *, digest: str) -> EventData:
-        """Return the data of one event of this delivery."""
+        """Return the data of one event in this delivery."""
         return EventData(document, self.incoming, root=self.root, body=self.body, digest=digest)
 
 
-# --- where a field of an event stands, and what may stand there -----------------------------------
+# --- where a field of an event is read, and which values are allowed -----------------------------
 
 
 MAX_ID: Final = 255
 MAX_TEXT: Final = MAX_REFERENCE
 
 Find = Callable[[EventData], Any]
-"""Finds a value, or None."""
+"""Function that finds a value, or returns None."""
 
-# A field of a form that counts only where another field has a value: `[paymentType=DB].id`.
+# A form field that counts only if another field has a given value: `[paymentType=DB].id`.
 _ASKED = re.compile(r"\[(?P<member>[^=\[\]]+)=(?P<value>[^\[\]]+)\]\.(?P<name>.+)")
 _ID = re.compile(rf"[!-~]{{1,{MAX_ID}}}")
 
@@ -105,7 +105,10 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Make a find for a path of names only, as nearly every location is: in a third of the time."""
+    """Build a fast lookup for a path of names only.
+
+    Nearly every location is such a path, and this lookup takes a third of the time.
+    """
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -152,8 +155,8 @@ def _field(word: str, pairs: Callable[[EventData], request.Pairs]) -> Callable[[
             found = [value for key, value in pairs(data) if key == wanted]
             if len(found) > 1:
                 raise Unreadable(f"the {word} field {name} came more than once")
-            # Bytes that are no UTF-8 become characters that no field may have. A form sends the
-            # fields that it has no value for as empty ones.
+            # Bytes that are not UTF-8 become characters that no field may have. A form sends a
+            # field without a value as an empty one.
             return (found[0].decode("utf-8", "surrogateescape") or None) if found else None
 
         return find
@@ -189,7 +192,7 @@ def compile_location(text: str) -> Find:
 
 
 def _composite(text: str) -> Find:
-    """Make a find that joins texts; None where a reference without `?` is absent."""
+    """Build a lookup that joins texts. It returns None where a reference without `?` is absent."""
     parts = tuple(_part(token) for token in template.read_template(text))
 
     def find(data: EventData) -> str | None:
@@ -227,7 +230,8 @@ def _part(token: template.Token) -> Callable[[EventData], str | None]:
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """Write a JSON value as text: numbers as digits, `true`, `false`; None stays None."""
+    """Write a JSON value as text: numbers as digits, booleans as `true` or `false`. None stays
+    None."""
     if value is None or type(value) is str:
         return value
     if type(value) is bool:
@@ -241,7 +245,7 @@ def as_text(value: Any, name: str) -> str | None:
 
 
 def compile_locations(texts: tuple[str, ...]) -> Find:
-    """Compile several locations to one find: the first present value, or None."""
+    """Compile several locations to one lookup, which returns the first present value or None."""
     finds = tuple(compile_location(text) for text in texts)
     if len(finds) == 1:
         return finds[0]
@@ -257,14 +261,14 @@ def compile_locations(texts: tuple[str, ...]) -> Find:
 
 
 def plain_name(texts: tuple[str, ...]) -> str:
-    """Return the field's name for sentences: `data.order.reference`."""
+    """Return the field's name as sentences use it, such as `data.order.reference`."""
     if not texts:
         return "a field"
     return texts[0] if "{" in texts[0] else texts[0].partition(":")[2]
 
 
 def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
-    """Return the location that counts here, for a sentence; all where none is present."""
+    """Return the first location that is present, for a sentence; all where none is present."""
     for text in texts:
         if compile_location(text)(data) is not None:
             return (text,)
@@ -272,8 +276,10 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks, as it goes into
-    keys and log lines."""
+    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks.
+
+    It becomes part of keys and log lines.
+    """
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:
@@ -297,7 +303,7 @@ def required_text(value: Any, name: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text without control characters: `\\n` for a line break. Cut to MAX_TEXT."""
+    """Return a text with its control characters escaped, such as `\\n`, and cut to MAX_TEXT."""
     return UNUSABLE.sub(_escape, text)[:MAX_TEXT]
 
 
@@ -306,15 +312,15 @@ def _escape(found: re.Match[str]) -> str:
 
 
 _OWN: Final = re.compile(r"@[a-z0-9_-]{1,40}:")
-"""Prefix of an order that belongs to one source alone: `@till:1001`."""
+"""Prefix of an order that belongs to one source alone, such as `@till:1001`."""
 
 
 def order_named(order: str, source: str, *, own: bool) -> str:
     """Return an order's name in this instance.
 
-    own  whether the source's orders are kept apart from every other source's
+    own  whether the source's orders are kept apart from those of all other sources
 
-    Raises Unreadable for a name that is reserved to another source's own orders, and for one that
+    Raises Unreadable for a name that is reserved for another source's own orders, and for one that
     would be too long.
     """
     if not own:
@@ -332,5 +338,5 @@ def is_own_order(order: str) -> bool:
 
 
 def order_at_provider(order: str, source: str) -> str:
-    """Return the name of an order of this instance at the provider of `source`."""
+    """Return the name by which the provider of `source` knows an order of this instance."""
     return order.removeprefix(f"@{source}:")

@@ -1,7 +1,8 @@
-"""Finds which key a request was signed with, and what the signature covers.
+"""Find which key a request was signed with, and what its signature covers.
 
-The receiver keeps only that a request was genuine. Both are found again here from the kept request,
-with the secrets that are configured now. A fingerprint names the key; no secret leaves this module.
+The receiver stores only that a request was genuine. This module finds both from the stored request
+and the secrets that are configured now. A fingerprint identifies the key; no secret leaves this
+module.
 """
 
 import hashlib
@@ -27,7 +28,7 @@ _PREFIX: Final = b"tallyhook secret fingerprint"
 class SigningKey:
     """The key that signed a request.
 
-    public  the key itself in PEM, where it is a public one; None for a shared secret
+    public  the public key in PEM; None for a shared secret
     """
 
     fingerprint: str
@@ -38,7 +39,7 @@ class SigningKey:
 class Covered:
     """Content that a signature covers.
 
-    content    the signed bytes; None where they need the secret, or where code makes them
+    content    the signed bytes; None where they depend on the secret, or where code builds them
     signed_at  when it was signed, as the request states it
     """
 
@@ -47,7 +48,8 @@ class Covered:
 
 
 def key_fingerprint(secret: bytes) -> str:
-    """Return 16 hex digits that name a secret: enough to distinguish keys, too few to sign with."""
+    """Return 16 hex digits that identify a secret: enough to distinguish keys, too few to sign
+    with."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
@@ -79,8 +81,8 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Find the key that makes the request genuine as of its arrival, `now`; None where none
-        does."""
+        """Find the key with which the request is genuine at its arrival, `now`; None where none
+        fits."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
@@ -91,12 +93,13 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half in PEM of a secret that is an asymmetric key; None for any other."""
+    """Return the public half in PEM of a secret that is an asymmetric key; None for any other
+    secret."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
     if kit.named_scheme(mac):
-        # 32 bytes of a shared secret could pass for a key: only a PEM text is one.
+        # A shared secret of 32 bytes could be taken for a key, so only a PEM text counts as one.
         if not secret.strip().startswith("-----BEGIN"):
             return None
         encoding = "public_key"
@@ -117,7 +120,8 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the bytes under the request's signature, where the profile alone describes them."""
+    """Return the bytes that the request's signature covers, where the profile alone describes
+    them."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()
@@ -146,7 +150,7 @@ def covered(account: Account, request: Incoming) -> Covered:
 def key_identities(
     profile: sections.Profile, secrets: Sequence[str] | Mapping[str, str]
 ) -> frozenset[bytes]:
-    """Return a digest for each key. Equal digests are one key, whatever the profile."""
+    """Return a digest for each key. One key has the same digest under every profile."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return frozenset()
@@ -163,7 +167,7 @@ def key_identities(
         if public is not None:
             found.add(_digest(b"public", public))
             continue
-        # As a text too: two providers may read one copied secret in two ways.
+        # The text is digested too: two providers may decode one copied secret in different ways.
         bare = text.strip().removeprefix("whsec_").rstrip("=")
         found.add(_digest(b"shared", bare.encode("utf-8", "surrogatepass")))
         if scheme is None:

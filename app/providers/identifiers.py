@@ -1,7 +1,7 @@
-"""Identifiers of customers and payments, written one way, so that equal ones have equal digests.
+"""Identifiers of customers and payments in one normal form, so that equal ones have equal digests.
 
-Each begins with its kind and a colon; phone numbers (`phones.py`) are digits alone. All accept any
-JSON value, and return None for what is no such identifier.
+Each begins with its kind and a colon; phone numbers (`phones.py`) are digits alone. The functions
+accept any JSON value, and return None where it is no such identifier.
 """
 
 import re
@@ -11,7 +11,7 @@ from unicodedata import combining, normalize
 from app.core.masking import EMAIL_KIND
 
 MAX_CHARS: Final = 254
-"""Characters of an identifier: no email address that can be delivered to is longer (RFC 5321)."""
+"""Characters of an identifier. No deliverable email address is longer (RFC 5321)."""
 
 _EMAIL: Final = re.compile(r"[^@\s<>,;:\"]+@[^@\s<>,;:\"]+\.[^@\s<>,;:\".]+")
 _CARD: Final = re.compile(r"(?:[\d*xX.\u2022 -]*[*xX.\u2022 -])?\d{4}|\d{12,19}", re.ASCII)
@@ -19,14 +19,16 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*")
 
 
 def email(value: object) -> str | None:
-    """Return an email address in small letters. Mail servers tell capitals apart; people do not."""
+    """Return an email address in lower case. Mail servers distinguish case, but people do not."""
     text = _text(value)
     return f"{EMAIL_KIND}{text.casefold()}" if text and _EMAIL.fullmatch(text) else None
 
 
 def name(value: object) -> str | None:
-    """Return a person's name without accents, capitals and punctuation, its words sorted: `Doe,
-    José` and `jose doe` are equal. A single word is too common to find a person by."""
+    """Return a person's name without accents, capitals and punctuation, its words sorted.
+
+    `Doe, José` and `jose doe` are equal. A single word is too common to find a person by.
+    """
     text = _text(value)
     plain = "".join(each for each in normalize("NFKD", text or "") if not combining(each))
     words = sorted(_WORD.findall(plain.replace("\u2019", "'").casefold()))
@@ -34,13 +36,13 @@ def name(value: object) -> str | None:
 
 
 def card(value: object) -> str | None:
-    """Return the last four digits of a card's number, also masked: `**** **** **** 4242`."""
+    """Return the last four digits of a card number, which may be masked: `**** **** **** 4242`."""
     text = _text(value)
     return f"card:{text[-4:]}" if text and _CARD.fullmatch(text) else None
 
 
 def further_id(value: object) -> str | None:
-    """Return an id of the provider's that no field of an event holds, such as a charge's."""
+    """Return a provider's id that no field of an event contains, such as a charge's."""
     text = _text(value)
     return f"id:{text}" if text and " " not in text else None
 

@@ -20,12 +20,15 @@ def takes_keys(mac: str) -> bool:
 
 
 _BARE: Final = frozenset({32, 64})
-"""Lengths in bytes of ed25519 keys as they are. A shared secret may well be as long."""
+"""Lengths in bytes of raw ed25519 keys. A shared secret may be just as long."""
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError, with words that show nothing of it, where a shared secret is a key of a
-    pair: `whpk_` or `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64."""
+    """Raise ValueError where a shared secret is one half of a key pair.
+
+    It may be `whpk_` or `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64.
+    The message reveals nothing of it.
+    """
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:
@@ -47,9 +50,9 @@ def refuse_key_pair(secret: str) -> None:
 class KeyRing:
     """A source's keys, which no repr shows.
 
-    main   keys of [signature], the newest first
+    main   keys of [signature], newest first
     also   keys of [signature.also]
-    named  of `main`, by key id
+    named  the keys in `main` that have an id, by that id
     """
 
     main: tuple[Key, ...] = field(default=(), repr=False)
@@ -76,7 +79,7 @@ def compile_keys(source: str, profile: Profile, secrets: Secrets, *, strict: boo
         except ValueError as error:
             problems.append(f"source {source}: secret {number} of {len(texts)} {error}")
     if problems:
-        # Outside the handler: a chained error could carry the secret into a log.
+        # Raised outside the handler: a chained error could carry the secret into a log.
         raise ConfigurationError(problems)
     keys = [key for key in made if key is not None]
     pairs = list(zip(texts, keys, strict=True))

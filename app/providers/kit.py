@@ -1,8 +1,8 @@
 """The contract of `named/`: what one provider does that a profile file cannot describe.
 
 A module there may have a `SCHEME`, which a profile names as `mac = "named:NAME"` with options in
-`[signature.options]`, and `PARTICULARS`, which it names as `code = "NAME"`. A module is loaded when
-a profile names it: most sources need none, and all would slow every start.
+`[signature.options]`, and `PARTICULARS`, which a profile names as `code = "NAME"`. A module is
+loaded only when a profile names it: most sources need none, and loading all would slow every start.
 """
 
 from abc import ABC, abstractmethod
@@ -24,11 +24,11 @@ to_base64 = ENCODINGS["base64"].encode
 from_hex = ENCODINGS["hex"].decode
 
 MAX_FORM_FIELDS = 1000
-"""No provider's form has a tenth of them."""
+"""Fields of a form. No provider's form has a tenth of them."""
 
 
 class SingleHeader:
-    """A header that must come exactly once, with the refusals for when it does not."""
+    """A header that must be present exactly once, with the refusals for when it is not."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class SingleHeader:
         )
 
     def value(self, headers: Headers) -> bytes | Refusal:
-        """Return its one value, without blanks around it."""
+        """Return the header's one value, without blanks around it."""
         found = self._values(headers)
         if len(found) != 1:
             return self._repeated if found else self._missing
@@ -48,7 +48,7 @@ class SingleHeader:
 
 
 def mismatch(sentence: str) -> Refusal:
-    """Build the refusal of a signature that does not hold."""
+    """Build the refusal of a signature that does not match."""
     return Refusal("signature_mismatch", sentence)
 
 
@@ -68,7 +68,7 @@ def form_fields(body: bytes) -> list[tuple[str, str]]:
 
 
 def ascii_text(value: bytes) -> str | None:
-    """Return the text of a header value; None if it is not plain ASCII."""
+    """Return the text of a header value, or None if it is not plain ASCII."""
     return value.decode("ascii") if value.isascii() else None
 
 
@@ -84,7 +84,8 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return None where `signed_at` is no older or newer than allowed at `now`."""
+        """Return None where `signed_at` is no older or newer than allowed at `now`, else the
+        refusal."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -112,8 +113,8 @@ class Signed(NamedTuple):
 class Secrets:
     """A source's secrets, which no repr shows.
 
-    listed  alternatives, the newest first
-    named   key id, or the part's name, to the key
+    listed  alternatives, newest first
+    named   keys by key id, or parts of a key by name
     """
 
     listed: Sequence[str] = field(default=(), repr=False)
@@ -125,12 +126,12 @@ class NamedVerifier(ABC):
 
     @abstractmethod
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine as of `now`. Never raises."""
+        """Return None where the request is genuine at `now`, else the refusal. Never raises."""
 
     def payload(self, request: Incoming) -> bytes:
         """Return the document, decoded or decrypted where the scheme wraps it.
 
-        Called only for a request that `verify` passed. Raises Unreadable.
+        Called only for a request that `verify` has accepted. Raises Unreadable.
         """
         return request.body
 
@@ -143,7 +144,7 @@ class NamedVerifier(ABC):
 
 
 Factory = Callable[[str, Mapping[str, object], Secrets], NamedVerifier]
-"""(source's name, the profile's options, the source's secrets) → a compiled scheme."""
+"""Function (source's name, the profile's options, the source's secrets) → a compiled scheme."""
 
 
 _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
@@ -153,22 +154,22 @@ _COMPONENTS: Final[Mapping[str, frozenset[str]]] = {
     "@authority": frozenset({"address"}),
     "@scheme": frozenset({"address"}),
 }
-"""Parts of a request that components of RFC 9421 cover."""
+"""Parts of a request that each derived component of RFC 9421 covers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedScheme:
-    """One scheme of `named/`: how it is compiled, and what holds of it whoever uses it.
+    """One scheme of `named/`: the function that compiles it, and its fixed properties.
 
     make         compiles it
-    beside       what it always covers beside the body: `query`; `address`, which is scheme and
-                 host, as only the provider knows them
-    wraps        whether the body wraps the document, or encrypts it
+    beside       what it always covers besides the body: `query`, or `address`, which is the scheme
+                 and host as only the provider knows them
+    wraps        whether the body wraps or encrypts the document
     public_keys  whether its secrets are public keys
-    mark         what a shared secret begins with
-    encoding     of a shared secret, an entry of SECRET_ENCODINGS
-    binding      named part that stands for the whole: it is signed with every delivery, and one
-                 account's; None: each secret is a key
+    mark         prefix of a shared secret
+    encoding     encoding of a shared secret, an entry of SECRET_ENCODINGS
+    binding      name of the part that identifies the account and is signed with every delivery;
+                 None where each secret is a key
     """
 
     make: Factory
@@ -180,9 +181,9 @@ class NamedScheme:
     binding: str | None = None
 
     def covers(self, options: Mapping[str, object]) -> frozenset[str]:
-        """Return the covered parts beside the body: `query`, `address` and `header:NAME`.
+        """Return what is covered besides the body: `query`, `address` and `header:NAME`.
 
-        A request may leave out what the option `required` does not list.
+        A request may leave out a part that the option `required` does not list.
         """
         required = options.get("required", ())
         names = required if isinstance(required, list | tuple) else ()
@@ -191,7 +192,8 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback of a fetched answer. All but the first two as the answer has them."""
+    """A refund or chargeback in a fetched answer. All but the first two are the answer's raw
+    values."""
 
     member: StateMember
     word: StateWord
@@ -203,15 +205,17 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """What one provider's events need beyond their profile. None: nothing.
+    """What one provider's events need besides their profile. None where they need nothing.
 
-    other_form  signed content → another form that the provider signs at times; it must cover as
+    other_form  signed content → another form that the provider sometimes signs; it must cover as
                 much
-    greeting    JSON object of a verified request → what it asks us to echo before it delivers
-                events, 1 to 255 printable ASCII characters; any other value: it is a delivery
+    greeting    JSON object of a verified request → the text that we must echo before events are
+                delivered, 1 to 255 printable ASCII characters; any other value means a delivery
     capturing   event and its data → the method of a payment that captures by itself, if the source
-                lists it in CAPTURES; counts only beside a credential `webhook`: nothing signs it
-    split       event, its bytes and its data → the events that it is, each with bytes of its own
+                lists it in CAPTURES; it counts only with a credential `webhook`, since nothing
+                signs it
+    split       event, its bytes and its data → the events that it consists of, each with its own
+                bytes
     movements   fetched answer that means `succeeded` → its refunds and chargebacks
     """
 
@@ -233,16 +237,16 @@ def _named(name: str, what: str) -> Any:
 
 
 def names_of(what: str) -> list[str]:
-    """Return the modules of `named/` that have a `SCHEME`, or `PARTICULARS`. Loads them all."""
+    """Return the modules of `named/` that have a `SCHEME`, or `PARTICULARS`. Loads all of them."""
     return [name for name in sorted(_MODULES) if _named(name, what)]
 
 
 def named_scheme(mac: str) -> NamedScheme | None:
-    """Load the scheme that a `mac` names; None for any other `mac`."""
+    """Load the scheme that a `mac` names, or return None for any other `mac`."""
     kind, _, name = mac.partition(":")
     return cast(NamedScheme | None, _named(name, "SCHEME")) if kind == "named" else None
 
 
 def particulars(code: str | None) -> Particulars | None:
-    """Load what a `code` names; None where there is none."""
+    """Load the particulars that a `code` names, or return None where the module has none."""
     return Particulars() if code is None else cast(Particulars | None, _named(code, "PARTICULARS"))

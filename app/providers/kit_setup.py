@@ -1,4 +1,4 @@
-"""Reads and checks what a named verifier needs: a profile's options and a source's secrets.
+"""Read and check what a named verifier needs: a profile's options and a source's secrets.
 
 Every problem is collected, so that one start-up reports all of them. Sentences show no secret.
 """
@@ -14,11 +14,11 @@ from reconcile.instants import SECOND
 T = TypeVar("T")
 
 MOST_SECONDS: Final = 31 * 24 * 3600
-"""The widest tolerance: no provider repeats a delivery for longer than 30 days (Adyen)."""
+"""Longest tolerance. No provider repeats a delivery for longer than 30 days (Adyen)."""
 
 
 class Setup:
-    """The options and secrets of one source. `conclude` raises if anything is wrong or unknown."""
+    """The options and secrets of one source. `conclude` raises if any is wrong or unknown."""
 
     def __init__(self, source: str, options: Mapping[str, object], secrets: Secrets) -> None:
         self._source = source
@@ -27,11 +27,11 @@ class Setup:
         self._problems: list[str] = []
 
     def problem(self, sentence: str) -> None:
-        """Collect one more problem."""
+        """Add a problem to the collected ones."""
         self._problems.append(f"source {self._source}: {sentence}")
 
     def texts(self, name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Take an option that is a list of texts."""
+        """Return an option that is a list of texts, and mark it as known."""
         value = self._left.pop(name, None)
         if value is None:
             return default
@@ -41,7 +41,7 @@ class Setup:
         return default
 
     def text(self, name: str, default: str) -> str:
-        """Take an option that is one text."""
+        """Return an option that is one text, and mark it as known."""
         value = self._left.pop(name, default)
         if type(value) is str:
             return value
@@ -49,7 +49,7 @@ class Setup:
         return default
 
     def age(self, what: str, *, past_s: int = 300, future_s: int = 300) -> AgeLimit:
-        """Take the options `past_s` and `future_s`. Sentences call the time `what`."""
+        """Return the options `past_s` and `future_s` as a limit. Sentences call the time `what`."""
         past, future = self._seconds("past_s", past_s), self._seconds("future_s", future_s)
         return AgeLimit(what=what, past=past * SECOND, future=future * SECOND)
 
@@ -61,7 +61,7 @@ class Setup:
         return default
 
     def listed(self, make: Callable[[str], T]) -> tuple[T, ...]:
-        """Make something of each listed secret. `make` raises ValueError with words."""
+        """Convert each listed secret. `make` raises ValueError with the problem."""
         secrets = self._secrets.listed
         made = [
             self._made(f"secret {number} of {len(secrets)}", secret, make)
@@ -70,7 +70,7 @@ class Setup:
         return tuple(each for each in made if each is not None)
 
     def named(self, make: Callable[[str], T], *parts: str) -> dict[str, T]:
-        """Make something of each named secret, except those called one of `parts`."""
+        """Convert each named secret, except those called one of `parts`."""
         made = {
             name: self._made(f"secret {name!r}", secret, make)
             for name, secret in self._secrets.named.items()
@@ -79,7 +79,7 @@ class Setup:
         return {name: each for name, each in made.items() if each is not None}
 
     def part(self, name: str, make: Callable[[str], T]) -> T | None:
-        """Make something of the secret called `name`; None where there is none."""
+        """Convert the secret called `name`; None where there is none."""
         secret = self._secrets.named.get(name)
         return None if secret is None else self._made(f"secret {name!r}", secret, make)
 
@@ -95,7 +95,7 @@ class Setup:
             return None
 
     def conclude(self) -> None:
-        """Raise ConfigurationError with every problem, unknown options included."""
+        """Raise ConfigurationError with every problem, including unknown options."""
         for name in self._left:
             self.problem(f"signature.options.{name} is not an option of this scheme")
         if self._problems:
@@ -103,7 +103,7 @@ class Setup:
 
 
 def text_secret(secret: str) -> bytes:
-    """Return a shared secret that is used as the text it is. Raises ValueError."""
+    """Return the bytes of a shared secret that is used as plain text. Raises ValueError."""
     refuse_key_pair(secret)
     if secret != secret.strip():
         raise ValueError("begins or ends with a blank; remove it")
