@@ -1,4 +1,4 @@
-"""The way of a delivery: guard, endpoint, verification, inbox, reader, and the delivery log."""
+"""Path of a delivery: guard, endpoint, verification, inbox, reader, and the delivery log."""
 
 __all__ = (
     "append_store",

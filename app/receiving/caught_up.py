@@ -1,8 +1,8 @@
-"""Waits for accepted deliveries to be read, and tells how old the oldest unread one is.
+"""Waits until accepted deliveries are read, and reports how old the oldest unread one is.
 
-A delivery counts as unread where it was accepted before the question, and is still unread two
-seconds later. Questions about one order wait that long, lists and pages do not wait, and what
-cannot be taken back is refused.
+A delivery counts as unread if it was accepted before the question and is still unread two seconds
+later. Questions about one order wait that long. Lists and pages do not wait. Actions that cannot be
+undone are refused.
 """
 
 import asyncio
@@ -13,38 +13,38 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Seconds after which a delivery that is still unread counts as unread; a question about one order
-waits as long."""
+"""Seconds after which an accepted delivery counts as unread. A question about one order waits this
+long."""
 
 SOON_S: Final = 0.1
-"""Seconds that one who states something of an order waits, and hears how it stands then: beside a
-burst, whose end is seconds away, no call is to take long."""
+"""Seconds that a call which states something about an order waits before it reads the order's
+state. No call should take long beside a burst, whose end is seconds away."""
 
 FAR_BEHIND: Final = 200 * MILLISECOND
-"""Age of the oldest unread delivery from which such a call does not wait at all: the reader is at
-work on more than it could wait for."""
+"""Age of the oldest unread delivery from which such a call does not wait at all, because the reader
+is too far behind."""
 
 COPY_LATE: Final[Duration] = 10 * SECOND
-"""Age of the newest commit on a standby from which its copy counts as incomplete: two beats of the
-reader, which commits one every five seconds where nothing comes."""
+"""Age of the newest commit on a standby from which its copy counts as incomplete. Twice the
+reader's heartbeat, which is a commit every five seconds when nothing arrives."""
 
 _PAUSE_S: Final = 0.02
-"""Pause between two looks, where the reader is another process."""
+"""Seconds between two checks if the reader is another process."""
 
 Patience = Literal["long", "short", "none"]
-"""Patience of a question: up to READ_WITHIN_S; up to SOON_S; or not at all, so that it counts only
-deliveries that are older than READ_WITHIN_S."""
+"""How long a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none` it
+counts only deliveries older than READ_WITHIN_S."""
 
 
 async def behind_s(
     context: AppContext, *, as_of: Instant | None = None, patience: Patience = "long"
 ) -> int:
-    """Return the age of the oldest unread delivery in seconds, at least 1; 0 where none is unread.
+    """Return the age of the oldest unread delivery in seconds, at least 1; 0 if all are read.
 
-    Every answer about orders, and every refusal to give one, rests on this one decision. A standby
-    that lags behind its primary lacks what was committed since: its age is that of its copy.
+    Every answer about orders, and every refusal to give one, rests on this one decision. For a
+    standby that lags behind its primary, it returns the age of the standby's copy.
 
-    as_of  the instant whose knowledge is asked for: later arrivals do not matter; None: now
+    as_of  the instant of the question, after which arrivals are ignored; None: now
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -74,7 +74,7 @@ async def behind_s(
 
 
 async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -> None:
-    """Raise NotAllRead where deliveries are unread; `as_of` as above."""
+    """Raise NotAllRead if deliveries are unread. `as_of` is explained at `behind_s`."""
     behind = await behind_s(context, as_of=as_of)
     if behind:
         lags = ", or this is a standby that lags behind its primary"
@@ -91,7 +91,7 @@ def spoken_age(behind: int) -> str:
 
 
 def unread_notice(behind: int) -> str:
-    """Return the sentence that an answer about orders may lack the oldest unread delivery."""
+    """Return the sentence that warns of an answer without the oldest unread delivery."""
     return (
         f"Deliveries that came up to {spoken_age(behind)} ago may not be read yet: what is said of "
         "orders here may lack them, and what is not here may have come. Ask again later."

@@ -1,9 +1,9 @@
-"""Asks providers about events that their signature does not cover, and stores what they answer.
+"""Asks providers about events that no signature covers, and stores their answers.
 
     due confirmation ──ask──▶ answer ──store as a delivery──▶ event, `fetched` ──▶ settled or later
 
-The answer is appended as a delivery is: what it says is folded like everything else. Until there is
-one, the ledger says `pending` and why.
+The answer is appended like a delivery, and its content is folded like any other. Until there is an
+answer, the ledger says `pending` and why.
 """
 
 import asyncio
@@ -53,35 +53,35 @@ from reconcile.ledger.positions import REPEATED_AFTER
 log = structlog.get_logger()
 
 AT_ONCE: Final = 8
-"""Questions to one provider at one moment: few enough for any provider's limit on requests."""
+"""Concurrent questions to one provider: few enough for any provider's rate limit."""
 
 MAX_WAITING: Final = 10_000
-"""Events of one source that are asked about again; of more, those asked about most are given up.
-Genuine ones are settled by one of the first questions. Events never asked about stay: what may
-come of them is bounded where they are received."""
+"""Events of one source that are asked about again. Beyond that number, those asked about most often
+are given up: one of the first questions settles a genuine event. Events never asked about stay; the
+receiver limits how many there can be."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""How long whoever takes a confirmation has for it; asking takes 20 seconds at most."""
+"""How long a taken confirmation is reserved for its taker. Asking takes 20 seconds at most."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Between two questions about one event: twice as long each time, within these bounds."""
+"""Longest pause between two questions about one event. The pause doubles each time up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""Time for which one event is asked about: beyond the window of the slowest payment method, so that
-its provider is asked when the window ends. Its ledger stays pending, and says why."""
+"""How long one event is asked about: longer than the window of the slowest payment method, so that
+its provider is asked when that window ends. Afterwards its ledger stays pending, and says why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question after an answer that repeats the position, since a provider's
-copy may lag behind, and after one that changes it, until it is repeated."""
+"""Pauses before the same question is asked again. They follow an answer that repeats the position,
+since a provider's copy may lag, and an answer that changes it, until it is repeated."""
 
 SURE_NOT_FOUND: Final = 5
-"""Times that a provider must not know an event before it is believed: some are slow to know."""
+"""Number of times a provider must not know an event before we believe it: some learn of it late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmer:
-    """Everything needed to ask: the context, and an asker and a source for each weak profile."""
+    """Everything needed to ask: the context, and the asker and source of each weak profile."""
 
     context: AppContext
     sources: Mapping[str, Source]
@@ -90,7 +90,7 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask about due events of one source, up to AT_ONCE. Returns their number."""
+    """Ask about up to AT_ONCE due events of one source. Return how many there were."""
     context = confirmer.context
     now = context.clock.now()
     asking = Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -146,9 +146,9 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a position; None where it is final.
+    """Return the pause before the next question about a position; None if the position is final.
 
-    known  the latest stored positions of the payment, the last first
+    known  the payment's latest stored positions, newest first
     """
     repeats = bool(known) and known[0].key != answer.key
     changed = len(known) > 1 and known[0].states != known[1].states  # and not repeated yet
@@ -162,7 +162,7 @@ def _settles(answer: Event) -> bool:
 
 
 async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestion) -> Event | None:
-    """Store the answer, and return its event; None where there is no usable answer."""
+    """Store the answer, and return its event; None if the answer is unusable."""
     status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
         return None
@@ -224,9 +224,9 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
 
 
 def says_nothing_new(answer: Event, known: Sequence[Event]) -> bool:
-    """Check whether an answer repeats the latest position, and no undoing is to be repeated.
+    """Return whether an answer repeats the latest position and confirms no reversal.
 
-    known  the latest stored positions of the payment, the last first
+    known  the payment's latest stored positions, newest first
     """
     if not known or _position_of(answer) != _position_of(known[0]):
         return False
@@ -257,7 +257,8 @@ def _read(
 async def _later(
     context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Put the question off for our pause, or as long as the provider `asked`, within bounds."""
+    """Postpone the question by our own pause, or within limits by the duration that the provider
+    `asked` for."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -268,25 +269,25 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
-    """Ask no more. The ledger stays pending and says why; the log says it once."""
+    """Stop asking. The ledger stays pending and says why; the log says it once."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await settle(connection, due)
 
 
 MOST_ASKED_BEFORE: Final = 200
-"""Events that providers are asked about once more before a month is closed: what 10 seconds are
-enough for. Of more, the others count as not asked."""
+"""Events that providers are asked about again before a month is closed: as many as 10 seconds
+allow. Any others count as not asked."""
 
 PATIENCE_S: Final = 15.0
-"""Seconds to wait for their answers: a provider that takes longer counts as not asked."""
+"""Seconds to wait for these answers. A provider that takes longer counts as not asked."""
 
 _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
-    """Have providers asked again about every unfinished event that came before `until`. Return,
-    oldest first, those without an answer in time, such as where no service runs."""
+    """Ask providers again about every unfinished event that arrived before `until`. Return those
+    without an answer in time, oldest first; without a running service none is answered."""
     async with context.database.reading() as connection:
         if not await any_since(connection, until=until):
             return []
@@ -304,10 +305,11 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
 
 
 async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) -> list[Waiting]:
-    """Return unfinished events that came before `until` and had no answer from then to `as_of`.
+    """Return unfinished events that arrived before `until` and had no answer between then and
+    `as_of`.
 
-    Nobody is asked: an answer of now is not known of then, and would change nothing in a report as
-    of then.
+    No provider is asked: a present answer was not known at `as_of`, and would not change a report
+    as of that instant.
     """
     async with context.database.reading() as connection:
         waiting = await waiting_before(connection, until=until, limit=MOST_ASKED_BEFORE + 1)
@@ -315,14 +317,14 @@ async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) 
 
 
 IDLE_S: Final = 1.0
-"""Between two looks at what is due. A look costs one index lookup."""
+"""Seconds between two checks for due events. A check costs one index lookup."""
 
 BETWEEN_S: Final = 0.05
-"""Rest for each question: 20 a second to one provider at most, whoever makes us ask."""
+"""Seconds of rest after each question: at most 20 a second to one provider, whoever causes them."""
 
 
 def confirming(confirmer: Confirmer) -> TaskGroup:
-    """Asks about due events until it is stopped."""
+    """Build the tasks that ask about due events until they are stopped."""
     return TaskGroup(
         [
             PeriodicTask(

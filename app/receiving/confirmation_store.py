@@ -1,11 +1,13 @@
-"""Events that do not count by themselves, and when their provider is to be asked next.
+"""Events that count only once confirmed, and when to ask their provider next.
 
-A row is written in the transaction that stores an arrival of its event, a repeated one too: where
-the event says no more than that something changed, it may have changed again. It is taken for a
-while by whoever asks, and removed once an answer that settles it is stored, unless the event came
-again meanwhile. Events that name what the shop or our checkout named are asked about first, then
-those that were asked about least, and of these each lane's in turn. A row whose taker died comes
-due again by itself, and so does one that only a clock that was ahead can have put off for so long.
+A row is written in the transaction that stores an arrival of its event, even a repeated one: an
+event that only says that something changed may report another change. Whoever asks takes the row
+for a while. It is removed once an answer that settles it is stored, unless the event arrived again
+meanwhile.
+
+Events that name what the shop or our checkout named are asked about first, then those asked about
+least often, alternating between lanes. A row whose taker died becomes due again by itself. So does
+a row that a fast clock postponed too far.
 """
 
 import zlib
@@ -79,8 +81,8 @@ _ADD_UNSETTLED = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """One event to ask about. `tries`: how often the provider has been asked before; `taken_until`:
-    when it comes due again without a result."""
+    """One event to ask about. `tries` is how often the provider has been asked before.
+    `taken_until` is when it becomes due again without a result."""
 
     event: Event
     asked_since: Instant
@@ -89,7 +91,7 @@ class Confirmation:
 
 
 class ToAsk(NamedTuple):
-    """One event to ask about, its arrival, and its sender's lane."""
+    """One event to ask about, with its arrival and its sender's lane."""
 
     event: Event
     received_at: Instant
@@ -97,12 +99,12 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Note that these events are to be asked about, at once.
+    """Note that these events are to be asked about at once.
 
-    One that waits already begins its pauses anew. Each gets the turn after the last one of its lane
-    that waits, and none before the first that waits in any lane: a sender of many waits for others,
-    and none that is new overtakes for long. What names a reference that is known has that
-    reference's lane, behind those of senders.
+    An event that already waits restarts its pauses. Each event gets the turn after the last waiting
+    one of its lane, but never before the first waiting one of all lanes. So a sender of many events
+    waits for other senders, and newcomers do not overtake for long. An event that names a known
+    reference uses that reference's lane, numbered after those of senders.
     """
     if not events:
         return
@@ -138,9 +140,9 @@ def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> 
 
 
 def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, str], str]) -> None:
-    """Ask first about waiting events that name a reference linked after they came.
+    """Move waiting events to the front if they name a reference that was linked after they arrived.
 
-    links  (reference, kind, source) with the order that each belongs to
+    links  order by (reference, kind, source)
     """
     for reference, kind, source in links:
         if connection.ask(_ANY_UNNAMED, (source,)):
@@ -151,8 +153,8 @@ def put_named_first(connection: PlainConnection, links: Mapping[tuple[str, str, 
 
 
 MOST_PUT_FIRST: Final = 10
-"""Events of one reference that are put first: a provider sends one or two before the shop names it,
-and anyone can send more."""
+"""Events of one reference that are moved to the front. A provider sends one or two before the shop
+names it, while anyone can send more."""
 
 _ANY_UNNAMED: Final = "SELECT 1 FROM confirmations WHERE source=? AND named=0 LIMIT 1"
 _PUT_FIRST: Final = (
@@ -170,8 +172,8 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Whose events are asked about, and when. lease: how long a claimed event stays claimed;
-    longest: the longest pause between two questions."""
+    """Which sources' events are due for a question, and when. lease: how long a taken event stays
+    taken; longest: the longest pause between two questions."""
 
     source: str
     now: Instant
@@ -179,8 +181,8 @@ class Asking:
     longest: Duration
 
     def due(self) -> ColumnElement[bool]:
-        """Return the SQL condition that an event of `confirmations` is to be asked about. A time
-        beyond the lease or the longest pause was set by a clock that was ahead."""
+        """Return the SQL condition for rows of `confirmations` that are due. A due time beyond the
+        lease or the longest pause was set by a fast clock, and counts as due."""
         leased = self.now + self.lease
         return and_(
             _MARKS.source == self.source,
@@ -193,7 +195,7 @@ class Asking:
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
-    """Return whether any question is due, without taking it."""
+    """Return whether any question is due. Takes none."""
     found = await connection.execute(select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
@@ -201,11 +203,12 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events: first those that name something known, then the least often
-    asked, by turns. Each is due again after the lease.
+    """Take up to `limit` due events: first those that name something known, then those asked about
+    least often, alternating between lanes. Each becomes due again after the lease.
 
-    One question about a payment at a time, whoever asks: answers that cross would state it in two
-    ways. So takers of a source wait for each other, and skip payments that are being asked about.
+    Only one question about a payment runs at a time, because answers that cross could contradict
+    each other. So takers of a source wait for each other, and skip payments with a running
+    question.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -257,9 +260,9 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Ask again at `until`; at once where the event came again meanwhile.
+    """Ask again at `until`, or at once if the event arrived again meanwhile.
 
-    answered  when the provider answered; None: it did not
+    answered  when the provider answered; None if it did not
     """
     await connection.execute(
         update(_CONFIRMATIONS)
@@ -275,7 +278,7 @@ async def put_off(
 
 
 async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
-    """Ask no more about this event, unless it came again meanwhile."""
+    """Stop asking about this event, unless it arrived again meanwhile."""
     await connection.execute(
         delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
     )
@@ -285,7 +288,7 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
 
 
 async def any_since(connection: AsyncConnection, *, until: Instant) -> bool:
-    """Return whether anything that came before `until` waits for its provider's word."""
+    """Return whether anything that arrived before `until` waits for its provider's answer."""
     found = await connection.execute(
         select(_MARKS.source).where(_MARKS.asked_since < until).limit(1)
     )
@@ -293,7 +296,7 @@ async def any_since(connection: AsyncConnection, *, until: Instant) -> bool:
 
 
 class Waiting(NamedTuple):
-    """One event whose provider is to be asked."""
+    """One event that waits for its provider's answer."""
 
     event_id: str
     source: str
@@ -304,7 +307,7 @@ class Waiting(NamedTuple):
 async def waiting_before(
     connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Return events that came before `until` and wait for their provider, the oldest first."""
+    """Return events that arrived before `until` and wait for their provider, oldest first."""
     found = await connection.execute(
         select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -318,8 +321,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make due now the events that came before `until` and wait for their provider, except those
-    being asked about; return them all, as `waiting_before`."""
+    """Make events due now that arrived before `until` and wait for their provider, except those
+    being asked about. Return them all, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -338,7 +341,7 @@ async def unanswered(
     since: Instant,
     until: Instant = LATEST,
 ) -> list[Waiting]:
-    """Return those about which the provider gave no last answer from then until `until`."""
+    """Return the events whose provider's last answer is not between `since` and `until`."""
     key = tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
         select(*(_MARKS[name] for name in _KEY)).where(
@@ -351,8 +354,8 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about the most often asked events beyond `keep`, those that name something known
-    last; return how many. Events that were never asked about stay."""
+    """Stop asking about all but `keep` events, dropping first those asked about most often and last
+    those that name something known. Return how many were dropped. Events never asked about stay."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         select(*key)
@@ -372,11 +375,11 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """Ask, after the index was rebuilt, about every unconfirmed event without a later final answer,
-    if it waited before.
+    """After the index was rebuilt, resume asking about every unconfirmed event that waited before
+    and has no later final answer.
 
-    not_known  the kind of an answer that is final though it claims nothing
-    never      sources whose providers are not asked at all
+    not_known  kind of an answer that is final although it claims nothing
+    never      sources whose providers are never asked
     """
     await connection.execute(text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
@@ -390,14 +393,14 @@ async def await_again(
 
 
 async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
-    """Return whether more events of a source than `over` were never asked about."""
+    """Return whether more than `over` events of a source were never asked about."""
     sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
     found = await connection.execute(text(sql), {"source": source, "over": over})
     return found.first() is not None
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
-    """Count the events of a source that were asked about and wait for their provider's word."""
+    """Count the events of a source that were asked about and still wait for an answer."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
     found = await connection.execute(text(waiting), {"source": source})
     return int(found.scalar_one())
@@ -408,7 +411,7 @@ def _is(event: Event) -> ColumnElement[bool]:
 
 
 async def is_known(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether this very event is stored."""
+    """Return whether an event with this key is stored."""
     found = await connection.execute(
         text("SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"),
         {"event_id": event.event_id, "source": event.source, "digest": event.digest},
@@ -419,8 +422,8 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return the latest sessions and payments that the shop or our checkout has named since then,
-    each with its source, oldest first."""
+    """Return the latest sessions and payments that the shop or our checkout has named since an
+    instant, each with its source, oldest first."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         text(_NAMED).bindparams(bindparam("sources", expanding=True)), values
@@ -441,7 +444,7 @@ _NAMED: Final = (
 
 
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
-    """Return the two latest answers that state the payment's position, the last first."""
+    """Return the two latest answers that state the payment's position, newest first."""
     found = await connection.execute(
         select(*EVENTS.c)
         .where(
@@ -456,8 +459,8 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted after the last answer that states the payment's position
-    came."""
+    """Return whether a gap was accepted since the last answer that states the payment's
+    position."""
     found = await connection.execute(
         text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

@@ -1,8 +1,8 @@
 """Limits on connections: how many are open, and how long each may take.
 
-A connection costs memory and a file descriptor before a single byte of it is verified, so their
-number is bounded, in all and for each address, and one that does not get on is closed. One look at
-all connections a second does that: a timer for each request would cost every delivery, and to be
+A connection costs memory and a file descriptor before a single byte of it is verified. So the
+number of connections is limited, in all and for each address, and stalled ones are closed. All
+connections are checked once a second: a timer for each request would slow every delivery, and being
 a second late harms nobody.
 """
 
@@ -15,19 +15,19 @@ from typing import Final, Protocol
 from app.receiving.refusals import network_of
 
 SWEEP_S: Final = 1.0
-"""Seconds from one look at all connections to the next; nobody outstays a deadline by more."""
+"""Seconds between two checks of all connections. No connection exceeds a deadline by more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Each is a setting, where its reason stands.
+    """Limits of connections. Each is a setting, which gives its reason.
 
-    receive_deadline_s  from the first byte of a request, or from the connection's opening, until
-                        the whole request is here
-    send_deadline_s     until a reader has taken what waits for it in our memory
-    connections         open at a time, in all
-    per_address         open at a time from one address; the proxies are excepted
-    max_head_bytes      of anything but a body, before the request is refused
+    receive_deadline_s  seconds from a request's first byte, or from the connection's opening, until
+                        the whole request has arrived
+    send_deadline_s     seconds until a client has read what waits for it in our memory
+    connections         open at a time, in total
+    per_address         open at a time from one address, except from proxies
+    max_head_bytes      bytes of everything but the body; more is refused
     """
 
     receive_deadline_s: float
@@ -39,31 +39,32 @@ class GateLimits:
 
 
 class Guarded(Protocol):
-    """A connection as its limits see it."""
+    """Interface of a connection that these limits watch."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed, as of the loop's time; None if it may stay."""
+        """Return why the connection must be closed at this time of the loop; None if it may
+        stay."""
         ...
 
     def abort(self) -> None:
-        """Close it now, whatever is still to be sent."""
+        """Close the connection now, even with unsent bytes."""
         ...
 
 
 class ConnectionLimits:
-    """Admits connections and closes stalled ones. One for one server."""
+    """Limiter that admits connections and closes stalled ones. Each server has one."""
 
     def __init__(self, limits: GateLimits) -> None:
         self.limits = limits
         self.open: dict[Guarded, str] = {}
-        """Every open connection and whose it is."""
+        """Every open connection, with its address."""
         self.refused: Counter[str] = Counter()
-        """Connections that were not let in or were closed, by the reason."""
+        """Counts of connections that were refused or closed, by reason."""
         self._of_address: Counter[str] = Counter()
         self._proxies = [ipaddress.ip_network(network, strict=False) for network in limits.proxies]
 
     def admits(self, connection: Guarded, address: str) -> bool:
-        """Return whether the connection may be opened; if so, count it until `leaves`."""
+        """Return whether the connection may open. If so, count it until `leaves` is called."""
         if len(self.open) >= self.limits.connections:
             self.refused["too_many_connections"] += 1
             return False
@@ -76,7 +77,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Forget a connection that has ended. Harmless for one that was not admitted."""
+        """Stop counting a connection that has ended. Does nothing for one that was not admitted."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1
@@ -84,7 +85,7 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Return whether an address is a proxy's, whose connections are of many senders."""
+        """Return whether the address is a proxy's, which carries connections of many senders."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:
@@ -92,7 +93,7 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close connections that are overdue as of the loop's time."""
+        """Close connections that are overdue at this time of the loop."""
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

@@ -1,18 +1,18 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
-A nameless event (one that names no order) goes to the order its payment or session is linked to.
-If there is none yet it waits as an orphan, and the transaction that makes the link adopts it.
-The first link of a reference stays; a second order that names it makes the two contested, and
-each order's history then holds what touches it of the other's.
+A nameless event (one that names no order) goes to the order that its payment or session is linked
+to. If there is no link yet, the event waits as an orphan, and the transaction that creates the link
+adopts it. The first link of a reference stays. If a second order names the reference, the two
+orders become contested, and each order's history includes the other's events that touch it.
 
-An event that is of another shop's payment by its own words counts as nameless: the order that it
-names is the other shop's.
+An event that says it belongs to another shop's payment counts as nameless: the order that it names
+is the other shop's.
 
-Money that goes back links nothing, whichever order it names: it only notes that order beside its
-references, so that the order of its payment, when that is linked, is contested with it.
+Money that goes back creates no link, whichever order it names. The named order is only noted beside
+the event's references. Once the payment is linked, its order becomes contested with the noted one.
 
-What is unconfirmed anyone may have written: it goes to the order that it names or is linked to, and
-links, adopts and contests nothing.
+An unconfirmed event may be anyone's. It goes to the order that it names or is linked to, but does
+not link, adopt or contest anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,13 +31,14 @@ LinkKey = tuple[str, str, str]
 """(reference, kind, source)"""
 
 Links = dict[LinkKey, str]
-"""Each with the order it belongs to."""
+"""The order that each reference belongs to."""
 
 RETURNED: Final = "_returned"
-"""End of a link's kind that money going back has made: `payment_returned`, `session_returned`."""
+"""Suffix of the kind of a link noted by money that goes back: `payment_returned`,
+`session_returned`."""
 
 LINKS_REMEMBERED = 20_000
-"""Links kept in memory, about 7 MB at most; beyond it the memory starts afresh."""
+"""Links kept in memory, about 7 MB at most. Beyond that the memory is cleared."""
 
 ORPHANS = (
     'SELECT "row", source, event_id, payment, session, standing FROM events '
@@ -48,7 +49,7 @@ ADOPTED = (
     "UPDATE events SET order_key=adopted.order_key FROM unnest($1::bigint[], $2::text[]) "
     'AS adopted ("row", order_key) WHERE events."row"=adopted."row"'
 )
-"""Orphans by their rows, and the order that each belongs to: PostgreSQL's form, one statement."""
+"""Assigns orphans, by row, to their orders. This is PostgreSQL's form, one statement."""
 
 _BROUGHT = (
     "WITH adopted AS (SELECT delivery_id, event_id, source, digest FROM events "
@@ -58,36 +59,37 @@ _BROUGHT = (
     "WHERE deliveries.verdict = 'duplicate' /* events WHERE \"row\" = ANY($1) */ "
     "/* deliveries WHERE event_id IN (SELECT event_id FROM events) */"
 )
-"""The deliveries that brought some events."""
+"""Selects the deliveries that brought some events."""
 
 Orphan = tuple[int, str, str, str | None, str | None, str]
 """Row, source, event id, payment, session and standing of an event that waits for its order."""
 
 
 class LinkMemory:
-    """Links known to be committed. A link never changes, so remembering one is always right."""
+    """Cache of links that are known to be committed. A link never changes, so a cached one is
+    always right."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
-        """The order a reference belongs to, as far as it is remembered."""
+        """Cached order of each reference."""
 
     def add(self, links: Links) -> None:
-        """Remember committed links."""
+        """Add committed links."""
         if len(self.orders) + len(links) > LINKS_REMEMBERED:
             self.orders.clear()
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Remember nothing: the database may have been rebuilt while we could not reach it."""
+        """Clear the cache: the database may have been rebuilt while we could not reach it."""
         self.orders.clear()
 
 
 @dataclass(slots=True)
 class Linking:
-    """The links of one transaction: found and made ones, and the events that they adopt or contest.
+    """The links of one transaction, found or created, and the events that they adopt or contest.
 
-    orders   the order of each new event that has one, by the event's key
-    torn     (source, event id) of which bodies of several orders may be stored
+    orders   order of each new event that has one, by the event's key
+    torn     (source, event id) pairs whose stored bodies may belong to several orders
     loose    keys of unconfirmed events that name their order
     orphans  whether any stored event is waiting for its order
     """
@@ -103,24 +105,24 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Note that two orders share a reference or an event id; each must see the other."""
+        """Note that two orders share a reference or an event id. Each is folded with the other's
+        events."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
     def touched(self) -> Iterable[str]:
-        """Yield orders that changed through links alone."""
+        """Yield the orders that changed only because of links."""
         yield from self.adopted.values()
         for one, _ in self.contested:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load all that `assign` must know first: these events' links, and whether there are
-        orphans."""
+        """Load what `assign` needs: these events' links, and whether orphans exist."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
     def assign(self, connection: PlainConnection, fresh: Sequence[Event]) -> None:
-        """Give each new event its order, link its references, and adopt orphans."""
+        """Assign each new event to its order, link its references, and adopt orphans."""
         nameless = []
         for event in fresh:
             keys = keys_of(event)
@@ -143,7 +145,7 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link references that records name, such as an opened session's, and write it all."""
+        """Link references that records name, such as an opened session's, and write all changes."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -185,7 +187,7 @@ class Linking:
             connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
-        """Find the orders that these references belong to now."""
+        """Load the orders that these references belong to now."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
@@ -203,7 +205,8 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. One that is linked to another order makes both contested."""
+        """Link references to an order. A reference that is linked to another order makes both
+        contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -213,7 +216,7 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Note the order that money going back names; contest it with the order of its payment."""
+        """Note the order named by money that goes back, and contest it with the payment's order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -222,7 +225,8 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Link nameless events until no link is new: one may link what another needs."""
+        """Assign nameless events until no new link appears, since one may create the link that
+        another needs."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -283,17 +287,17 @@ class Linking:
 
 
 def _of_return(key: LinkKey) -> LinkKey:
-    """Return the key under which money going back notes the order that it names."""
+    """Return the key under which money that goes back notes the order it names."""
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 
 def keys_of(event: Event) -> Sequence[LinkKey]:
-    """List the references of an event that lead to an order."""
+    """List the references of an event that can lead to an order."""
     return keys_of_references(event.source, event.payment, event.session)
 
 
 @lru_cache(maxsize=1_024)
 def keys_of_references(source: str, payment: str | None, session: str | None) -> Sequence[LinkKey]:
-    """List the references of a record that lead to an order."""
+    """List the references of a record that can lead to an order."""
     found = ((payment, "payment", source), (session, "session", source))
     return [(reference, kind, of) for reference, kind, of in found if reference is not None]

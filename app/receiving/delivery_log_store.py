@@ -42,15 +42,16 @@ _REFUSED_SHOWN: Final = (
 )
 _ACCEPTED_HALF: Final = select(*_DELIVERIES.c)
 _REFUSED_HALF: Final = select(*_REFUSED_SHOWN)
-"""Rows of one shape, for `_with_events`."""
+"""Both halves have the same columns, for `_with_events`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as the receiver judged it. Never its body.
+    """One arrival as the receiver judged it, without its body.
 
-    Its event's kind, claim, order and money are None where none was read; order is also None where
-    the event is in no order's ledger. `restricted`: its headers are hidden, as `problem` says.
+    The event's kind, claim, order and money are None if no event was read. The order is also None
+    if the event is in no order's ledger. If `restricted`, the headers are hidden and `problem` says
+    so.
     """
 
     delivery_id: str
@@ -72,7 +73,7 @@ class LogEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFilter:
-    """Arrivals that are listed: see `list_deliveries`."""
+    """Filter for arrivals: see `list_deliveries`."""
 
     verdict: str | None = None
     source: str | None = None
@@ -83,18 +84,18 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether events must be read one by one."""
+        """Return whether the filter has no index, so that events must be read one by one."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """A stored delivery's own bytes, to be read again.
+    """The bytes of a stored delivery, to be read again.
 
-    body   None where it was pruned; `kept` is then the event that was read from it
-    whole  of one of several events in one request: the whole body
-    lone   whether that is gone, and only the event's own bytes are left; `kept` is there then, too,
-           if they could be read
+    body   None if it was pruned; `kept` is then the event that was read from it
+    whole  the whole body, if the request had several events
+    lone   whether the whole body is gone and only the event's bytes are left; `kept` is then set if
+           they could be read
     """
 
     delivery_id: str
@@ -117,7 +118,7 @@ _OF_EVENT: Final = tuple(
 
 
 def _with_events(arrivals: Subquery) -> Select[Any]:
-    """Add the members of their events to rows of arrivals, newest first."""
+    """Join rows of arrivals with their events' members, newest first."""
     return (
         select(*arrivals.c, *_OF_EVENT)
         .select_from(arrivals.outerjoin(EVENTS, _event_of(arrivals)))
@@ -152,10 +153,10 @@ def _entry(row: Sequence[Any]) -> LogEntry:
 _ACCEPTED: Final = (
     *("stored", "duplicate", "duplicate_with_different_body", "unreadable", "not_ours"),
 )
-"""Verdicts of the half that was accepted."""
+"""Verdicts of accepted arrivals."""
 
 _UNUSUAL: Final = text("verdict <> 'stored'")
-"""As in the text of the index that holds these alone: see `ix_deliveries_verdict`."""
+"""Condition as in the text of the partial index `ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
 _BROUGHT: Final = union_all(
@@ -164,7 +165,8 @@ _BROUGHT: Final = union_all(
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
     .where(EVENTS.c.order_key == bindparam("order"), text("again.verdict = 'duplicate'")),
 )
-"""Ids of deliveries that brought an order's events: each way has its index."""
+"""Selects the ids of deliveries that brought an order's events. Each way of finding them has an
+index."""
 
 
 async def list_log(
@@ -175,13 +177,13 @@ async def list_log(
     before: str | None = None,
     since: str | None = None,
 ) -> list[LogEntry]:
-    """Return the latest arrivals that fit, newest first, at most `limit`.
+    """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
-    before  only those before this id
-    since   only those from this id on: a bound on what is read where `has_no_index`
+    before  only arrivals before this id
+    since   only arrivals from this id on, which limits the reading if `has_no_index`
 
-    Each half is cut by itself: a database that sorts both whole reads every arrival there is. A
-    verdict stands in one of them alone.
+    Each half is limited separately: a database that sorts both halves together reads every arrival.
+    A verdict occurs in only one half.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
@@ -224,8 +226,8 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery that comes `count` deliveries before another, or of the newest
-    ones; None where there are fewer."""
+    """Return the id of the delivery that arrived `count` deliveries before the given one, or before
+    now; None if there are fewer."""
     rows = await connection.execute(
         text("SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"),
         {"before": before or LAST, "count": count - 1},
@@ -239,7 +241,7 @@ LAST: Final = "\U0010ffff"
 
 
 async def newest_arrival(connection: AsyncConnection) -> str:
-    """Return the id of the latest arrival, refused or not; empty where there is none."""
+    """Return the id of the latest arrival, refused or not; empty if there is none."""
     rows = await connection.execute(
         text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
@@ -257,15 +259,15 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return how many arrivals were taken and refused in each minute since 1970, from one on; no
-    entry where nothing came."""
+    """Return how many arrivals were accepted and refused in each minute (counted since 1970) from
+    `first` on. Minutes without arrivals have no entry."""
     rows = await connection.execute(text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes in which a delivery of a source was last taken and last refused; None
-    where none is counted."""
+    """Return the minutes in which a delivery of a source was last accepted and last refused; None
+    if none is counted."""
     row = (await connection.execute(text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -273,7 +275,7 @@ async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int |
 async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
-    """Return the latest refused arrivals whose body contains one of these texts."""
+    """Return the latest refused arrivals whose body contains one of these names."""
     place_of = func.instr if connection.dialect.name == "sqlite" else func.pg_catalog.position
     body: ColumnElement[Any] = column("body")
     latest = (
@@ -329,7 +331,8 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its own bytes; None if there is none, or another holds its body."""
+    """Return one delivery with its bytes; None if it is missing, or its body is stored under
+    another."""
     row = (await connection.execute(text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -337,7 +340,8 @@ async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDeli
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield every delivery that first brought its body, by arrival, about `at_once` at a time."""
+    """Yield every delivery that first brought its body, in order of arrival, about `at_once` at a
+    time."""
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once)):
         yield [_raw(row) for row in rows]
 
@@ -363,9 +367,10 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival: their ids only give the millisecond.
+    """Sort rows by arrival; their ids only give the millisecond.
 
-    The rows of a partition's last millisecond wait for the next, which may bring more of them.
+    Rows of a partition's last millisecond are held back until the next partition, which may have
+    more of them.
     """
     waiting: Rows = []
     async for rows in partitions:

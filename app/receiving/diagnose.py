@@ -1,4 +1,5 @@
-"""Says of one refused delivery which known mistake would explain it. Nothing is accepted."""
+"""Explains one refused delivery by the known mistakes that could have caused it. Nothing is
+accepted."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from app.receiving.refusal_store import Rejection, find_rejection
 class Diagnosed:
     """A refused delivery, why it was refused, and every mistake that would explain it.
 
-    unexplained  what is left to look for where `diagnoses` is empty; else None
+    unexplained  what else to check if `diagnoses` is empty; else None
     """
 
     rejection: Rejection
@@ -28,8 +29,8 @@ class Diagnosed:
 async def diagnose_delivery(
     context: AppContext, delivery_id: str, *, accounts: Mapping[str, Account]
 ) -> Diagnosed:
-    """Say why a delivery was refused. Raises NotFoundError for no such rejection, UsageError where
-    too little of it was kept."""
+    """Explain why a delivery was refused. Raises NotFoundError if no such rejection exists, and
+    UsageError if too little of it was stored."""
     async with context.database.reading() as connection:
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
@@ -65,8 +66,8 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Say what else to look for. Without a signature no secret can be the wrong one; else the
-    sentence names which of the provider's secrets is meant."""
+    """Return a sentence on what else to check. Without a signature no secret can be wrong.
+    Otherwise the sentence names which of the provider's secrets is meant."""
     beginning = "No known mistake explains it:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")
@@ -103,7 +104,7 @@ _OTHER_ACCOUNT = Diagnosis(
 
 
 _MAX_NAMES: Final = 12
-"""Of configured sources, in a sentence."""
+"""Most configured sources that a sentence names."""
 
 
 def _unknown(name: str, known: Sequence[str]) -> Diagnosis:

@@ -1,7 +1,8 @@
-"""Due marks: when each order is to be folded, and how often something was said of it.
+"""Due marks: when each order must be folded, and how much evidence about it has arrived.
 
-One mechanism for new evidence and for deadlines: an order is due at an instant, or never. Its
-generation counts what was said; a fold that read an earlier one leaves the mark to the next.
+One mechanism serves new evidence and deadlines: an order is due at an instant, or never. Its
+generation counts arrived evidence. A fold that read an older generation leaves the mark to the
+next.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,8 +18,8 @@ from reconcile.instants import Instant
 from reconcile.matching.books import match_key
 
 NEXT_DUE: Final = "SELECT min(due_at) FROM order_due WHERE due_at IS NOT NULL"
-"""The condition changes nothing but the way there: the index holds only marks that wait. Without it
-SQLite reads the mark of every order, for readiness and for each turn of a worker."""
+"""Selects the next due instant. The condition only steers the query to the index of waiting marks.
+Without it SQLite reads every order's mark, for readiness and for each round of a worker."""
 
 _RIGHT_MARKS = (
     "INSERT INTO order_due (order_key, due_at, generation) "
@@ -32,13 +33,14 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a reference in the form by which its end is searched: as of `match_key`, reversed."""
+    """Return a reference reversed and normalized by `match_key`, so that it can be searched by its
+    end."""
     return match_key(reference)[::-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """An order's due mark when we looked: how much evidence it had, and when it was due."""
+    """An order's due mark as read: its evidence count, and when it was due."""
 
     order: str
     generation: int
@@ -46,7 +48,7 @@ class Due:
 
 
 def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list[Due]:
-    """Return orders due at `now`, the longest waiting first."""
+    """Return orders due at `now`, longest waiting first."""
     rows = connection.ask(
         "SELECT order_key, generation, due_at FROM order_due "
         "WHERE due_at <= ? ORDER BY due_at LIMIT ?",
@@ -58,10 +60,10 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold; others skip them until an instant.
+    """Claim due orders for the caller to fold. Other workers skip them until `until`.
 
-    A claim is the mark itself, set to that instant: if the caller dies, the order comes due again;
-    if evidence arrives, it is due at once. Only PostgreSQL has several that fold.
+    A claim sets the mark itself to that instant. If the caller dies, the order becomes due again;
+    if evidence arrives, it is due at once. Only PostgreSQL has several workers that fold.
     """
     rows = await connection.execute(
         text(
@@ -81,7 +83,7 @@ async def claim_orders(
 async def marks_of(
     connection: AsyncConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Run `marks_in` by itself."""
+    """Run `marks_in` on an asynchronous connection."""
     return await run(connection, marks_in, orders, to_write=to_write)
 
 
@@ -90,7 +92,7 @@ def marks_in(
 ) -> list[Due]:
     """Return the due marks of these orders, due or not.
 
-    to_write  nobody else may change them until the transaction ends
+    to_write  lock the marks until the transaction ends
     """
     sql = "SELECT order_key, generation, due_at FROM order_due WHERE order_key IN ({})"
     if to_write and connection.dialect != "sqlite":
@@ -100,7 +102,7 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that are unchanged: no evidence has come, and nobody folded."""
+    """Return the marks that are unchanged, because no evidence arrived and nobody folded."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
@@ -111,7 +113,7 @@ def next_due(connection: PlainConnection) -> Instant | None:
 
 
 async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -> int:
-    """Count orders that are due at `now` and not yet folded, up to `enough`."""
+    """Count orders that are due at `now` and not yet folded. Stops at `enough`."""
     row = await connection.execute(
         text(
             "SELECT count(*) FROM (SELECT 1 FROM order_due WHERE due_at <= :now LIMIT :enough) "
@@ -123,15 +125,15 @@ async def count_due(connection: AsyncConnection, *, now: Instant, enough: int) -
 
 
 async def count_marks(connection: AsyncConnection) -> int:
-    """Count the orders that have a mark: every order that anything was said of."""
+    """Count the orders that have a mark, which is every order with any evidence."""
     return int((await connection.execute(text("SELECT count(*) FROM order_due"))).scalar_one())
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
     """Set the marks of the orders from `first` to `last` to what their ledgers say, and add missing
-    ones.
+    marks.
 
-    Only for whoever has the database alone: evidence that came since the folds would be missed.
+    Only for the sole user of a database: evidence that arrived after the folds would be missed.
     """
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
@@ -147,7 +149,8 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that wait for an instant after `beyond` other than their next decision."""
+    """Return orders that wait for an instant after `beyond` other than their ledger's next
+    decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -162,7 +165,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Set these due now if they still wait for an instant after `beyond`."""
+    """Set these orders due now if they still wait for an instant after `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -173,18 +176,18 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Set every order due that has a mark."""
+    """Set every order with a mark due."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )
 
 
 Mark = tuple[str, Instant | None, int]
-"""(order, when it is due next, the generation of the evidence that was folded)"""
+"""(order, when it is due next, generation of the folded evidence)"""
 
 
 def settle_marks(connection: PlainConnection, marks: Sequence[Mark]) -> None:
-    """Move each mark to its order's next decision, unless evidence arrived in the meantime."""
+    """Set each mark to its order's next decision, unless evidence arrived meanwhile."""
     insert_rows(
         connection,
         table="order_due",

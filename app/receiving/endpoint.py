@@ -1,8 +1,8 @@
-"""POST /webhooks/{source}: the way of every delivery.
+"""POST /webhooks/{source}, the endpoint of every delivery.
 
-A plain ASGI endpoint: it reads the body under a running cap, hands everything to
-`receive_delivery`, and writes the answer. A refused encoding is answered here: what we will not
-inflate we cannot verify.
+A plain ASGI endpoint: it reads the body up to a limit, passes the request to `receive_delivery`,
+and writes the answer. Content encodings are refused here: we cannot verify what we do not
+decompress.
 """
 
 from collections.abc import Sequence
@@ -46,8 +46,8 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bytes that a request may bring, and all long bodies together that come in or wait to be
-    stored; each is a setting."""
+    """Most bytes of one request, and of all long bodies together that are arriving or waiting to be
+    stored. Each is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
@@ -55,10 +55,10 @@ class Limits:
 
 
 FREE_BYTES: Final = 65_536
-"""Of each body not counted among the long ones: an event has room in it, and so always a place."""
+"""Bytes of a body that do not count as long. An event fits into them, so it always has room."""
 
 TOO_MANY_RETRY_S: Final = 60
-"""When to come again after a 429: by then the address has its whole allowance back."""
+"""Seconds for Retry-After with a 429: by then the address has its whole allowance again."""
 
 _RETRY_AFTER: Final[dict[int, Header]] = {
     429: (b"retry-after", b"%d" % TOO_MANY_RETRY_S),
@@ -67,15 +67,15 @@ _RETRY_AFTER: Final[dict[int, Header]] = {
 
 
 class ClientGone(Exception):
-    """The sender hung up before the body was complete."""
+    """Error: the sender hung up before the body was complete."""
 
 
 class NoRoom(Exception):
-    """Error: so many long bodies are coming in that there is no room for another."""
+    """Error: the long bodies that are arriving leave no room for another."""
 
 
 class Webhooks:
-    """The endpoint. One instance serves all sources."""
+    """The webhook endpoint. One instance serves all sources."""
 
     def __init__(self, receiver: Receiver, *, limits: Limits, metrics: Metrics) -> None:
         self.receiver = receiver
@@ -137,7 +137,7 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _refused(self, headers: list[Header]) -> int | None:
-        """Return the status if the headers alone refuse the request, else None."""
+        """Return the status code if the headers alone refuse the request, else None."""
         size = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -146,7 +146,8 @@ class Webhooks:
         return 431 if size > self._limits.max_header_bytes else None
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of a request refused unread, within its address's allowance."""
+        """Return status and code of a request that is refused unread, within its address's
+        allowance."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -156,7 +157,7 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
-        """Read the body; return None once it exceeds the limit, and keep nothing beyond it."""
+        """Read the body. Return None, and keep nothing, once it exceeds the limit."""
         if _declared(headers) > self._limits.max_body_bytes:
             return None
         message = await receive()
@@ -166,7 +167,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body in several parts. Raises NoRoom if all under way are too much together."""
+        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies are too
+        large together."""
         body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
         try:
             while True:
@@ -188,7 +190,7 @@ class Webhooks:
 
 
 def _declared(headers: list[Header]) -> int:
-    """Return the body's length as the sender declares it, or 0."""
+    """Return the body's length as declared by the sender, or 0."""
     for name, value in headers:
         if name == b"content-length" and value.isdigit():
             return int(value[:19])
@@ -201,8 +203,8 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return the path and query as requested, with the source's name in place of a secret end.
-    Schemes that sign a URL get their own from the profile; their sources have no such end."""
+    """Return the requested path and query, with the source's name in place of a secret address.
+    Schemes that sign a URL take it from the profile; their sources have no secret address."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:
@@ -211,7 +213,7 @@ def _url(scope: Scope, source: str) -> str:
 
 
 class Written(NamedTuple):
-    """An answer as HTTP has it."""
+    """An answer in HTTP's terms."""
 
     status: int
     headers: Sequence[Header]
@@ -219,7 +221,7 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Write an acknowledgement: ours in our form, a provider's own in its form."""
+    """Convert an acknowledgement to HTTP: ours in our form, a provider's own reply in its form."""
     if answer.status >= 300:
         return _problem(answer.status)
     if answer.reply is not None:

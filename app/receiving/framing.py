@@ -1,8 +1,8 @@
-"""Content of an inbox row: requests as they came, framed one behind the other.
+"""Content of an inbox row: requests as received, framed one after another.
 
-Each is the sizes of its head and of its body, a head in JSON, and the body. A head is `[id, at,
-source, headers, url, peer, lane]` of a delivery, and `[id, at, source, headers, verdict, digest,
-size, problem, count]` of a refused request.
+Each frame has the sizes of head and body, the head in JSON, and the body. A head is `[id, at,
+source, headers, url, peer, lane]` for a delivery, and `[id, at, source, headers, verdict, digest,
+size, problem, count]` for a refused request.
 """
 
 import json
@@ -15,17 +15,18 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""Made once: `json.dumps` would make one for each head, which takes longer than to use it."""
+"""JSON encoder, created once: `json.dumps` would create one for each head, which takes longer than
+encoding it."""
 
 _SIZES: Final = struct.Struct(">II")
-"""Bytes of a head, and of its body."""
+"""Sizes in bytes of a head and of its body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """One accepted request as it came. headers: as in `Arrival`; url: its address, without
-    secrets; peer: what kind of address it came from (`kind_of`), empty where that is not known;
-    lane: the sender's share of the questions to its provider, see `lane_of`."""
+    """One accepted request as received. `headers` are as in `Arrival`. `url` has no secrets. `peer`
+    is the kind of its address (`kind_of`), empty if unknown. `lane` is the sender's share of the
+    questions to the provider: see `lane_of`."""
 
     delivery_id: str
     received_at: Instant
@@ -41,7 +42,7 @@ Item = Received | Rejection
 
 
 class DamagedRow(ValueError):
-    """Error: the bytes of a row are not in the form in which they were framed."""
+    """Error: the bytes of a row do not have the form in which they were framed."""
 
 
 def framed(items: Sequence[Item]) -> bytes:

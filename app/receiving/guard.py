@@ -1,10 +1,10 @@
-"""One connection: uvicorn's, with deadlines, a bound on its head, and no doubt about its framing.
+"""One connection: uvicorn's, with deadlines, a limit on its head, and strict framing.
 
-A request that two programs could read in two ways is refused, and its connection closed, because
-what is behind it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2).
-The parser refuses most of them by itself; what it lets through is refused here. What was complete
-before a doubtful head still gets its answer; where the doubt is inside a body, that connection is
-broken off, whatever was before it.
+A request that two programs could read in two ways is refused and its connection closed, because the
+bytes after it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). The parser
+refuses most of these by itself; the rest is refused here. Requests that were complete before an
+ambiguous head still get their answers. If the ambiguity is inside a body, the connection is
+aborted, whatever came before.
 """
 
 from __future__ import annotations
@@ -26,23 +26,24 @@ from app.receiving.receive import RETRY_AFTER_S
 _HOST = re.compile(rb"[A-Za-z0-9._~%!$&'()*+,;=-]+(?::\d{0,5})?|\[[0-9A-Fa-f:.]+\](?::\d{0,5})?")
 
 UNREAD_BYTES: Final = 16_384
-"""What a reader must take in the time it has: as much as may wait before we stop writing."""
+"""Bytes that a client must read within its deadline: as many as may wait before we stop writing."""
 
 LINGER_S: Final = 2.0
 LINGER_BYTES: Final = 12 * 1024 * 1024
-"""What is read and thrown away after an answer that came before the body's end: a socket that is
-closed with bytes in it takes the answer back, and the sender never learns why (RFC 9112, 9.6).
-Most senders write all of a body before they read; a body of ten million bytes has room in it."""
+"""Bytes that are read and discarded after an answer that was sent before the body's end. A socket
+that is closed with unread bytes takes the answer back, and the sender never learns why (RFC 9112,
+9.6). Most senders write the whole body before they read; this has room for ten million bytes."""
 
 KERNEL_BYTES: Final = 65_536
-"""What the kernel may hold of answers for one reader; left alone it grows to megabytes."""
+"""Bytes of answers that the kernel may buffer for one client. Without a limit it grows to
+megabytes."""
 
 LAST_S: Final = 1.0
-"""How long a connection on which nothing is under way stays open once the service is asked to stop:
-a request that is on its way already would be lost with it. Many times what a packet takes."""
+"""Seconds for which an idle connection stays open after the service is asked to stop. Otherwise a
+request already on its way would be lost. Many times a packet's travel time."""
 
 MAX_PIPELINED: Final = 2
-"""Requests that may wait behind one that is being answered. Nobody who delivers events sends any;
+"""Requests that may wait behind one that is being answered. Senders of events pipeline none, and
 each takes more than two kilobytes before anything of it is verified."""
 
 
@@ -52,7 +53,8 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Build a whole answer, once, since a flood of refused requests must cost one write each."""
+    """Build a complete answer, once, so that a flood of refused requests costs only one write
+    each."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -77,16 +79,17 @@ _BUSY = _answer(
 
 
 HUNG_UP: Final = "tallyhook.hung_up"
-"""In a request's scope once its sender sends no more, or is gone: it may still read its answer, but
-nobody is known to wait for it. Who only waits should answer now; a connection counts until then."""
+"""Key in a request's scope once its sender stopped sending or is gone. The sender may still read
+the answer, but need not be waiting. A handler that only waits should answer now, because the
+connection counts until then."""
 
 
 class AmbiguousRequest(Exception):
-    """Error: the end of a request, or its addressee, is ambiguous."""
+    """Error: the request's end or its addressee is ambiguous."""
 
 
 class TooManyPipelined(Exception):
-    """Error: more requests at once than are taken; those before it are answered."""
+    """Error: too many pipelined requests. Those before it are answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -94,11 +97,11 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """The transport for the handler of one request: closing it hangs up.
+    """Transport for the handler of one request. Closing it hangs up.
 
-    A head that says how long its answer is waits for the first part of it, and both go out in one
-    write: each write is a packet, and wakes the reader. Other heads may be of answers that never
-    end, whose readers want to know at once that there is one.
+    A head that declares its answer's length is held until the first part of the body, and both go
+    out in one write: each write is a packet, and wakes the client. Other heads may precede endless
+    answers, whose clients want to see the head at once.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -107,7 +110,7 @@ class _Answering:
         self._connection = connection
         self._transport = connection.transport
         self._head: bytes | None = None
-        """What waits; empty once a head has gone out."""
+        """Head that is being held; empty once a head was sent."""
 
     def write(self, data: bytes) -> None:
         if self._head is None and data != _CONTINUE:
@@ -120,7 +123,7 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Write a head that waits: there is no more of its answer."""
+        """Send a head that is being held, because its answer has no more parts."""
         if self._head:
             self.write(b"")
 
@@ -133,7 +136,7 @@ class _Answering:
 
 
 class GuardedConnection(HttpToolsProtocol):
-    """One connection under the limits. Subclassed for each server by `guarded`."""
+    """One connection under the limits. `guarded` subclasses it for each server."""
 
     # Beside uvicorn's twenty-eight attributes these would be too many for a dictionary that shares
     # its keys, and every connection would take a kilobyte more.
@@ -155,7 +158,7 @@ class GuardedConnection(HttpToolsProtocol):
     connection_limits: ConnectionLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let in, or answered that there are too many."""
+        """Admit the connection, or answer that there are too many."""
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
@@ -177,7 +180,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything that the connection held. Waiting requests and the connection refer to
-        each other; only the cycle collector would free them, and it runs seldom."""
+        each other, so only the cycle collector would free them, and it runs rarely."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -188,7 +191,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request; ignore them once a request was refused."""
+        """Accept bytes of a request; ignore them once a request was refused."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -209,8 +212,8 @@ class GuardedConnection(HttpToolsProtocol):
                 self._refuse(_HEAD, "head_too_large")
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Note that the sender will send no more (FIN). Answer all requests that came whole, then
-        close (RFC 9112, 9.6). Return True to keep our side open."""
+        """Note that the sender will send no more (FIN). Answer all complete requests, then close
+        (RFC 9112, 9.6). Return True to keep our side open."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
@@ -219,20 +222,21 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Notify the request that is being answered, and those that wait behind it."""
+        """Tell the request that is being answered, and those waiting behind it, that the sender
+        hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
-        """Begin a request: from now on its sender owes us the rest."""
+        """Begin a request. From now on we wait for the rest of it."""
         super().on_message_begin()
         self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Refuse the request by its head unless its framing and its addressee are certain."""
+        """Refuse the request by its head if its framing or its addressee is ambiguous."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version without header fields, or of the future")
@@ -254,13 +258,13 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields = "body", len(self.headers)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Let the application begin to answer."""
+        """Start the application on a request."""
         self._answering, self._running = _Answering(self), cycle
         cycle.transport = cast(Any, self._answering)
         super()._start_asgi_task(cycle, app)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of the body."""
+        """Accept a part of the body."""
         self._unframed = 0
         if self.cycle.response_complete:
             self._throw_away(len(body))
@@ -268,7 +272,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Take the end of the request: now we owe the answer."""
+        """Note the end of the request. From now on the sender waits for us."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
@@ -278,10 +282,11 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Take up the next request after an answer. It had to wait for us, so its time begins now.
+        """Start the next request after an answer. Its deadline begins now, because it had to wait
+        for us.
 
-        In place of uvicorn's, which sets a timer for the rest that may follow: the limits look at
-        all connections anyway, and a timer costs every delivery.
+        Replaces uvicorn's method, which sets a keep-alive timer: the limits check all connections
+        anyway, and a timer slows every delivery.
         """
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
@@ -299,11 +304,11 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop with the service: answer all requests under way, and one that comes within LAST_S on
-        an open connection; the answer says that the connection ends.
+        """Stop with the service: answer all running requests, and any that arrives within LAST_S on
+        an open connection. These answers announce that the connection closes.
 
-        In place of uvicorn's, which closes a connection whose first request it has not read yet:
-        behind a socket that stays open, that delivery would be the only one lost in a restart.
+        Replaces uvicorn's method, which closes a connection whose first request it has not read
+        yet. Behind a socket that stays open, that delivery would be the only one lost in a restart.
         """
         if self._deaf or self._answers():
             super().shutdown()
@@ -321,7 +326,8 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close after an answer. Who is still sending the body has some time to read it."""
+        """Close after an answer. A sender that is still sending its body gets some time to read the
+        answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return
@@ -331,14 +337,14 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """Throw away the rest of a body after its answer, also where the connection is kept."""
+        """Discard the rest of a body after its answer, even if the connection stays open."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Take nothing more. Whole requests before this one get their answers; this gets one at
-        most, and nothing behind it any."""
+        """Accept nothing more. Complete requests before this one get their answers. This one gets
+        at most one answer, and anything after it none."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -354,9 +360,10 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed: the sender or the reader has taken too long.
+        """Return why the connection must be closed, because the sender or the client's reading is
+        too slow.
 
-        One that has rested too long between requests is closed here: that is nobody's fault.
+        A connection that was idle too long between requests is closed here without a reason.
         """
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
@@ -382,16 +389,16 @@ class GuardedConnection(HttpToolsProtocol):
         return None
 
     def resume_writing(self) -> None:
-        """Continue to write: the peer has read most of the waiting bytes."""
+        """Continue writing: the peer has read most of the waiting bytes."""
         self._unread = None
         super().resume_writing()
 
     def abort(self) -> None:
-        """Close now, whatever is still to be sent."""
+        """Close now, even with unsent bytes."""
         self._deaf = True
         self.transport.abort()
 
 
 def guarded(connection_limits: ConnectionLimits) -> type[asyncio.Protocol]:
-    """Return the class of connections that a server under these limits makes."""
+    """Return the connection class for a server under these limits."""
     return type("Connection", (GuardedConnection,), {"connection_limits": connection_limits})

@@ -1,7 +1,7 @@
 """Writes and reads the stored headers of a delivery: `name: value` lines.
 
-Latin-1 keeps every byte. Values that hold credentials are left out. What else may be signed or
-read, method and address, stands before them under names that no header can have, where it matters.
+Latin-1 keeps every byte. Values that hold credentials are left out. The method and address, which
+may be signed or read, come first if they matter, under names that no header can have.
 """
 
 import re
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from app.receiving.delivery_log_store import RawDelivery
 
 _LEFT_OUT: Final = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-"""Headers that may hold credentials; their values are never kept."""
+"""Headers that may hold credentials. Their values are never stored."""
 
 
 _PLACE_OF = re.compile(rb"\(left out(?:, sha256 [0-9a-f]{64})?\)")
-"""What stands where a value is not kept."""
+"""Placeholder for a value that is not stored."""
 
 METHOD: Final = ":method"
 URL: Final = ":url"
@@ -29,8 +29,8 @@ URL: Final = ":url"
 def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
-    """Return the header lines to keep. A header in `private` may hold a token of this source: only
-    its SHA-256 is kept, which tells a wrong token from a right one later."""
+    """Return the header lines to store. Headers in `private` may hold a token of a source. Only its
+    SHA-256 is stored, which can later tell a wrong token from a right one."""
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"
@@ -47,7 +47,7 @@ def write_headers(
 
 
 def read_request(text: str, body: bytes = b"") -> Incoming:
-    """Return the request that was kept as these lines and this body."""
+    """Rebuild a request from its stored lines and body."""
     method, url = "POST", ""
     headers = []
     for line in text.split("\n"):
@@ -62,12 +62,12 @@ def read_request(text: str, body: bytes = b"") -> Incoming:
 
 
 def is_left_out(value: bytes) -> bool:
-    """Return whether this text stands for a value that is not kept."""
+    """Return whether this text is the placeholder of a value that was not stored."""
     return _PLACE_OF.fullmatch(value) is not None
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers, and put each token that was left out back if it is one of these."""
+    """Return the headers, and restore each omitted token that is one of `tokens`."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
@@ -75,8 +75,8 @@ def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, byt
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
     """Return the phone numbers that a delivery names, as E.164 digits.
 
-    There are none where its body is gone, its source is not configured, or its profile names no
-    place of a phone.
+    Returns none if the body is gone, the source is not configured, or the profile does not say
+    where a phone number is.
     """
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:

@@ -1,10 +1,11 @@
-"""The inbox at work: deliveries are taken in at one end, and appended to the database at the other.
+"""The running inbox: it accepts deliveries at one end, and appends them to the database at the
+other.
 
     async with open_inbox(settings, purpose="serving") as inbox:
-        await inbox.queue.submit(received)               # the way of a delivery: into the inbox
-        await inbox.append(ready)                        # and out of it
+        await inbox.queue.submit(received)               # a delivery enters the inbox
+        await inbox.append(ready)                        # and leaves it
 
-Its rows are in a table of the database on PostgreSQL, and in a file beside it on SQLite.
+On PostgreSQL its rows are in a table of the database, on SQLite in a file beside it.
 """
 
 import asyncio
@@ -90,24 +91,25 @@ from reconcile.ledger.policy import Policy
 log = structlog.get_logger()
 
 TIDY_S: Final = 5.0
-"""How long an erasure waits until the receiver has left nothing of what was read."""
+"""Seconds that an erasure waits for the receiver to delete all rows that were read."""
 
 
 class Intake(NamedTuple):
-    """The intake of deliveries: the queue, and the writer from the queue to the inbox."""
+    """Intake of deliveries: the queue, and the writer that empties it into the inbox."""
 
     queue: InboxQueue
     writer: InboxWriter
 
 
 class Inbox(InboxRows):
-    """The inbox of a database. Made by `open_inbox`."""
+    """The inbox of a database. `open_inbox` creates it."""
 
     append_faults = 0
-    """Times in a row that what was read could not be appended."""
+    """Consecutive failures to append what was read."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
-        """refuses_gap: whether a database that lost commits is not opened to be written."""
+        """Prepare an inbox that is not open yet. With `refuses_gap`, a database that lost commits
+        is not opened for writing."""
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
         if refuses_gap:
@@ -121,19 +123,19 @@ class Inbox(InboxRows):
         self.signals = Signals()
         path = self.database.path
         self.turn = None if path is None else HeldFile(path, ".reading")
-        """The lock of the one reader of an SQLite database."""
+        """Lock of the only reader of an SQLite database."""
         self._ring = RejectionRing(
             max_count=settings.rejections_max_count, max_bytes=settings.rejections_max_bytes
         )
         self._memory = LinkMemory()
         self._intake: Intake | None = None
         self._opened = False
-        """Set once the file is open for writing, so that closing it is noted."""
+        """Whether the file is open for writing. If so, closing it is noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.
 
-        policy  None: as the settings say, where they alone decide
+        policy  None: the settings alone decide
         """
         return AppContext(
             settings=self.settings,
@@ -146,22 +148,22 @@ class Inbox(InboxRows):
 
     @property
     def queue(self) -> InboxQueue:
-        """The queue in front of a receiver's inbox."""
+        """Queue in front of a receiver's inbox."""
         assert self._intake is not None
         return self._intake.queue
 
     @property
     def writer(self) -> InboxWriter:
-        """The writer of a receiver's queue."""
+        """Writer that empties a receiver's queue."""
         assert self._intake is not None
         return self._intake.writer
 
     async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
-        """Append read rows, and take them out of the inbox, in one transaction. Returns the
-        appended deliveries with their verdicts, without any that another reader took meanwhile or
-        whose id is known.
+        """Append read rows, and delete them from the inbox, in one transaction. Return the appended
+        deliveries with their verdicts. Rows that another reader took meanwhile, and deliveries
+        whose id is known, are left out.
 
-        Raises as `Writer.commit` does.
+        Raises the errors of `Writer.commit`.
         """
         try:
             if self.database.spread:
@@ -181,7 +183,8 @@ class Inbox(InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[Ready]) -> Links:
-        """Run `append_ahead`. A conflict is with a row of an unfinished commit: it means "wait"."""
+        """Run `append_ahead`. A conflict is with a row of an unfinished commit, and raises an error
+        that means "wait"."""
         try:
             return await self.database.writer.commit(append_ahead, ready, memory=self._memory)
         except Exception as error:
@@ -192,8 +195,8 @@ class Inbox(InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None where one can. A
-        trial delivery is appended, and rolled back."""
+        """Return a sentence on why no delivery can be appended at present; None if one can. To find
+        out, a trial delivery is appended and rolled back."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append, [TRIAL], LinkMemory())
@@ -211,8 +214,8 @@ class Inbox(InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from the inbox of an SQLite database: by its receiver, or here where
-        none runs. False where it was not done in time."""
+        """Delete read rows from the inbox of an SQLite database. The receiver does this, or this
+        process if no receiver runs. Return False if it was not done in time."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -234,19 +237,19 @@ class Inbox(InboxRows):
         return False
 
     async def damage(self) -> list[str]:
-        """Describe damage to the file, one sentence each. There is none where there is no file."""
+        """Return a sentence for each damage to the file; none if there is no file."""
         there = self.file is not None and self.file.is_there()
         return await self.file.damage() if self.file is not None and there else []
 
     async def rewrite(self) -> None:
-        """Write the file anew, where there is one."""
+        """Rewrite the file, if there is one."""
         if self.file is not None and self.file.is_there():
             await self.file.writer.rewrite()
 
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and the part of the inbox that a purpose needs. Raises as
+        """Open the database, and the part of the inbox that a purpose needs. Raises the errors of
         `Database.open`."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
@@ -274,8 +277,8 @@ class Inbox(InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the commits that the database has lost by its inbox file, or that its server may
-        lack; None if nothing was lost, or there is no such file."""
+        """Return the gap of commits that the database has lost according to its inbox file, or that
+        its server may lack. Return None if nothing was lost, or there is no file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -285,8 +288,8 @@ class Inbox(InboxRows):
         return found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError for a database that lost commits: a commit of this process, or a
-        migration, would hide it."""
+        """Raise ConfigurationError if the database lost commits: a commit of this process, or a
+        migration, would hide that."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -300,7 +303,7 @@ class Inbox(InboxRows):
             raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 
     async def _open_intake(self) -> None:
-        """Open the intake of deliveries."""
+        """Open the queue and its writer."""
         settings, database, file = self.settings, self.database, self.file
         if file is not None:
             writer = file.writer
@@ -366,9 +369,12 @@ class Inbox(InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file that a service noted or that is found now: it is gone,
-        damaged, or without rows that were read from it. None where it is as it was left; a gap
-        without deliveries where nothing is lost. For the holder of the serving lock."""
+        """Return the loss of the inbox file that a service noted or that is found now: it is
+        missing, damaged, or without rows that were read from it.
+
+        Returns None if the file is unchanged, and a gap without deliveries if nothing is lost. Only
+        the holder of the serving lock may call it.
+        """
         file, state = self.file, await self.database.on_snapshot(left)
         if state.lost is not None or file is None or state.known is None:
             return state.lost
@@ -399,8 +405,8 @@ class Inbox(InboxRows):
         return await self.database.on_snapshot(until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Make way for a new file: save the readable unread rows, and keep the rest of the file
-        beside. `go_on_without` is to be noted then."""
+        """Prepare for a new file: save the readable unread rows, and move the rest of the file
+        aside. The caller must note `go_on_without` in the same transaction."""
         file, state = self.file, await self.database.on_snapshot(left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -415,8 +421,8 @@ class Inbox(InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database how the file is left: closed in order, or lost; then save unread
-        rows that can still be read. Where the database's log is lost, note that in the file."""
+        """Note in the database how the file is left: closed properly, or lost. If it is lost, save
+        unread rows that can still be read. If the database's log is lost, note that in the file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(last_number)
             await self.database.writer.commit(note_closed, last)
@@ -448,7 +454,7 @@ class Inbox(InboxRows):
         log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:
-        """Give everything back. Harmless where nothing was opened."""
+        """Close everything. Does nothing if nothing was opened."""
         try:
             if self.turn is not None:
                 self.turn.release()
@@ -465,21 +471,21 @@ class Inbox(InboxRows):
 
 
 def inbox_of(context: AppContext) -> Inbox:
-    """Return the whole inbox of a context, for who reads it or serves."""
+    """Return the whole inbox of a context, for readers and servers."""
     assert isinstance(context.inbox, Inbox)
     return context.inbox
 
 
 class _RolledBack(Exception):
-    """Ends a trial, so that nothing of it is kept."""
+    """Error that ends a trial, so that it is rolled back."""
 
 
 @asynccontextmanager
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, for a purpose: see `Database.open`. refuses_gap: see
-    `Inbox`."""
+    """Open a database with its inbox for a purpose: see `Database.open`. `refuses_gap` is explained
+    at `Inbox`."""
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:
         await inbox.open(purpose)

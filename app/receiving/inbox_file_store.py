@@ -1,9 +1,9 @@
 """The inbox of an SQLite database: a file beside it, with one writer.
 
-It is made, looked at and synced as the database itself is, before anything is acknowledged. The
-file carries an id of its own, and the database keeps that id with its position: a file that was
-made anew, or is another database's, is not taken for read. One that was emptied, or put back from
-an older copy, would give numbers again that were read under it: it is lost (`inbox_loss_store`).
+It is created, checked and synced like the database itself, before anything is acknowledged. The
+file has an id, which the database stores with its position. So a new file, or another database's,
+is never mistaken for one that was read. A file that was emptied, or restored from an older copy,
+would reuse numbers that were already read; it counts as lost (`inbox_loss_store`).
 """
 
 import hashlib
@@ -49,31 +49,31 @@ from reconcile.instants import EARLIEST
 log = structlog.get_logger()
 
 FOLD_PAGES: Final = 1_000
-"""Pages of 4 KiB in its log before it is folded into the file: 4 MB. What is read is deleted within
-a second, so few pages change again and again, and a fold holds a sender up for a moment only."""
+"""Pages of 4 KiB in its log before it is folded into the file: 4 MB. Read rows are deleted within a
+second, so the same few pages change repeatedly, and a fold delays senders only briefly."""
 
 SUFFIX: Final = ".inbox"
-"""What its name has beyond the database's."""
+"""Suffix that its name adds to the database's."""
 
 LOOKED_AT_FIRST: Final = 64 * MIB
-"""Bytes up to which all of the file is looked at before anything is acknowledged."""
+"""Largest file in bytes that is checked completely before anything is acknowledged."""
 
 ENVIRONMENT: Final = "environment"
-"""The fact that says which environment the file is of."""
+"""Name of the fact that holds the file's environment."""
 
 READERS: Final = 2
-"""Reading connections."""
+"""Number of reading connections."""
 
 _TABLES: Final = ("inbox", "meta", "counters")
 
 MADE: Final = "a7770661d348777eff5639c808e8855449e8a690e9d03950b4eb7a632c492f22"
-"""Digest of the schema of the file: no trigger or table that is not ours takes part in a write."""
+"""Digest of the file's schema. It shows that no foreign trigger or table takes part in a write."""
 
 _OBJECTS: Final = "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
 
 
 class InboxFile:
-    """The file. Nothing is opened before it is needed."""
+    """The inbox file. It is opened only when it is needed."""
 
     def __init__(self, database: Path, *, low_water_mib: int) -> None:
         self.database = database
@@ -91,7 +91,7 @@ class InboxFile:
 
     @cached_property
     def writer(self) -> Writer:
-        """The one connection that writes, for the holder of the serving lock."""
+        """The only writing connection, for the holder of the serving lock."""
         return Writer(
             writing_engine(self._url),
             lock=None,
@@ -107,7 +107,7 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether there is such a file. One without a table is new, and has no rows."""
+        """Return whether the file exists. One without a table is new, and has no rows."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -125,8 +125,8 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function that only reads. Raises StoreUnavailable where it cannot, and
-        StorePoisoned where the file was lost meanwhile, since its pages may be read as empty."""
+        """Run a plain, read-only function. Raises StoreUnavailable if it cannot run, and
+        StorePoisoned if the file was lost meanwhile, since its pages may be read as empty."""
         try:
             async with self._reader.connect() as connection:
                 found = await run_snapshot(connection, function, *args, **words)
@@ -140,13 +140,13 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Make it, if it is not there, and see that it is ours. Returns its id.
+        """Create the file if it is missing, and check that it is ours. Return its id.
 
-        environment  what it is stamped with, and must be
-        known        the id that the database has read from; None: none yet
+        environment  environment of its stamp
+        known        id of the file that the database has read from; None: none yet
 
-        For who holds the database's lock of those that serve. Raises ConfigurationError for a file
-        that is not this database's.
+        Only the holder of the serving lock may call it. Raises ConfigurationError for another
+        database's file.
         """
         if not self.path.exists():
             # SQLite gives its log the mode of the file; it would let everyone read both.
@@ -175,7 +175,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename the rest of the file, so that a new one can be made."""
+        """Rename what is left of the file, so that a new one can be created."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -185,11 +185,13 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the whole file can be checked before anything is acknowledged."""
+        """Return whether the file is small enough to be checked completely before anything is
+        acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
-        """Delete the rows up to a position, also from the log. For the serving lock's holder."""
+        """Delete the rows up to a position from the file and its log. Only the holder of the
+        serving lock may call it."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -199,7 +201,7 @@ class InboxFile:
             return await damage(connection)
 
     async def close(self) -> None:
-        """Close all connections. Harmless if none was opened."""
+        """Close all connections. Does nothing if none was opened."""
         made = vars(self)
         closing: list[Callable[[], Awaitable[None]]] = []
         if "_reader" in made:
@@ -213,7 +215,8 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Read the facts of the inbox beside a database; None where it has none or cannot be read."""
+    """Read the facts of the inbox beside a database; None if it has no inbox or it cannot be
+    read."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # to open an empty one would delete its log
         return None
@@ -228,7 +231,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file is empty, without a table. An unreadable one may have everything."""
+    """Return whether the file is empty, without a table. An unreadable file counts as not empty."""
     if not path.stat().st_size:
         return True
     try:
@@ -239,8 +242,8 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Put the pages of a new file in the place of one that was emptied or removed, so that its log
-    can be read: SQLite would delete the log. Only while nothing has it open."""
+    """Replace an emptied or removed file with the pages of a new one, so that its log can be read;
+    otherwise SQLite would delete the log. Call it only while nothing has the file open."""
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
     if not lengths[0] and lengths[1]:
         with tempfile.TemporaryDirectory() as folder:

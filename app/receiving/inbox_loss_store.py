@@ -1,4 +1,4 @@
-"""Loss of an SQLite database's inbox file: which rows it had, and which of them can be saved.
+"""Loss of an SQLite database's inbox file: which rows it held, and which of them can be saved.
 
     1 notice  the service sees that the file is gone, was replaced or cut off, and ends; or a start
               finds it gone, damaged, or without rows that were read from it
@@ -10,7 +10,7 @@
     4 go on   where nothing is lost, by itself; else once a person has accepted the gap. The damaged
               file is kept beside, and a new one is made
 
-What had been read is in the database, and is never lost with the file.
+Rows that were already read are in the database, and are never lost with the file.
 """
 
 import json
@@ -47,17 +47,17 @@ from app.receiving.inbox_store import (
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
-"""The fact of the database that holds the loss that a service noticed, until one goes on."""
+"""Name of the database's fact that holds a loss noticed by a service, until the service resumes."""
 
 AT_ONCE: Final = 8
-"""Rows saved in one transaction, of up to 8 MiB each."""
+"""Rows saved in one transaction. Each has up to 8 MiB."""
 
 UNWRITTEN: Final = bytes(32)
-"""Zero bytes in place of a page that was cut off: more than a head or a JSON body ever holds."""
+"""Zero bytes that mark a truncated page: longer than any run of zeros in a head or JSON body."""
 
 
 class Kept(NamedTuple):
-    """Content of a row: its number of deliveries, and the first and last arrival."""
+    """Content of a row: its number of deliveries, and their first and last arrival."""
 
     deliveries: int
     since: Instant
@@ -65,14 +65,14 @@ class Kept(NamedTuple):
 
 
 def kept_of(items: Sequence[Item]) -> Kept:
-    """Return number and times of the deliveries in a row."""
+    """Return the number and arrival times of the deliveries in a row."""
     arrivals = [item.received_at for item in items]
     count = sum(isinstance(item, Received) for item in items)
     return Kept(count, min(arrivals), max(arrivals))
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error of a start without permission to continue."""
+    """Return the error of a start that may not continue without permission."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back as it was, or go on "
@@ -84,7 +84,7 @@ def refusal(lost: FoundGap) -> ConfigurationError:
 # --- beside both ---------------------------------------------------------------------------------
 
 NOTE_BYTES: Final = 256
-"""Size of the note, so that a new one replaces all of the last."""
+"""Size of the note in bytes. It is fixed, so that a new note replaces the whole old one."""
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -98,22 +98,22 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the note of a file's last number, which the receiver leaves in its lock's file with
-    each commit: a log that vanishes after a kill takes its own numbers along."""
+    """Return the note of a file's last number. With each commit the receiver writes it to its lock
+    file, because a log that vanishes after a kill takes its own numbers along."""
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """The last number that was noted. complete: no later one was given, since the machine has run
-    on; else the note may be older than the file."""
+    """The last number that was noted. `complete` means that no later one was assigned, because the
+    machine has not restarted. Otherwise the note may be older than the file."""
 
     last: int
     complete: bool
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Read a file's note; None where it has none."""
+    """Parse a file's note; None if it has none."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -127,14 +127,14 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 
 
 class Left(NamedTuple):
-    """State of the inbox as the database noted it last.
+    """State of the inbox as last noted in the database.
 
-    known     the id of the file that it reads; None: none yet
-    position  up to which number it has read
-    closed    the last number of the file as of an orderly end; None after any other end
-    lost      what a service noted
-    since     when nothing was unread that came before: when the newest delivery came that was
-              read, or when the file was opened with nothing unread; None where that is unknown
+    known     id of the file that the database reads; None: none yet
+    position  last number that it has read
+    closed    last number of the file when it was closed properly; None otherwise
+    lost      loss that a service noted
+    since     instant before which nothing is unread: arrival of the newest read delivery, or when
+              the file was opened with nothing unread; None if unknown
     """
 
     known: str | None
@@ -145,7 +145,7 @@ class Left(NamedTuple):
 
 
 def left(connection: PlainConnection) -> Left:
-    """Read it."""
+    """Load the state."""
     noted, newest = fact(connection, LOST), connection.ask(LAST_ARRIVAL)
     since = max(counter(connection, OPENED), newest[0][0] if newest else 0)
     return Left(
@@ -158,33 +158,34 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Note an orderly end, and the last number of the file."""
+    """Note that the file was closed properly, and its last number."""
     put_counter(connection, CLOSED, last + 1)
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
-    """Note that the file, with this last number, is written from now on."""
+    """Note that the file, with this last number, is open for writing from now on."""
     connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
     if position_of(connection) >= last:
         put_counter(connection, OPENED, now)
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Note a loss for the next start, and return it with no part of it in the future."""
+    """Note a loss for the next start. Return it with its end moved to now if it lies in the
+    future."""
     found = until_now(connection, lost, now=now)
     put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
-    """Add rows of the file to the table, and take all up to a number for read."""
+    """Copy rows of the file to the table, and mark all rows up to a number as read."""
     for _, *row in rows:
         connection.ask(KEEP, row)
     put_counter(connection, POSITION, max(up_to, position_of(connection)))
 
 
 def go_on_without(connection: PlainConnection) -> None:
-    """Let the next start make a new file."""
+    """Allow the next start to create a new file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
     connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
     adopt(connection, None)
@@ -194,7 +195,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above one that can be found, from either end of a damaged file."""
+    """Return the row numbers above `after` that can be found from either end of a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -210,14 +211,14 @@ def numbers_in(connection: PlainConnection, after: int) -> set[int]:
 
 
 LAST_NUMBER: Final = 2**63 - 1
-"""The largest number that SQLite can give a row."""
+"""Largest row number that SQLite can assign."""
 
 _FORWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT 1"
 _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq DESC LIMIT 1"
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the rows of these numbers that are whole: number, count, arrival, size and records."""
+    """Return the intact rows with these numbers: number, count, arrival, size and records."""
     found = []
     for number in numbers:
         try:
@@ -234,9 +235,9 @@ _WHOLE: Final = "SELECT seq, count, received_at, size, records FROM inbox WHERE 
 
 
 def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
-    """Say what is wrong with a file that was read before; None where nothing is found.
+    """Return what is wrong with a file that was read before; None if nothing is found.
 
-    look  says whether to check all of it
+    look  returns whether to check the whole file
     """
     if not path.exists():
         return "is gone"
@@ -268,7 +269,8 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the loss of these rows. kept: facts of each row that a living process knows."""
+    """Return the gap left by these lost rows. `kept` has facts of each row that a running process
+    knows."""
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(
@@ -286,7 +288,7 @@ def loss_after(
     """Return the loss that a start finds.
 
     found       numbers of the unread rows that can be read
-    on_its_way  how long after its arrival a delivery is kept
+    on_its_way  longest time from a delivery's arrival to its storage
     """
     if state.closed is not None and all(
         number in found for number in range(state.position + 1, state.closed + 1)
@@ -299,12 +301,12 @@ def loss_after(
 
 _MAGIC: Final = b"SQLite format 3\0"
 _SIZES: Final = struct.Struct(">H10xI")
-"""Bytes in a page, and pages in the file, behind the first 16 bytes of an SQLite file."""
+"""Page size in bytes, and number of pages, after the first 16 bytes of an SQLite file."""
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length with empty pages: SQLite opens no shorter one.
-    Only while nothing has it open."""
+    """Extend a truncated file to its former length with empty pages, because SQLite does not open a
+    shorter one. Call it only while nothing has the file open."""
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)
         if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
@@ -313,11 +315,11 @@ def mend_length(path: Path) -> None:
 
 
 LOST_AS: Final = ".lost-"
-"""Part of the name of a file that is kept beside, before a number."""
+"""Part before the number in the name of a file that was moved aside."""
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename the rest of the file and its log. Return the new name; None where nothing is left."""
+    """Rename the rest of the file and its log. Return the new name; None if nothing is left."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

@@ -1,9 +1,9 @@
-"""Group commit: many requests share a row of the inbox; none is answered before it is durable.
+"""Group commit: many requests share a row of the inbox, and none is answered before it is durable.
 
-A request hands in what came and waits. One task takes whatever has gathered, writes it in one
+A request submits its delivery and waits. One task takes all submitted items, writes them in one
 transaction and then answers each request. While the disk works, the next batch gathers, so batches
-grow with the load. Where deliveries come meanwhile, commits keep a small distance: each costs as
-much processor time as receiving two or three deliveries does.
+grow with the load. If deliveries arrive meanwhile, commits are spaced a little: each costs as much
+processor time as receiving two or three deliveries.
 """
 
 import asyncio
@@ -24,20 +24,21 @@ from reconcile.instants import EARLIEST
 log = structlog.get_logger()
 
 PATIENCE_S: Final = 2.5
-"""How long a batch may take until its senders are asked to try again: a provider hangs up on who
-says nothing, some after five seconds. Whoever comes just after one has begun may wait for two."""
+"""Seconds that a batch may take before its senders are asked to try again. Some providers hang up
+after five silent seconds, and a delivery that arrives just after a batch has begun may wait for
+two."""
 
 FAULTS: Final = 3
-"""Batches in a row that could not be written, after which the store is taken for faulty: one alone
-may be the fault of what was in it."""
+"""Consecutive failed batches after which the store counts as faulty. A single failure may be caused
+by the batch's content."""
 
 SPACING_S: Final = 0.005
-"""Seconds from the beginning of one commit to that of the next, at least, where others have come
-while it was under way: at 1,000 a second the receiver needs a third less processor time. Whoever
-sends one after the other waits for nothing."""
+"""Least seconds between the starts of two commits, if other items arrived during the first. At
+1,000 deliveries a second it saves the receiver a third of its processor time. A sender of one
+delivery at a time never waits for it."""
 
 ROW_BYTES: Final = 8 * 1024 * 1024
-"""Of bodies in one row, if it holds more than one: a reader has some rows in memory."""
+"""Most bytes of bodies in one row that holds several: a reader has some rows in memory."""
 
 _SLOW: Final = "the store has not finished a write for some seconds; try again"
 
@@ -46,7 +47,7 @@ _Waiting = tuple[Item, asyncio.Future[None]]
 
 
 class InboxQueue:
-    """The queue in front of the writer. `run` must be running for `submit` to return."""
+    """Queue in front of the inbox's writer. `submit` returns only while `run` is running."""
 
     def __init__(
         self,
@@ -56,8 +57,8 @@ class InboxQueue:
         batch_limit: int,
         on_commit: Callable[[int], None],
     ) -> None:
-        """queue_limit: arrivals that may wait; beyond it they are refused, never dropped silently.
-        batch_limit: arrivals in one transaction, which bounds how long the others wait.
+        """queue_limit: waiting arrivals beyond which more are refused, never dropped silently.
+        batch_limit: most arrivals in one transaction, which limits how long others wait.
         on_commit: called with the number of arrivals after each commit.
         """
         self._inbox = inbox
@@ -70,22 +71,23 @@ class InboxQueue:
         self._closing = False
         self._refused = Repeating()
         self.stalled: str | None = None
-        """Why nothing is taken at present, one sentence: a write takes too long. None otherwise."""
+        """One sentence on why nothing is accepted at present, because a write takes too long; None
+        otherwise."""
         self.committed = 0
         """Arrivals committed since the start."""
         self.faults = 0
-        """Batches of deliveries in a row that could not be written; 0 after one that was."""
+        """Consecutive batches of deliveries that could not be written; 0 after a success."""
 
     @property
     def depth(self) -> int:
-        """Arrivals and rejections that wait to be written."""
+        """Number of arrivals and rejections that wait to be written."""
         return len(self._waiting)
 
     async def submit(self, item: Item) -> None:
         """Wait until the item is durably committed.
 
         Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
-        when it never will again. In both cases the item may or may not have been kept.
+        when it never will again. In both cases the item may have been stored.
         """
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
@@ -104,7 +106,7 @@ class InboxQueue:
         await answer
 
     async def run(self) -> None:
-        """Write batches until `close` was called and nothing waits."""
+        """Write batches until `close` is called and nothing waits."""
         while not (self._closing and not self._waiting):
             await self._wake.wait()
             self._wake.clear()
@@ -115,18 +117,19 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began, if other items have come meanwhile."""
+        """Wait until SPACING_S after the last commit began, if other items have arrived
+        meanwhile."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
 
     def close(self) -> None:
-        """Take nothing more; `run` ends when all that waits is written."""
+        """Accept nothing more. `run` ends when everything that waits is written."""
         self._closing = True
         self._wake.set()
 
     def abandon(self) -> None:
-        """Take nothing more, and refuse waiting items: there is no writer any more."""
+        """Accept nothing more, and refuse waiting items, because no writer is left."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -200,8 +203,8 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written, if several batches in a row could
-        not; None if they can. A trial delivery is written, and rolled back."""
+        """Return a sentence on why deliveries cannot be written, if several consecutive batches
+        failed; None if they can. To find out, a trial delivery is written and rolled back."""
         if self.faults < FAULTS:
             return None
         try:
@@ -220,8 +223,8 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Tell all waiting senders to come again, also of the batch under way, whose end is not
-        known. Drop what has not begun, and take nothing more meanwhile."""
+        """Tell all waiting senders to try again, including those of the running batch, whose
+        outcome is unknown. Drop items that are not being written, and accept no more meanwhile."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -236,7 +239,7 @@ class InboxQueue:
 
 
 class _TakenBack(Exception):
-    """Ends a trial, so that nothing of it is kept."""
+    """Error that ends a trial, so that it is rolled back."""
 
 
 _TRIAL: Final = Received(
@@ -245,12 +248,13 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the name of the driver's error class; the message may quote a row."""
+    """Return the name of the driver's error class. Its message is left out, because it may quote a
+    row."""
     return type(error.__cause__ or error).__name__
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries. Writing rejections alone does not show that deliveries
+    """Return whether a batch has deliveries. Writing only rejections does not show that deliveries
     can be written."""
     return any(isinstance(item, Received) for item, _ in batch)
 

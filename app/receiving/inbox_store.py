@@ -3,21 +3,21 @@
     receiver ──keep──▶ a row a commit ──next rows──▶ reader ──take out and append──▶ in one
     transaction
 
-A row is durable before its senders are answered, and it is taken out in the transaction that
-appends what it says: nothing is read twice, and nothing is lost, whoever dies when.
+A row is durable before its senders are answered, and it is deleted in the transaction that appends
+its content. So nothing is read twice or lost, whichever process dies.
 
-On PostgreSQL it is a table of the database. Numbers commit out of order where several receive, and
-several read: each claims rows first (`claim_store`), and its transaction deletes exactly those that
-it has read and that are still its own. On SQLite it is a file of its
-own (`inbox_file`), so that no import, fold or backup holds a sender up. Its one writer is the
-receiver, in whose commits numbers rise; the reader's transaction keeps its position in the
-database. A row is read if it lies at or below the position, and is deleted once the database's file
-holds that position without its write-ahead log: a log that vanishes takes no delivery along. The
-database has the table, too: a backup carries in it what its copy had not read.
+On PostgreSQL the inbox is a table of the database. With several receivers, numbers commit out of
+order. With several readers, each claims rows first (`claim_store`), and its transaction deletes
+exactly those rows that it has read and still owns. On SQLite the inbox is a separate file
+(`inbox_file`), so that no import, fold or backup delays a sender. The receiver is its only writer,
+so its numbers rise with each commit. The reader's transaction stores its position in the database.
+A row counts as read if its number is at or below the position. It is deleted once the database's
+file holds that position without its write-ahead log, so that a lost log takes no delivery along. On
+SQLite the database has the table, too: a backup stores in it what its copy had not read.
 
-A row under which readers died, or that the database refused, becomes suspects: each of its records
-alone in a row of the database. It is claimed before it is read; one whose claim has run out, or
-that has failed, three times is set aside.
+A row on which readers died, or that the database refused, is split into suspects: each of its
+records gets a row of its own. A suspect is claimed before it is read. One whose claims expired or
+that failed three times is set aside.
 """
 
 from collections.abc import Sequence
@@ -40,49 +40,51 @@ from app.receiving.framing import DamagedRow, Item, framed, items_in
 from reconcile.instants import EARLIEST, Instant
 
 MOST_TRIES: Final = 3
-"""Times that a delivery may fail alone; then it is set aside."""
+"""Times that a delivery may fail when read alone; then it is set aside."""
 
 POSITION: Final = "inbox position"
-"""The counter that says up to which number the rows of the file have been read."""
+"""Name of the counter for the last row number of the file that was read."""
 
 COVERED: Final = "inbox covered"
-"""The counter that says up to which number the database's file, without its log, has the rows."""
+"""Name of the counter for the last row number that the database's file has without its log."""
 
 RECORDS_READ: Final = "inbox records"
-"""The counter that says how many records of the file have been read."""
+"""Name of the counter for the records of the file that were read."""
 
 DELETED: Final = "deleted"
-"""The counter, in the file, that says up to which number its rows have been deleted."""
+"""Name of the file's counter for the last row number that was deleted."""
 
 RECORDS_DELETED: Final = "records deleted"
-"""The counter, in the file, that says how many records its deleted rows held."""
+"""Name of the file's counter for the records in its deleted rows."""
 
 TIDY: Final = "inbox tidy"
-"""The counter that says up to which number an erasure wants nothing left of the file's rows."""
+"""Name of the counter for the last row number of which an erasure wants no trace left."""
 
 TIDIED: Final = "tidied"
-"""The counter, in the file, that says up to which number nothing is left."""
+"""Name of the file's counter for the last row number of which no trace is left."""
 
 BEAT: Final = "reader beat"
-"""The counter that says when a reader was last seen, for receivers that run without one."""
+"""Name of the counter for when a reader was last seen, for receivers without a reader of their
+own."""
 
 CLOSED: Final = "inbox closed"
-"""The counter of the database that holds the last number of the file as of an orderly end, plus
-one; absent or 0 while the file is written."""
+"""Name of the counter for the file's last number at a proper close, plus one; absent or 0 while the
+file is written."""
 
 OPENED: Final = "inbox opened"
-"""The counter of the database that says when the file was opened with nothing unread."""
+"""Name of the counter for when the file was opened with nothing unread."""
 
 IDENTITY: Final = "inbox"
-"""The fact that says which file the position is of: an id of its own that the file carries, too."""
+"""Name of the fact for the id of the file that the position refers to. The file has this id,
+too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One row with its number of records. items: None where its bytes are damaged; in_file: it is
-    of the file, not of the table; taken_by: the claim under which it is read, or None; tries: its
-    earlier claims that expired."""
+    """One unread row with its number of records. `items` is None if its bytes are damaged.
+    `in_file` tells the file from the table. `taken_by` is the claim under which it is read, or
+    None. `tries` counts its expired claims."""
 
     seq: int
     holds: int
@@ -95,9 +97,9 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record that is read alone. tries: how often reading it began without a good end; orders:
-    orders that are, or would be, held for it, as far as known; taken_by: the claim under which it
-    is read."""
+    """One record that is read alone. `tries` counts readings that did not end well. `orders` are
+    those that are, or would be, held because of it, if known. `taken_by` is the claim under which
+    it is read."""
 
     seq: int
     tries: int
@@ -108,18 +110,18 @@ class Suspect(NamedTuple):
 
 
 def ask_to_tidy(connection: PlainConnection, up_to: int) -> None:
-    """Have the receiver delete the file's rows up to a number, once they are read."""
+    """Ask the receiver to delete the file's rows up to a number once they are read."""
     put_counter(connection, TIDY, max(up_to, counter(connection, TIDY)))
 
 
 def tidied(connection: PlainConnection) -> int:
-    """Return the number up to which the file's rows are deleted."""
+    """Return the number up to which no trace of the file's rows is left."""
     return counter(connection, TIDIED)
 
 
 class Progress(NamedTuple):
-    """Numbers of the file's rows, from the database: the last one read, the last that an erasure
-    wants deleted, the last that may be deleted; and LAST_COMMIT."""
+    """Row numbers of the file, from the database: the last one read, the last that an erasure wants
+    deleted, the last that may be deleted; and LAST_COMMIT."""
 
     position: int
     tidy_up_to: int
@@ -131,7 +133,7 @@ class Progress(NamedTuple):
 
 
 def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, int]:
-    """Add one row that holds these. Returns its number and its bytes."""
+    """Insert one row with these items. Return its number and its size in bytes."""
     row = inbox_row(items)
     ((seq,),) = connection.ask(KEEP, row)
     return seq, len(row[-1])
@@ -146,21 +148,21 @@ def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
 KEEP: Final = (
     "INSERT INTO inbox (count, received_at, size, records) VALUES (?, ?, ?, ?) RETURNING seq"
 )
-"""Adds a row; gives its number."""
+"""Inserts a row, and returns its number."""
 
 KEEP_HELD: Final = statement(
     "WITH held AS ({held}) INSERT INTO inbox (count, received_at, size, records) "
     "SELECT ?::bigint, ?::bigint, ?::bigint, ?::bytea FROM held RETURNING (SELECT ctid FROM held)",
     held=HELD,
 )
-"""Adds a row as a transaction of its own on PostgreSQL, in one round trip."""
+"""Inserts a row as a separate transaction on PostgreSQL, in one round trip."""
 
 
 def rows_after(
     connection: PlainConnection, after: int, *, limit: int, most_bytes: int, in_file: bool
 ) -> list[Unread]:
-    """Return the next rows with a number above `after`: at least one if there is any, then as many
-    as fit into `limit` records and `most_bytes`."""
+    """Return the next rows with a number above `after`: at least one if any exists, then as many as
+    fit into `limit` records and `most_bytes`."""
     heads = connection.ask(_HEADS, (after, limit))
     last, records, size = after, 0, 0
     for seq, holds, its_size in heads:
@@ -182,7 +184,7 @@ _ROWS: Final = (
 
 
 def items_of(records: bytes) -> list[Item] | None:
-    """Return the items of a row; None where its bytes are damaged."""
+    """Return the items of a row; None if its bytes are damaged."""
     try:
         return list(items_in(records))
     except DamagedRow:
@@ -190,7 +192,7 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete read rows of the file, and note their numbers."""
+    """Delete read rows of the file up to a number, and note it."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -198,16 +200,17 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that the database's file has all that was read: its log has just been folded."""
+    """Note that the database's file has everything that was read, because its log has just been
+    folded."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete rows that are read in this transaction, all of one claim or of none. Return the rows
-    that were still there and still in the claim: another reader may have claimed some meanwhile. A
-    reader of a row that is being deleted waits for the commit."""
+    """Delete rows that are read in this transaction, which all belong to one claim or to none.
+    Return those that still existed under that claim, since another reader may have claimed some.
+    Another reader of such a row waits for the commit."""
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -231,12 +234,12 @@ _DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN 
 
 
 def position_of(connection: PlainConnection) -> int:
-    """Return the number up to which the file's rows have been read."""
+    """Return the last row number of the file that was read."""
     return counter(connection, POSITION)
 
 
 def counter(connection: PlainConnection, name: str) -> int:
-    """Return one counter; 0 before it was written."""
+    """Return a counter; 0 if it was never written."""
     rows = connection.ask("SELECT value FROM counters WHERE name=?", (name,))
     return int(rows[0][0]) if rows else 0
 
@@ -264,7 +267,7 @@ _ADD_TO_COUNTER: Final = (
 
 
 def fact(connection: PlainConnection, name: str) -> str | None:
-    """Return one fact about the database itself; None where it is not known."""
+    """Return one fact about the database itself; None if unknown."""
     rows = connection.ask("SELECT value FROM meta WHERE name=?", (name,))
     return str(rows[0][0]) if rows else None
 
@@ -279,8 +282,8 @@ def put_fact(connection: PlainConnection, name: str, value: str) -> None:
 
 
 class FileFacts(NamedTuple):
-    """Facts that the file keeps: its id, the noted LAST_COMMIT, the number of the last deleted row,
-    and how many records the deleted rows held."""
+    """Facts that the file stores: its id, the noted LAST_COMMIT, the number of the last deleted
+    row, and how many records the deleted rows held."""
 
     identity: str
     last_commit: int
@@ -289,8 +292,8 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Let the position count for this file from now on, with nothing read of it; None: for the file
-    that will be made."""
+    """Make the position refer to this file from now on, with nothing of it read. None stands for a
+    file that is still to be created."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -301,7 +304,7 @@ def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
 
 
 def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
-    """Count the rows that have left the file as read, and its noted commits as made."""
+    """Count the file's deleted rows as read, and the commits noted in it as present."""
     for name, value in (
         (POSITION, file.deleted),
         (RECORDS_READ, file.records_deleted),
@@ -313,8 +316,11 @@ def go_on_from(connection: PlainConnection, file: FileFacts) -> None:
 def found_gap(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the commits that the database lacks, by the file that it reads; None if it lacks none.
-    A database that knows of no file may have lost the commit that said so."""
+    """Return the gap of commits that the file knows of and the database lacks; None if there is
+    none.
+
+    A database that knows of no file may have lost the commit that named it.
+    """
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
@@ -340,8 +346,8 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with no part of it in the future. Where a clock was ahead, it began after the
-    newest arrival that is not."""
+    """Return the gap with its end moved to now if it lies in the future. If a clock was ahead, the
+    gap begins after the newest arrival that is not in the future."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -355,10 +361,11 @@ _ARRIVED_BY: Final = "SELECT max(received_at) FROM deliveries WHERE received_at 
 def gap_since_backup(
     connection: PlainConnection, file: FileFacts | None, *, last: int | None, now: Instant
 ) -> FoundGap | None:
-    """Return the commits that a copy lacks which takes the database's place; None if it lacks none.
+    """Return the gap of commits that are missing in a copy that replaces the database; None if none
+    is missing.
 
-    file  the inbox that lies there
-    last  LAST_COMMIT of the database that is replaced; None where there is none that can be read
+    file  facts of the inbox file that is there
+    last  LAST_COMMIT of the replaced database; None if it cannot be read
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -379,8 +386,8 @@ _SINCE_BACKUP: Final = "what came after the backup is not in it"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the loss where the database has read another file than this one, or there is none;
-    None if it is this one, or none was read yet."""
+    """Return the gap if the file is missing or differs from the one that the database has read;
+    None if it is the same, or no file was read yet."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -404,7 +411,8 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Put each record of these rows into its own row, to be read alone. Damaged rows can't be."""
+    """Move each record of these rows into its own row, to be read alone. Damaged rows cannot be
+    split."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -415,13 +423,13 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return suspects to read, the oldest first; or suspects that are set aside."""
+    """Return the suspects to read, oldest first; with `aside`, those that are set aside."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
 
 SUSPECT_COLUMNS: Final = "seq, tries, orders, record, taken_by"
-"""Columns from which a suspect is made."""
+"""Columns that `suspect_of` needs."""
 
 _SUSPECTS: Final = statement(
     "SELECT {columns} FROM suspects WHERE aside=? ORDER BY seq LIMIT ?", columns=SUSPECT_COLUMNS
@@ -429,7 +437,7 @@ _SUSPECTS: Final = statement(
 
 
 def suspect_of(row: Sequence[Any]) -> Suspect:
-    """Return the suspect in a row of SUSPECT_COLUMNS."""
+    """Return the suspect in a row with SUSPECT_COLUMNS."""
     seq, tries, orders, record, taken_by = row
     items = items_of(bytes(record))
     named = orders.split("\n") if orders else []
@@ -437,8 +445,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Note the orders that a suspect mentions, which are held if it is set aside. Another reader's
-    suspect stays as it is."""
+    """Note the orders that a suspect mentions, which are held if it is set aside. Does nothing if
+    another reader has it."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -446,9 +454,9 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 
 
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
-    """Read it no more until a person says so. Return False where another reader has it.
+    """Stop reading a suspect until a person asks for it. Return False if another reader has it.
 
-    orders  those that are held meanwhile
+    orders  orders that are held meanwhile
     """
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -459,7 +467,7 @@ def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str
 
 
 def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
-    """Delete a suspect read in this transaction. Return False where another reader has it."""
+    """Delete a suspect that is read in this transaction. Return False if another reader has it."""
     found = connection.ask(
         "DELETE FROM suspects WHERE seq=? AND coalesce(taken_by, '')=? RETURNING seq",
         (one.seq, one.taken_by or ""),
@@ -468,13 +476,13 @@ def take_suspect_out(connection: PlainConnection, one: Suspect) -> bool:
 
 
 def orders_waiting(connection: PlainConnection) -> set[str]:
-    """Return orders that are held because of unread suspects, or may be soon."""
+    """Return orders that are, or may soon be, held because of unread suspects."""
     rows = connection.ask("SELECT orders FROM suspects WHERE orders <> ''")
     return {order for (orders,) in rows for order in orders.split("\n")}
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Have all suspects that are set aside read again. Returns their number."""
+    """Have all suspects that are set aside read again. Return how many there are."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -497,32 +505,32 @@ class Lender(Protocol):
 
 
 class FileLender(Lender, Protocol):
-    """The file of an SQLite database, for who reads it."""
+    """Interface to the inbox file of an SQLite database, for readers."""
 
     def is_there(self) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the file exists."""
         ...
 
 
 class InboxRows:
-    """The content of the inbox, wherever its rows are, for readers of the database."""
+    """Content of the inbox for readers, wherever its rows are."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:
-        """file: None on PostgreSQL."""
+        """Read from a database and its inbox file. `file` is None on PostgreSQL."""
         self._database = database
         self._lender = file
 
     @property
     def _file(self) -> Lender | None:
-        """The file; None where there is none: a database that was never served has none."""
+        """The file; None if it does not exist, as for a database that was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
     async def next_rows(
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
-        """Return unread rows, the oldest first; see `rows_after`. Rows from a backup come first;
-        with `brought` only those."""
+        """Return unread rows, oldest first; see `rows_after`. Rows from a backup come first. With
+        `brought`, only those are returned."""
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
@@ -543,8 +551,8 @@ class InboxRows:
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return number, records, bytes and arrival of every row of the file, in order; the number
-        up to which rows were read and deleted; and LAST_COMMIT as noted."""
+        """Return number, records, size and arrival of every row of the file, in order; the number
+        up to which rows are read and deleted; and the noted LAST_COMMIT."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -554,7 +562,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count like `backlog`; return each kind's present last number, whatever `up_to` is."""
+        """Count like `backlog`. Also return the present last numbers, whatever `up_to` is."""
         file, asked_before = self._file, -1
         while True:
             # The position first: what is read meanwhile is then counted, and not passed over.
@@ -600,13 +608,13 @@ def _kept_bytes(connection: PlainConnection, position: int) -> int:
 
 
 def last_number(connection: PlainConnection) -> int:
-    """Return the highest number ever given to a row of the file."""
+    """Return the highest row number that the file has ever assigned."""
     rows = connection.ask("SELECT seq FROM sqlite_sequence WHERE name='inbox'")
     return int(rows[0][0]) if rows else 0
 
 
 def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Backlog:
-    """Count the rows above one number, up to another."""
+    """Count the rows with numbers above `after` and up to `up_to`."""
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT sum(count), sum(size), min(received_at), max(received_at) FROM inbox "
         "WHERE seq > ? AND seq <= ?",
@@ -616,8 +624,8 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
-    """Count the unread rows of the file; return its last number, and whether every row above
-    `after` is still there: numbers are consecutive."""
+    """Count the unread rows of the file. Also return its last number, and whether every row above
+    `after` still exists, since numbers are consecutive."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -625,7 +633,8 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """Count the table's unread rows; return the file's position, and the table's last number."""
+    """Count the table's unread rows. Also return the file's position, and the table's last
+    number."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "
@@ -650,4 +659,4 @@ SELECT coalesce(max(seq), 0), CASE WHEN pg_is_in_recovery() THEN CAST(1000000 * 
     epoch FROM coalesce(pg_last_xact_replay_timestamp(), pg_postmaster_start_time())
 ) AS bigint) END FROM inbox
 """
-"""The table's last number, and up to when a standby has replayed its primary's commits."""
+"""Selects the table's last number, and up to when a standby has replayed its primary's commits."""

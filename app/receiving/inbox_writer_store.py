@@ -1,10 +1,10 @@
 """The receiver's side of the inbox: writes its rows, and on SQLite deletes read ones.
 
-It deletes by what the database says, read again and again on a connection that only reads, and
-never by what a message says; and only what the database's file holds without its write-ahead log,
-which is folded after some seconds of quiet. After a reader has ended in any way but by itself,
-nothing is deleted until the next one has made sure of the disk. In the file it notes the newest
-LAST_COMMIT that it saw: a database that has an older one later has lost commits.
+It deletes only what the database reports as read, polled on a read-only connection, and never
+trusts a message. The database's file must hold those rows without its write-ahead log, which is
+folded after some quiet seconds. After a reader has crashed, nothing is deleted until the next
+reader has checked the disk. In the file it notes the newest LAST_COMMIT that it saw: a database
+that later has an older one has lost commits.
 """
 
 import asyncio
@@ -39,71 +39,72 @@ from reconcile.instants import Instant
 log = structlog.get_logger()
 
 LOOK_S: Final = 0.1
-"""Seconds between two looks at what has been read."""
+"""Seconds between two checks of what has been read."""
 
 LOOK_SHARED_S: Final = 1.0
-"""The same on PostgreSQL, where nothing is deleted here, and only the backlog is counted."""
+"""LOOK_S on PostgreSQL, where nothing is deleted here and only the backlog is counted."""
 
 IDLE_S: Final = 1.0
-"""Seconds after which rows that were read are deleted where no delivery comes to do it with."""
+"""Seconds after which read rows are deleted even if no delivery arrives to delete them with."""
 
 NOTE_S: Final = 1.0
-"""Seconds between two notes of LAST_COMMIT where no delivery comes to make them with."""
+"""Seconds between two notes of LAST_COMMIT if no delivery arrives to write them with."""
 
 QUIET_S: Final = 5.0
-"""Seconds without a commit after which the database's log is folded, or tried to be once more."""
+"""Seconds without a commit after which the database's log is folded, or folding is tried again."""
 
 ROOM_TIMES: Final = 3
-"""Bytes that an unread byte may still need: in the log, in the database, and in its indexes."""
+"""Bytes that an unread byte may still need in the log, in the database and in its indexes."""
 
 ROOM_FLOOR: Final = 4_096
-"""Bytes that an unread record needs at least: its rows, its leaf, its order's ledger."""
+"""Bytes that an unread record needs at least, for its rows, its leaf and its order's ledger."""
 
 DELETED_BYTES: Final = 256 * 1024
-"""Of rows deleted beside one that is kept, or as much as that one has, if that is more: what is
-deleted is overwritten, and a sender waits for it."""
+"""Most bytes of rows deleted with a new row, or the new row's size if that is larger. Deleted rows
+are overwritten while a sender waits."""
 
 DELETED_IDLE_BYTES: Final = 4 * 1024 * 1024
-"""The same in a transaction that nobody waits for."""
+"""DELETED_BYTES for a transaction that nobody waits for."""
 
 
 class InboxWriter:
-    """Writer of accepted deliveries. Only while `watch` runs, read rows are deleted."""
+    """Writer of accepted deliveries. It deletes read rows only while `watch` runs."""
 
     def __init__(
         self, writer: Writer, inbox: InboxRows, *, database: Writer, shared: bool, max_bytes: int
     ) -> None:
-        """database: its files are checked, too; shared: on PostgreSQL, where the reader deletes;
-        max_bytes: unread bytes beyond which nothing is accepted."""
+        """Prepare a writer that has not counted its rows yet. `database` is the database's writer,
+        whose files are checked, too. `shared` is True on PostgreSQL, where the reader deletes.
+        `max_bytes` is the limit of unread bytes, beyond which nothing is accepted."""
         self.writer = writer
         self._database = database
         self._inbox = inbox
         self._shared = shared
         self._max_bytes = max_bytes
         self.may_delete: Callable[[], bool] = lambda: True
-        """Whether a position that is seen is surely on the disk."""
+        """Returns whether a position that was seen is surely on the disk."""
         self.records = 0
-        """Deliveries and rejections that are kept and not known to be read."""
+        """Number of stored deliveries and rejections that are not known to be read."""
         self.size = 0
-        """Bytes of their rows."""
+        """Size of their rows in bytes."""
         self.kept_size = 0
         """Bytes of rows that are read and not deleted yet."""
         self.oldest: Instant | None = None
-        """When the oldest of them came."""
+        """Arrival of the oldest unread one."""
         self.on_look: Callable[[], None] = lambda: None
-        """Called after each look at what has been read."""
+        """Called after each check of what has been read."""
         self.on_kept: Callable[[int], None] = lambda seq: None
-        """Called with the number of each row that is durable, before its senders are answered."""
+        """Called with the number of each durable row, before its senders are answered."""
         self.kept: dict[int, Kept] = {}
-        """Content of each row that was kept here and is not known to be read."""
+        """Content of each row that was stored here and is not known to be read."""
         self._unread: deque[tuple[int, int, int, Instant]] = deque()
         """(number, records, bytes, arrival) of each row that is not known to be read."""
         self._read: deque[tuple[int, int]] = deque()
-        """(number, bytes) of each that is, and is still to be deleted."""
+        """(number, bytes) of each row that is read and must still be deleted."""
         self._covered = 0
-        """Up to which number rows may be deleted."""
+        """Number up to which rows may be deleted."""
         self._seen = self._noted = self._folded = 0
-        """LAST_COMMIT as it was last seen, last noted in the file, and last folded."""
+        """LAST_COMMIT as last seen, as last noted in the file, and as last folded."""
         self._seen_at = self._noted_at = self._wrote_at = 0.0
         self._tidied = 0
         writer.space.reserved = lambda: max(ROOM_TIMES * self.size, ROOM_FLOOR * self.records)
@@ -121,8 +122,9 @@ class InboxWriter:
         self._read_up_to(progress.position)
 
     async def keep(self, items: Sequence[Item]) -> None:
-        """Wait until a row with these items is durable, and the database is still there to read it
-        into. Raises as `Writer.commit` does, and StoreUnavailable while too much is unread."""
+        """Wait until a row with these items is durable and the database that will read it still
+        exists. Raises the errors of `Writer.commit`, and StoreUnavailable while too much is
+        unread."""
         if self.size > self._max_bytes:
             raise StoreUnavailable(
                 f"more than {counted(self._max_bytes, 'byte')} of deliveries are not read yet "
@@ -146,7 +148,7 @@ class InboxWriter:
         self.on_kept(seq)
 
     def unread_after(self, position: int) -> list[int]:
-        """Return the numbers of rows above a position, as far as is known here."""
+        """Return the numbers of unread rows above a position that are known here."""
         return [seq for seq, *_ in self._unread if seq > position]
 
     def _count(self, seq: int, records: int, size: int, came: Instant) -> None:
@@ -166,7 +168,7 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows are to be deleted next, about `size` bytes of them;
+        """Return the number up to which rows should be deleted next, about `size` bytes of them;
         None if there are none."""
         last = None
         for seq, its_size in self._read:
@@ -176,7 +178,7 @@ class InboxWriter:
         return last
 
     def _to_note(self) -> int | None:
-        """Return LAST_COMMIT if the file has an older one."""
+        """Return LAST_COMMIT if the file has an older one, else None."""
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:
@@ -187,7 +189,7 @@ class InboxWriter:
             self.kept_size -= self._read.popleft()[1]
 
     async def watch(self, closing: asyncio.Event) -> None:
-        """Watch the reader's progress, until closing."""
+        """Watch the reader's progress until `closing` is set."""
         failing = Repeating()
         while not closing.is_set():
             try:
@@ -230,7 +232,8 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: Progress) -> None:
-        """Delete the rows up to a number, which have been read, also from the log."""
+        """Delete the read rows up to the number that an erasure wants, from the file and its
+        log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees what that covers
@@ -242,14 +245,14 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note, as the service ends, that the database's log was lost: no commit in it can be as
+        """Note, as the service ends, that the database's log was lost. No commit in it can be as
         new as the noted one, so the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Note the database's last commit; where none came for a while, fold its log."""
+        """Note the database's last commit. If there was none for a while, fold its log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now
@@ -269,8 +272,8 @@ def _keep(
     deleted: int | None,
     last_commit: int | None,
 ) -> tuple[int, int]:
-    """Keep these in a row, delete rows up to a number, and note LAST_COMMIT. Return the number and
-    bytes of the new row."""
+    """Insert a row, delete rows up to a number, and note LAST_COMMIT. Return the number and size of
+    the new row."""
     if deleted is not None:
         delete_up_to(connection, deleted)
     if last_commit is not None:

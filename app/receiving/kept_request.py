@@ -1,4 +1,4 @@
-"""A delivery as the request that brought it, as far as it was kept, to be sent on again.
+"""A stored delivery as the request that brought it, to be sent on again.
 
 Leaves out: sending, and whether the request was genuine.
 """
@@ -17,15 +17,15 @@ from app.receiving.restrictions import refuse_restricted
 
 
 class Kept(NamedTuple):
-    """A request, and the names of headers whose values, such as credentials, are not kept."""
+    """A request, and the names of its headers whose values, such as credentials, are not stored."""
 
     request: Recorded
     left_out: list[str]
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Build the refusal of an id that is in no log, or that the caller may not know of. The words
-    are the same, so that nobody learns which it is."""
+    """Return the error for an id that is in no log, or that the caller may not see. Both have the
+    same text, so that nobody learns which it is."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -33,10 +33,10 @@ def no_delivery(delivery_id: str) -> NotFoundError:
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery; the audit trail notes who takes it where.
+    """Return the request that brought a delivery. The audit trail notes who sends it where.
 
-    Raises NotFoundError where there is no such delivery, UsageError where its body is not kept
-    whole or restricted, and for who may not see bodies.
+    Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
+    or not stored whole, and for callers who may not see bodies.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)

@@ -1,9 +1,9 @@
-"""Hold orders whose payment may be another shop's on the same provider account.
+"""Holds orders whose payment may belong to another shop on the same provider account.
 
-Where only the order number links a payment to an order, and the payment is of more than the price,
-the number may be another shop's. That is likely where the account also brings payments for orders
-that nobody placed: then the order is held until a person releases it. Judged once, by what is
-stored when the reader reads the payment; in live, and where an order needs the shop's own price.
+If only the order number links a payment to an order, and the payment exceeds the price, the number
+may be another shop's. That is likely if the account also brings payments for orders that nobody
+placed. The order is then held until a person releases it. This is judged once, from what is stored
+when the reader reads the payment, in live and if an order needs the shop's own price.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,8 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Events, the last ones of all sources, among which one for an order that nobody placed counts."""
+"""Number of latest events of all sources that are searched for one that pays an order nobody
+placed."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "
@@ -51,7 +52,7 @@ _NOBODYS: Final = (
 
 
 def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at: Instant) -> None:
-    """Hold the orders that these new, stored events pay with money that may be another shop's."""
+    """Hold the orders that these newly stored events pay, if the money may be another shop's."""
     paying = [
         event
         for event in events
@@ -105,7 +106,8 @@ def _is_of_more_than_the_price(event: Event, records: Mapping[str, Sequence[Reco
 
 
 def _is_placed(connection: PlainConnection, event: Event, records: Sequence[Record]) -> bool:
-    """Return whether a person or the shop gave the payment to an order, itself or by a session."""
+    """Return whether a person or the shop assigned the payment to an order, directly or through a
+    session."""
     claims = [each for each in records if each.kind in CLAIMS]
     if not claims:
         return False

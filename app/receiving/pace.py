@@ -1,8 +1,8 @@
-"""Size of one short transaction, learnt from the durations of earlier ones.
+"""Size of a short transaction, learnt from the durations of earlier ones.
 
-Only one transaction at a time writes to an SQLite database, whichever process makes it, and a
-delivery or a call of the shop's waits for those before it. What a row costs depends on the row, the
-disk and what else the machine does, so work that is made of many pieces counts time, not rows.
+Only one transaction at a time writes to an SQLite database, in whichever process. Deliveries and
+the shop's calls wait for earlier transactions. What a row costs depends on the row, the disk and
+the machine's load, so work of many pieces is limited by time, not by rows.
 """
 
 from collections.abc import AsyncIterator
@@ -16,17 +16,17 @@ from app.database.database import Database
 from app.database.engine import Connection
 
 SHORT_S: Final = 0.025
-"""Seconds that a transaction should hold the database, its commit included: half of the 50 ms that
-others are to wait at most, for the next one is never quite like the last."""
+"""Seconds that a transaction should hold the database, including its commit. Half of the 50 ms that
+others should wait at most, because durations vary."""
 
 _GROWTH: Final = 2
-"""Times as many pieces at most as last time: one quick transaction proves little."""
+"""Largest growth factor from one transaction to the next: one quick transaction proves little."""
 
 
 class Pace:
-    """The number of pieces for the next of a row of transactions.
+    """Number of pieces for the next in a series of transactions.
 
-    first  how many for the first one; most  how many at most, however fast they are
+    first  pieces of the first transaction; most  largest number, however fast they are
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -35,10 +35,10 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """Run one transaction with so many pieces. Raises as `Database.writing` does.
+        """Run one transaction with this many pieces. Raises the errors of `Database.writing`.
 
-        Where another process waited for it, as long a rest comes after it: a service makes many
-        short transactions, and would else have but one between each two of these.
+        If another process waited for it, rest as long afterwards: a service has many short
+        transactions, and would otherwise fit only one between two of these.
         """
         async with database.writing() as connection:
             began = perf_counter()
@@ -50,13 +50,13 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of endless work: as many as are
-        short while another process waits, else as many as allowed."""
+        """Return the number of pieces for the next transaction of endless work: enough for a short
+        one while another process waits, else the largest allowed."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Learn from the duration of a transaction. A small and quick one says nothing of larger
-        ones, since most of its time is the commit's; one more than half full counts."""
+        """Learn from the duration of a transaction. A small, quick one tells nothing about larger
+        ones, since most of its time is the commit's. One that is more than half full counts."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

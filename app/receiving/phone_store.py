@@ -1,7 +1,7 @@
-"""Orders of phone numbers, found by keyed digests; the numbers themselves are not stored here.
+"""Orders by phone number, found through keyed digests. The numbers themselves are not stored here.
 
-A digest points to an order, or to the delivery of an event that names none: such an event may find
-its order later, through a link.
+A digest points to an order, or to the delivery of an event that names no order. Such an event may
+get its order later, through a link.
 """
 
 from collections.abc import Iterable
@@ -14,13 +14,15 @@ from app.database.statements import PlainConnection, insert_rows, select_in
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
-"""(digest, `order`, `delivery` or RECIPIENT, its reference or id, when it was noted first)"""
+"""(digest, kind, thing, when it was first noted). The kind is `order`, `delivery` or RECIPIENT, and
+the thing is its reference or id."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note about who got money by a statement; its thing is `stm:` and the payment."""
+"""Kind of a note on who received money according to a statement. Its thing is `stm:` and the
+payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
-"""By their index; retention asks for those of every order that it deletes, too."""
+"""Selects notes through their index. Retention runs this for every order that it deletes."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
@@ -41,7 +43,7 @@ def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant)
 
 
 def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -> None:
-    """Write notes; existing ones stay."""
+    """Insert notes; existing ones stay unchanged."""
     first = {note[:3]: note for note in sorted(notes, reverse=True)}
     if first:
         insert_rows(
@@ -54,13 +56,13 @@ def write_phone_notes(connection: PlainConnection, notes: Iterable[PhoneNote]) -
 
 
 async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: int) -> list[str]:
-    """Return the orders of a number, by reference."""
+    """Return the references of orders with a phone number's digest."""
     rows = await connection.execute(text(_ORDERS), {"digest": digest, "limit": limit})
     return [row[0] for row in rows]
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries with a number whose events named no order when they came."""
+    """Return deliveries with a number whose events named no order when they arrived."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -69,7 +71,7 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Note who received a statement's payment. The note is lost with its key."""
+    """Return the note on who received a statement's payment. Losing the key makes it useless."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -91,7 +93,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return the orders of the number that each payment to a person went to, by the payment."""
+    """Return the orders of the phone number that each payment to a person went to, by payment."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -99,7 +101,7 @@ async def orders_of_recipients(
 
 
 async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes]) -> list[PhoneNote]:
-    """Return the notes on recipients of statements' payments, for these numbers."""
+    """Return the notes on recipients of statements' payments for these digests."""
     rows = await select_in(
         connection,
         sql="SELECT digest, kind, thing, noted_at FROM phones WHERE kind = 'recipient' "
@@ -110,7 +112,7 @@ async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes])
 
 
 async def a_note(connection: AsyncConnection) -> bytes | None:
-    """Return the digest of any note of an event; None where there is none."""
+    """Return the digest of any event's note; None if there is none."""
     found: bytes | None = await connection.scalar(
         text("SELECT digest FROM phones WHERE kind <> 'recipient' LIMIT 1")
     )
@@ -118,7 +120,7 @@ async def a_note(connection: AsyncConnection) -> bytes | None:
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether there are digests with another key than the one of this name."""
+    """Return whether there are digests of keys other than the one with this name."""
     # The digests of one key stand together: two looks at the index show whether others are there.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
@@ -143,7 +145,7 @@ async def notes_of(connection: AsyncConnection, things: Iterable[str]) -> list[P
 async def old_notes(
     connection: AsyncConnection, *, before: Instant, after: PhoneNote | None, limit: int
 ) -> list[PhoneNote]:
-    """List notes that were made before an instant, by key."""
+    """List notes older than `before`, in key order, starting after a note."""
     digest, kind, thing, _ = after or (b"", "", "", 0)
     rows = await connection.execute(
         text(
@@ -157,7 +159,7 @@ async def old_notes(
 
 
 async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) -> None:
-    """Let notes go."""
+    """Delete notes."""
     for digest, kind, thing, _ in notes:
         await connection.execute(
             text("DELETE FROM phones WHERE digest = :digest AND kind = :kind AND thing = :thing"),
@@ -166,7 +168,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete digests with another key: nothing is found by them any more."""
+    """Delete digests of other keys, by which nothing can be found any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

@@ -1,12 +1,12 @@
-"""The way of a delivery, from the socket's bytes to a durable row of the inbox. It never folds or
-calls out; the meaning of an event is read afterwards.
+"""Path of a delivery from the socket's bytes to a durable row of the inbox. It never folds or makes
+requests; events are interpreted afterwards.
 
 1 source      4 age           6 inbox: committed together with many others
 2 size        5 account and   7 acknowledgement
 3 signature     environment
 
-Each step either hands on or ends in a verdict. A rejection is kept in the ring, with its reason and
-its bytes up to a bound; what is signed but cannot be read is kept whole and acknowledged.
+Each step either continues or ends in a verdict. A rejection is stored in the ring, with its reason
+and its bytes up to a limit. A signed request that cannot be read is stored whole and acknowledged.
 """
 
 from collections.abc import Mapping
@@ -40,25 +40,26 @@ from reconcile.instants import Instant
 log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Every other rejection is a matter of signature or age: 401, and the answer does not say which."""
+"""Status codes of rejections. All others concern signature or age: 401, and the answer does not say
+which."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
 
 MAX_UNSIGNED_BYTES: Final = 64 * 1024
 MAX_UNSIGNED_VALUES: Final = 2_000
-"""Of a body that nobody signed; a callback has a few kilobytes and some dozens of values, and
-anyone can send one."""
+"""Most values of a body that nobody signed. A callback has a few kilobytes and some dozens of
+values, and anyone can send one."""
 
 RETRY_AFTER_S: Final = 5
-"""When a sender should come again after a 503: by then a restart is over, usually."""
+"""Seconds for Retry-After with a 503: a restart is usually over by then."""
 
 
 class ReceiverAnswer(NamedTuple):
-    """Answer to the sender. `verdict` is None where nothing was decided (503).
+    """Answer to the sender. `verdict` is None if nothing was decided (503).
 
-    reply   an answer in the provider's own form, in place of ours
-    reason  why nothing was stored, of a 503
+    reply   answer in the provider's own form, used in place of ours
+    reason  why nothing was stored, for a 503
     """
 
     status: int
@@ -69,9 +70,9 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Reports why deliveries are answered 503: at once, once a minute, and when it is over. If only
-    a few are refused among many that are stored, as by a full queue, it is over once none was
-    refused for as long as senders are asked to stay away."""
+    """Reporter of reasons for 503 answers: at once, once a minute, and when the problem is over. If
+    only a few of many deliveries are refused, as by a full queue, it is over once none was refused
+    for as long as senders are asked to wait."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
@@ -95,16 +96,16 @@ class Unstored:
 
 
 LEAST_SECRET_END: Final = 16
-"""Characters of the shortest address that a source may have in place of its name. An end of a path
-that is as long, and nobody's, may be a mistyped one, or one that was retired."""
+"""Least length in characters of a source's secret address. An unknown address of this length may be
+a mistyped or retired one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
-    """Everything that receiving needs. `rejected_body_bytes` is kept of one refused body, if
-    `rejection_rate` says that it is kept. `unsigned`: what is taken of requests that nobody
-    signs, each of which is written and makes us ask its provider. `ages`: notes what is refused for
-    its age, and what is taken."""
+    """Everything needed to receive. `rejected_body_bytes` of one refused body are stored, if
+    `rejection_rate` allows it. `unsigned` limits requests that nobody signs, because each is
+    written and makes us ask its provider. `ages` records deliveries refused for their age, and
+    accepted ones."""
 
     sources: Mapping[str, Source]
     queue: InboxQueue
@@ -126,9 +127,9 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the name of the source that takes deliveries at this end of the path now. If there
-        is none, return a name that no source has: the end, masked where it may be a secret address
-        or the name of a source with one."""
+        """Return the name of the source that currently accepts deliveries at this last path
+        segment. If there is none, return the segment, masked if it may be a secret address or the
+        name of a source that has one."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -138,12 +139,12 @@ class Receiver:
 
     @property
     def private_headers(self) -> frozenset[bytes]:
-        """Return private headers of any source: a wrong name may come with the right token."""
+        """Return the private headers of all sources: a wrong name may come with the right token."""
         return frozenset().union(*(source.private_headers for source in self.sources.values()))
 
 
 class Rejected(NamedTuple):
-    """A request that is refused: the verdict, one sentence for our own log, and its delivery."""
+    """A refused request: the verdict, one sentence for our own log, and its delivery."""
 
     verdict: str
     problem: str
@@ -152,7 +153,7 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Judge one request and keep it. Returns only after the commit; raises nothing of its own."""
+    """Judge one request and store it. Returns only after the commit; raises nothing of its own."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
@@ -168,7 +169,8 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Take steps 1 to 5: return a delivery to keep, or the answer where nothing is to be kept."""
+    """Do steps 1 to 5: return a delivery to store, a rejection, or the answer if nothing is
+    stored."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
@@ -210,7 +212,7 @@ def _is_long(body: bytes) -> bool:
 
 
 def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> ReceiverAnswer:
-    """Return the answer to a delivery that is durably committed."""
+    """Return the answer to a delivery that has been durably committed."""
     receiver.unstored.over()
     source = receiver.sources[incoming.source]
     reply = source.acknowledge(incoming)
@@ -220,14 +222,14 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing failed. The delivery may have been kept: sent again, it is a
-    duplicate then."""
+    """Return the answer after storing failed. The delivery may still have been stored; if it is
+    sent again, it is then a duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
 
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> ReceiverAnswer:
-    """Keep a rejection and answer. That it could not be kept does not change the answer."""
+    """Store a rejection and answer. If storing fails, the answer stays the same."""
     verdict, problem, received_at, delivery_id = refusal
     decided = receiver.rejection_rate.decide(incoming.address)
     if decided == "too_many":
@@ -267,7 +269,7 @@ def _log_not_kept(
 
 
 async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> None:
-    """Note, once a second, how many requests of an unsigned source were not kept."""
+    """Log, at most once a second, how many requests of an unsigned source were not stored."""
     count = receiver.unsigned.to_note(source)
     if not count:
         return
@@ -292,5 +294,5 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
 
 
 def _shown_source(name: str) -> str:
-    """Shorten a name from the path, and make it printable, so that it can be kept."""
+    """Shorten a name from the path, and make it printable, so that it can be stored."""
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:40])

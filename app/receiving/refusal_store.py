@@ -1,5 +1,5 @@
-"""The ring of refused arrivals: kept with their reason and their bytes, bounded so that a flood
-of them can never fill the disk. The oldest go first."""
+"""Ring of refused arrivals, stored with their reason and bytes. It is limited so that a flood can
+never fill the disk; the oldest are deleted first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,22 +27,22 @@ _COLUMNS = (
 _REJECTIONS = table("rejections", *map(column, _COLUMNS))
 
 _SLACK = 0.9
-"""When the ring is full it is emptied to this share, so that trimming is rare."""
+"""Share of its limits to which a full ring is trimmed, so that trimming is rare."""
 
 _ROW_OVERHEAD = 400
-"""Bytes counted for a row beside its body and headers: ids, digest, indexes."""
+"""Bytes counted for a row in addition to its body and headers, for ids, digest and indexes."""
 
 
 NOT_KEPT: Final = "not_kept"
-"""Verdict on requests of an unsigned source beyond what is kept of them: counted, not in the ring,
-where they would push out what can be judged again."""
+"""Verdict on requests of an unsigned source beyond its allowance. They are counted but not in the
+ring, where they would push out rejections that can be judged again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """One refused arrival, or the count of arrivals that are not stored. `body` is cut to the
-    stored length; `size` and `digest` are of everything that was read, which is nothing for a body
-    that was too large."""
+    """One refused arrival, or a count of arrivals that are not stored. `body` is truncated to the
+    stored length. `size` and `digest` cover everything that was read, which is nothing if the body
+    was too large."""
 
     delivery_id: str
     received_at: Instant
@@ -57,8 +57,8 @@ class Rejection:
 
 
 class RejectionRing:
-    """Appends and trims rejections. On SQLite, where nobody else adds any, they are counted once,
-    and then in memory."""
+    """Ring to which rejections are appended and from which old ones are trimmed. On SQLite, with no
+    other writer, they are counted once and then in memory."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -76,7 +76,7 @@ class RejectionRing:
         self._bytes = _kept(int(bodies or 0), int(headers or 0), rows=self._count)
 
     def append(self, connection: PlainConnection, rejections: Sequence[Rejection]) -> None:
-        """Write them, then delete the oldest if the ring is over a bound."""
+        """Insert rejections, then delete the oldest if the ring exceeds a limit."""
         if connection.dialect != "sqlite":  # other processes write to it, too
             take_lock(connection, REFUSING)
             self._count_kept(connection)
@@ -119,7 +119,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant that a rejection is dated by, but at least now."""
+    """Return the date of the latest rejection if it lies in the future, else now."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -128,7 +128,7 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Let rejections that a clock that was ahead dated have arrived now. Return their number."""
+    """Redate rejections that a fast clock dated in the future to now. Return how many."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -138,7 +138,7 @@ def redate_rejections(connection: PlainConnection, now: Instant) -> int:
 
 
 async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejection | None:
-    """Return a kept rejection by its id, with its bytes."""
+    """Return a stored rejection by its id, with its bytes."""
     rows = await connection.execute(
         select(_REJECTIONS).where(_REJECTIONS.c.id == delivery_id),
     )
@@ -147,7 +147,7 @@ async def find_rejection(connection: AsyncConnection, delivery_id: str) -> Rejec
 
 
 async def newest_rejections(connection: AsyncConnection, source: str, *, limit: int) -> list[str]:
-    """Return ids of the latest kept rejections of a source, the newest first."""
+    """Return the ids of the latest stored rejections of a source, newest first."""
     rows = await connection.scalars(
         select(_REJECTIONS.c.id)
         .where(_REJECTIONS.c.source == source)
@@ -160,15 +160,15 @@ async def newest_rejections(connection: AsyncConnection, source: str, *, limit: 
 async def kept_rejections(
     connection: AsyncConnection, *, after: str, at_once: int
 ) -> list[Rejection]:
-    """List the next rejections in order of arrival, with their bytes."""
+    """Return the next stored rejections in order of arrival, with their bytes."""
     listing = select(_REJECTIONS).where(_REJECTIONS.c.id > after)
     rows = await connection.execute(listing.order_by(_REJECTIONS.c.id).limit(at_once))
     return [_rejection(row) for row in rows]
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Take rejections out of the ring, for arrivals that are stored in this transaction; return the
-    ids of those that were still in it."""
+    """Delete rejections from the ring whose arrivals are stored in this transaction. Return the ids
+    of those that were still in it."""
     # Before any row is locked, as the reader does: it may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)
@@ -196,5 +196,6 @@ def _rejection(row: Sequence[Any]) -> Rejection:
 
 
 def _kept(body: int, headers: int, *, rows: int = 1) -> int:
-    """Return the bytes of bodies and headers: Latin-1 takes up to two in UTF-8."""
+    """Return the bytes counted for bodies, headers and rows. A Latin-1 character takes up to two
+    bytes in UTF-8."""
     return body + 2 * headers + rows * _ROW_OVERHEAD

@@ -1,13 +1,13 @@
-"""Judgement of clocks: one is off if genuine deliveries are refused for their age, and none is
-taken.
+"""Alarm about clocks: one is wrong if genuine deliveries are refused for their age and none is
+accepted.
 
-An age is judged only once the signature was found right, so whoever sends knows the secret: the two
-clocks differ, or an old request comes again.
+Age is judged only after the signature was found right, so the sender knows the secret. Then either
+the two clocks differ, or an old request was sent again.
 
-What this receiver judged is remembered in memory and in the order in which it judged it. The times
-that are stored show no order while the clock is in doubt: when it was set back, those of deliveries
-that were taken before are those of deliveries that are refused now. And each receiver has a clock
-of its own.
+What this receiver judged is remembered in memory, in the order in which it was judged. The stored
+times show no order while the clock is in doubt: after it was set back, deliveries that were
+accepted earlier have the same times as deliveries refused now. Also, each receiver has its own
+clock.
 """
 
 import ipaddress
@@ -24,16 +24,16 @@ from app.core.text import counted
 from reconcile.instants import EARLIEST, MINUTE, Duration, Instant
 
 MAX_ADDRESSES: Final = 4096
-"""Addresses remembered, the latest ones: some 1 MiB. Who is forgotten begins afresh, which is why
-there is an allowance for all together too."""
+"""Number of latest addresses that are remembered, about 1 MiB. A forgotten address starts afresh,
+which is why there is also a shared allowance for all."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""Of one rejection. kept: written and logged; counted: only that; too_many: this address must wait.
-"""
+"""What happens to one rejection. kept: written and logged; counted: only counted; too_many: this
+address must wait."""
 
 
 class Allowance:
-    """Rate limiter: so many a minute, and at once at most as many as a minute has."""
+    """Rate limiter with a rate per minute, which is also the largest burst."""
 
     __slots__ = ("_at", "_left", "_per_minute")
 
@@ -43,7 +43,8 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Take an amount from the allowance, if that is left as of `now`, in seconds."""
+        """Take an amount if the allowance has that much left. Return whether it did. `now` is in
+        seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -53,12 +54,13 @@ class Allowance:
 
 
 class RejectionRate:
-    """The allowances of one receiver. Times are of a clock that never goes back."""
+    """The allowances of one receiver. Times are of a monotonic clock."""
 
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Both in rejections a minute."""
+        """Set both rates, in rejections a minute: of all addresses together, and of each
+        address."""
         self._clock = clock
         self._per_address = per_address
         self._all = Allowance(in_all, clock())
@@ -83,10 +85,10 @@ class RejectionRate:
 
 
 def network_of(address: str) -> str:
-    """Return the network whose allowance an address uses: the address, or for IPv6 its /64, which
-    one subscriber has whole.
+    """Return the network whose allowance an address uses: the address itself, or for IPv6 its /64,
+    which belongs to one subscriber.
 
-    All texts that are no address, which a proxy may hand on, share one.
+    All texts that are no address, which a proxy may pass on, share one allowance.
     """
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
@@ -99,19 +101,19 @@ def network_of(address: str) -> str:
 
 
 LANES: Final = 4_096
-"""Senders that are told apart when questions are asked in turn. So few that a lane, which is
-stored, names nobody: a million IPv4 addresses share each."""
+"""Number of lanes between which questions alternate. There are so few that a stored lane identifies
+nobody: about a million IPv4 addresses share each."""
 
 
 def lane_of(address: str) -> int:
-    """Return the lane, of LANES, of an address."""
+    """Return an address's lane, below LANES."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
 @lru_cache(maxsize=1_024)  # each delivery asks, and most come from a few
 def kind_of(address: str) -> str:
     """Return the kind of address: `loopback`, `private`, `public`, or `none` for a text that is no
-    address, as a socket file's is."""
+    address, such as a Unix socket's."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -122,20 +124,21 @@ def kind_of(address: str) -> str:
 
 
 AGES: Final = ("timestamp_too_old", "timestamp_too_new")
-"""The verdicts on a genuine delivery that is not of its time."""
+"""Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""How long a refusal counts. Within that a provider has usually sent again what was refused; what
-came earlier says little of the clock as it is now."""
+"""How long a refusal counts. A provider has usually sent a refused delivery again by then, and
+older refusals say little about the present clock."""
 
 REFUSALS: Final = 3
-"""From how many on of one source, with none taken in between: fewer may be late by themselves."""
+"""Least refusals of one source, with none accepted in between, that raise the alarm. Fewer may
+simply be late."""
 
 BODIES: Final = 2
-"""Of how many different bodies they must be: one request that is replayed proves nothing."""
+"""Least number of different bodies among them: replays of one request prove nothing."""
 
 KEPT: Final = 100
-"""Bodies that are remembered of a source, those that were refused last."""
+"""Bodies that are remembered for each source, the most recently refused ones."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,16 +151,18 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Refusals for age of one receiver, by source, since it last accepted a delivery of the source.
+    """Refusals for age at one receiver, by source, since it last accepted a delivery of that
+    source.
 
-    Sources are those that are configured, so they are few.
+    Only configured sources are included, so they are few.
     """
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Note a delivery of this source that was genuine and of its time: the clocks agree."""
+        """Note a genuine delivery of this source with a valid timestamp, which shows that the
+        clocks agree."""
         self._sources.pop(source, None)
 
     def refused(
@@ -168,7 +173,7 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """Count a genuine delivery that was not of its time. `problem` says by how much."""
+        """Count a genuine delivery with an invalid timestamp. `problem` says by how much."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem
@@ -177,7 +182,7 @@ class RefusedAges:
             bodies.popitem(last=False)
 
     def alarm(self, now: Instant) -> Alarm | None:
-        """Return an alarm if so many deliveries were refused that a clock may be off."""
+        """Return an alarm if enough deliveries were refused to suspect a clock."""
         suspect = {}
         for source, bodies in self._sources.items():
             # Those of a time that is still to come were refused before the clock was set back.

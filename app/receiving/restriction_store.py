@@ -8,7 +8,8 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One row. `look_at`: when it is judged again; `erasure`: when it was asked for last."""
+    """One row. `look_at` is when it is judged again; `erasure` is when the last erasure was
+    requested."""
 
     kind: str
     thing: str
@@ -43,8 +44,8 @@ _AGAIN: Final = (
     "look_at = excluded.look_at, erasure = excluded.erasure "
     "WHERE excluded.erasure > restrictions.erasure"
 )
-"""Keep the first `since` of a thing that is restricted again. A journal line that a restore repeats
-changes nothing where it was carried out."""
+"""Upsert that keeps the first `since` of a thing that is restricted again. A journal line that a
+restore repeats changes nothing if it was carried out."""
 _BESIDE: Final = (
     "SELECT min(thing) FROM restrictions WHERE kind = 'order' AND erasure = ? "
     "AND why NOT IN ('accounts', 'in_the_reference')"
@@ -79,14 +80,14 @@ def restrictions_of_deliveries(
 def due_restrictions(
     connection: PlainConnection, now: Instant, *, limit: int
 ) -> list[RestrictionRow]:
-    """Return restrictions that must be judged again, those that have waited longest first."""
+    """Return restrictions that must be judged again, longest waiting first."""
     return [RestrictionRow(*row) for row in connection.ask(_DUE, (now, limit))]
 
 
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return how many things are restricted, when the next period ends, and when the next is
+    """Return how many things are restricted, when the next period ends, and when the next one is
     judged again."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
@@ -98,7 +99,7 @@ def write_restrictions(connection: PlainConnection, rows: Sequence[RestrictionRo
 
 
 def rewrite_restriction(connection: PlainConnection, row: RestrictionRow) -> None:
-    """Change the end, the reason and the next look of a restriction."""
+    """Change the end, the reason and the next judgement of a restriction."""
     connection.ask(
         "UPDATE restrictions SET until = ?, why = ?, look_at = ? WHERE kind = ? AND thing = ?",
         (row.until, row.why, row.look_at, row.kind, row.thing),
@@ -111,6 +112,7 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return an order that one erasure restricted and whose data are still needed, if any."""
+    """Return one order that an erasure restricted and whose data are still needed; None if there is
+    none."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

@@ -1,7 +1,8 @@
-"""Restricted data: data that an erasure may not empty yet, kept for finance and claims alone.
+"""Restricted data, which an erasure may not empty yet and which is kept only for finance and
+claims.
 
-A restriction stands in the database with the erasure that made it, and ends by itself
-(`app/privacy/pending_erasures.py`). Leaves out: when something must stay (`erase_rules`).
+A restriction is stored with the erasure that created it, and ends by itself
+(`app/privacy/pending_erasures.py`). Leaves out: when something must be kept (`erase_rules`).
 """
 
 from collections.abc import Collection, Mapping
@@ -17,17 +18,18 @@ from reconcile.documents import InstantText
 from reconcile.instants import Instant, format_instant, format_known
 
 Kind = Literal["order", "delivery", "whole", "attachment", "bank_line"]
-"""Kinds of things that are restricted.
+"""Kinds of restricted things.
 
-order       by its reference: all that belongs to it
-delivery    of no order, or refused; `whole`: the body of the request that brought one
+order       an order by its reference, with all that belongs to it
+delivery    a delivery without an order, or a refused one; `whole`: body of the request that brought
+            one
 attachment  a file of another order that names the customer
 bank_line   a version of a bank's line, as `subject.ordinal.since`
 """
 
 
 class Reason(NamedTuple):
-    """Why something is restricted, and the legal ground."""
+    """Why something is restricted, and on which legal ground."""
 
     because: str
     ground: Ground
@@ -52,7 +54,7 @@ REASONS: Final[Mapping[str, Reason]] = {
     "in_the_reference": Reason("its reference is, or holds, the number or address", "accounts"),
     "changed": Reason("something was said of it during the erasure", "claims"),
 }
-"""Reasons by the code that is stored."""
+"""Reasons by their stored code."""
 
 
 class RestrictionDocument(TypedDict):
@@ -68,9 +70,9 @@ class RestrictionDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restriction:
-    """One thing that is restricted.
+    """One restricted thing.
 
-    until  when it ends; None: when its reason does, which is looked at each day
+    until  when it ends; None: when its reason ends, which is checked daily
     why    a key of REASONS
     """
 
@@ -82,7 +84,7 @@ class Restriction:
 
     @property
     def sentence(self) -> str:
-        """Say that it is restricted, since when, until when and why."""
+        """Return a sentence: that it is restricted, since when, until when and why."""
         because, ground = REASONS[self.why]
         until = f"until {format_known(self.until) or 'that ends'}"
         if self.why == "in_the_reference":
@@ -118,7 +120,7 @@ def restricted_deliveries(
 
 
 async def refuse_restricted(connection: Connection, *, order: str = "", delivery: str = "") -> None:
-    """Raise UsageError where an order, or a delivery, is restricted."""
+    """Raise UsageError if the order or the delivery is restricted."""
     if order:
         found = await run(connection, restricted_orders, [order])
     else:
@@ -128,7 +130,7 @@ async def refuse_restricted(connection: Connection, *, order: str = "", delivery
 
 
 def restriction_of(row: restriction_store.RestrictionRow) -> Restriction:
-    """Return the value of a row."""
+    """Convert a row to a value."""
     kinds: tuple[Kind, ...] = ("order", "delivery", "whole", "attachment", "bank_line")
     kind = next(each for each in kinds if each == row.kind)
     return Restriction(kind=kind, thing=row.thing, since=row.since, until=row.until, why=row.why)

@@ -1,9 +1,9 @@
-"""Judges kept rejections again, as of their arrival, after a secret or a profile was put right.
+"""Judges stored rejections again, as of their arrival, after a secret or a profile was corrected.
 
-One that came while the clock was ahead may have arrived at any instant since it went ahead: it is
-genuine if it is for one of them. What now proves to be genuine becomes a delivery with its own id
-and its own time of arrival, in the transaction that takes it out of the ring. Everything else stays
-where it is.
+A rejection from a time when the clock was ahead may have arrived at any instant since it went
+ahead. It is genuine if it is valid at one of these instants. A rejection that proves genuine
+becomes a delivery with its own id and time of arrival, in the transaction that deletes it from the
+ring. All others stay in the ring.
 """
 
 import asyncio
@@ -36,20 +36,20 @@ from app.receiving.verify import (
 from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AT_ONCE: Final = 100
-"""Rejections judged together."""
+"""Rejections that are judged together."""
 
 FIRST_ACCEPTED: Final = 20
-"""Of those, how many that are accepted are written in the first transaction."""
+"""Accepted rejections of these that are written in the first transaction."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reverified:
     """Result of a pass over refused deliveries.
 
-    judged    rejections that were looked at
-    accepted  (delivery, verdict) of each that is a delivery now
-    refused   those that are still not genuine, by the reason of now
-    cut       those of which too little was kept to judge them
+    judged    rejections that were judged
+    accepted  (delivery, verdict) of each that became a delivery
+    refused   those that are still refused, by their present reason
+    cut       those of which too little was stored to judge them
     """
 
     judged: int = 0
@@ -70,9 +70,9 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Make one pass over the ring, oldest first. only: the name of one source, else all of them.
+    """Judge all rejections in the ring once, oldest first. only: the name of one source; None: all.
 
-    Raises ConfigurationError for a source that is not configured, UsageError for who may not.
+    Raises ConfigurationError if the source is not configured, UsageError without permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
@@ -110,7 +110,7 @@ async def _pass(
 
 
 async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
-    """Yield all kept refused deliveries, in the order of their ids."""
+    """Yield all stored rejections, in the order of their ids."""
     after = ""
     while True:
         async with context.database.reading() as connection:
@@ -122,7 +122,7 @@ async def _pages(context: AppContext) -> AsyncIterator[list[Rejection]]:
 
 
 async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
-    """Return from when to when the clock was ahead, each time."""
+    """Return the time spans during which the clock was ahead."""
     async with context.database.reading() as connection:
         entries = await acts_since(
             connection, EARLIEST, who=SERVICE.name, actions=["clock_put_right"]
@@ -135,8 +135,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return the result that a pass would have now; change nothing. An accepted delivery has its
-    old verdict beside it."""
+    """Return the result that a pass would have now, without changing anything. Each accepted
+    delivery is shown with its old verdict."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -159,8 +159,8 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Count kept rejections that arrived from `since` on and before `until` and would be accepted
-    now; nothing is changed."""
+    """Count stored rejections that arrived from `since` on and before `until` and would be accepted
+    now. Nothing is changed."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -198,9 +198,9 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> RefusedDelivery | list[Arrival] | None:
-    """Judge as of its arrival; None where too little was kept for that.
+    """Judge a rejection as of its arrival; None if too little was stored for that.
 
-    spans  from when to when the clock was ahead, each time
+    spans  time spans during which the clock was ahead
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
@@ -231,8 +231,8 @@ def _judged(
 def _refusal_within(
     source: Source, incoming: Incoming, earliest: Instant, latest: Instant, *, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Judge as of the latest instant; where that is too late, as of an earlier one that its
-    timestamp allows, found by bisection: only the verifier knows where the timestamp stands."""
+    """Judge as of the latest instant. If that is too late, find by bisection an earlier instant
+    that the timestamp allows: only the verifier knows where the timestamp is."""
     at = latest
     while True:
         refused = refusal_of(source, incoming, now=at, environment=environment)

@@ -2,8 +2,8 @@
 
     counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
 
-`doctor`, Setting up and readiness show the same states. They are judged by what arrived, not by the
-settings.
+`doctor`, the page Setting up and readiness show the same states. They are judged by what arrived,
+not by the settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,26 +39,26 @@ SourceWord = Literal[
 SOURCE_WORDS: Final[tuple[SourceWord, ...]] = get_args(SourceWord)
 
 LOOKED_AT: Final = 200
-"""Latest deliveries of a source that are looked at for payments."""
+"""Latest deliveries of a source that are searched for payments."""
 
 PAYMENTS: Final = 20
-"""Latest events of payments among them that are judged: a shop may be paid without an order now and
-then."""
+"""Latest payment events among these that are judged: a shop may occasionally be paid without an
+order."""
 
 EXPLAINED: Final = 3
-"""Latest refused deliveries of a source on which the signature doctor tries hundreds of mistakes:
-one of them may be a stranger's."""
+"""Latest refused deliveries of a source for which the signature doctor tries hundreds of mistakes.
+One of them may be a stranger's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceState:
-    """The state of one source.
+    """State of one source.
 
-    since        refusing: the first refusal; not_placed, not_ours: the first delivery that was
-                 looked at; quiet: the last accepted delivery; else None
+    since        refusing: the first refusal; not_placed, not_ours: the first examined delivery;
+                 quiet: the last accepted delivery; else None
     last         the last delivery that could be read
     do           what to do, or None
-    explanation  of a refusing source: what the signature doctor finds, where it was asked
+    explanation  for a refusing source: the signature doctor's finding, if it was asked
     """
 
     source: str
@@ -71,13 +71,13 @@ class SourceState:
 
     @property
     def whole_sentence(self) -> str:
-        """The sentence, with the explanation of refusals."""
+        """Return the sentence, followed by the explanation of refusals."""
         if self.explanation is None:
             return self.sentence
         return f"{self.sentence} Of the latest: {self.explanation}"
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON values, without what to do."""
+        """Return the state as JSON values, without what to do."""
         return {
             "source": self.source,
             "state": self.state,
@@ -131,10 +131,10 @@ def judged(
 ) -> SourceState:
     """Judge one source.
 
-    latest    its last deliveries, the newest first
-    behind    age in seconds of the oldest delivery of any source that is unread; 0: all are read
-    not_kept  requests of the last day beyond what is kept of an unsigned source
-    gaps      accepted gaps that reach into the last day
+    latest    its last deliveries, newest first
+    behind    age in seconds of the oldest unread delivery of any source; 0 if all are read
+    not_kept  requests of the last day that exceeded an unsigned source's allowance
+    gaps      accepted gaps that overlap the last day
     """
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
@@ -239,8 +239,8 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states; those of refusing sources with the signature doctor's findings on
-    their latest refused deliveries: the first known mistake, else what is left to look for."""
+    """Return the source states. Those of refusing sources include the signature doctor's findings
+    on their latest refused deliveries: the first known mistake, else what to check."""
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}
     for number, each in enumerate(found):

@@ -1,6 +1,6 @@
-"""Last deliveries of each source, and refusals since then, by hour.
+"""Last deliveries of each source, and later refusals by hour.
 
-The ring of rejections is bounded, so that junk pushes genuine ones out of it. These counts stay.
+The ring of rejections is limited, so junk pushes genuine ones out of it. These counts stay.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 REFUSALS_KEPT: Final = 90 * DAY // HOUR
-"""Hours for which refusals are counted: at most nine rows of a source in each."""
+"""Hours for which refusals are counted, each with at most nine rows for a source."""
 
 ACCEPTED: Final = "last accepted "
 READ_AT: Final = "last read "
-"""Counters of the instants at which a delivery of a source was last accepted, and last one that
-could be read: `last accepted shop`."""
+"""Prefix of counters for when a delivery of a source was last accepted, and last readable: `last
+accepted shop`."""
 
 
 class Accepted(NamedTuple):
@@ -36,10 +36,10 @@ class Accepted(NamedTuple):
 class SourceArrivals:
     """Arrivals of one source.
 
-    last_accepted_at    the last delivery that was accepted
-    last_read_at        the last one that could be read
+    last_accepted_at    when a delivery was last accepted
+    last_read_at        when a readable delivery last arrived
     refusing_since      first refusal after the last accepted delivery; None if there is none
-    refused_since_then  refusals from then on, which have `refused_by_verdict`
+    refused_since_then  refusals since then, as counted in `refused_by_verdict`
     """
 
     last_accepted_at: Instant | None = None
@@ -52,8 +52,10 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Note accepted and refused deliveries of each source, in the order of their reading. The
-    caller holds the lock LINKING, so that no other transaction writes these rows."""
+    """Note accepted and refused deliveries of each source, in the order in which they are read.
+
+    The caller holds the lock LINKING, so that no other transaction writes these rows.
+    """
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
         names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)
@@ -118,7 +120,8 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Reset to now what a clock that was ahead noted of sources, and another counter's instant."""
+    """Reset to now any instants that a fast clock noted for sources, and that of another
+    counter."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -129,7 +132,7 @@ def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
     """Return the arrivals of each of these sources. Oversized bodies do not count for a source that
-    signs nothing, since anyone can send them."""
+    signs nothing, because anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -161,8 +164,8 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return when a source last delivered something that was read, up to an instant. Our own
-    questions' answers are no deliveries of it."""
+    """Return when a source's last readable delivery arrived, up to an instant. Answers to our own
+    questions do not count."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
 
@@ -177,15 +180,16 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were refused in the hours from one to another."""
+    """Return how many deliveries of these sources were refused in the hours from `since` to
+    `until`."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
 def not_kept_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many unsigned requests of these sources exceeded what is kept, in the hours from
-    `since` to `until`: genuine callbacks may be among them."""
+    """Return how many unsigned requests of these sources exceeded the allowance in the hours from
+    `since` to `until`. Genuine callbacks may be among them."""
     return _counted(connection, _NOT_KEPT_IN, sources, since, until)
 
 
@@ -203,11 +207,12 @@ _REFUSED_IN: Final = _NOT_KEPT_IN.replace("verdict =", "verdict <>")
 
 
 class LastEvent(NamedTuple):
-    """One of a source's last deliveries.
+    """One of a source's latest deliveries.
 
-    of_payment  whether its event speaks of a payment, and is more than anyone's claim
+    of_payment  whether its event is about a payment, and is not merely an unverified claim
     placed      whether its event is in an order's ledger
-    others      whether its event states another shop or seller, or none where its source asks
+    others      whether its event names another shop or seller, or none although its source requires
+                one
     """
 
     received_at: Instant
@@ -220,7 +225,7 @@ class LastEvent(NamedTuple):
 def last_events(
     connection: PlainConnection, sources: Collection[str], *, looked_at: int
 ) -> dict[str, list[LastEvent]]:
-    """Return the latest deliveries of each source, the newest first."""
+    """Return the latest deliveries of each source, newest first."""
     return {
         source: [
             LastEvent(Instant(row[0]), bool(row[1]), bool(row[2]), bool(row[3]), bool(row[4]))

@@ -1,7 +1,7 @@
-"""Judgement of unread deliveries: whether genuine ones could not be read, by their number.
+"""Alarm about accepted deliveries that could not be read, by their number.
 
-Leaves out: how they are counted. They are kept, and their provider got its 200 for them;
-what they say of anybody's money is in no ledger until a person corrects the profile.
+Leaves out: how they are counted. They are stored and were answered 200, but what they say about
+money is in no ledger until a person corrects the profile.
 """
 
 from collections.abc import Mapping
@@ -12,20 +12,21 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""How far back is looked. In a week somebody has been at work. What was not corrected by then may
-never be, such as a trial that a dashboard sent, and nobody heeds an alarm that never ends."""
+"""How far back deliveries are counted. Somebody works at least once a week. Older ones may never be
+corrected, such as a dashboard's test event, and nobody heeds an alarm that never ends."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
-"""The same, for people."""
+"""WINDOW in words."""
 
 ENOUGH: Final = 1000
-"""How many are counted, the latest ones: one mistake in a profile may make every delivery one."""
+"""Largest count, of the latest ones: one mistake in a profile may make every delivery
+unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:
-    """Return the alarm about unreadable deliveries; None without any.
+    """Return the alarm about unreadable deliveries; None if there are none.
 
-    sources  how many there are of each source within WINDOW, counted up to ENOUGH in all
+    sources  number of unreadable deliveries within WINDOW, by source; the total stops at ENOUGH
     """
     count = sum(sources.values())
     if not count:

@@ -1,8 +1,8 @@
-"""Messages that came from a provider and could not be read, by the whole values in them.
+"""Messages from a provider that could not be read, found by the whole values in them.
 
-A row stands until the message has been read, or a person has judged it. An order is concerned
-where a value is its reference, or one of a payment, session, refund or capture of it; and where it
-has no capture, also by a message from which no value can be read.
+A row stays until the message has been read or a person has judged it. A message concerns an order
+if one of its values is the reference of the order, or of one of its payments, sessions, refunds or
+captures. A message from which no value can be read concerns every order without a capture.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from app.database.statements import PlainConnection, insert_rows, select_rows
 from reconcile.instants import Instant
 
 NO_VALUE: Final = ""
-"""Stands for a message from which no value, or not every value, can be read."""
+"""Marks a message from which no value, or not every value, can be read."""
 
 
 class UnreadMessage(NamedTuple):
-    """One message that could not be read, and one value of it; NO_VALUE where there is none."""
+    """One message that could not be read, and one value of it; NO_VALUE if it has none."""
 
     value: str
     delivery_id: str
@@ -25,7 +25,7 @@ class UnreadMessage(NamedTuple):
 
 
 def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) -> None:
-    """Note messages that could not be read, each with its values."""
+    """Store messages that could not be read, each with its values."""
     insert_rows(
         connection,
         table="unread_values",
@@ -36,7 +36,7 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete the notes on these messages. Return the orders that they may concern."""
+    """Delete the rows of these messages. Return the orders that they may concern."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)
@@ -57,22 +57,22 @@ EMPTIED: Final = (
     "AND NOT EXISTS (SELECT 1 FROM links WHERE links.reference = unread_values.value "
     "AND links.source = unread_values.source)"
 )
-"""Deletes the values of messages whose bytes are deleted, except those that name a known order:
-nobody has read or judged the message, so it withholds that order as before."""
+"""Deletes the values of messages whose bytes are deleted, except values that name a known order.
+Nobody has read or judged the message, so it still withholds that order."""
 
 
 def any_unread(connection: PlainConnection) -> bool:
-    """Return whether any message is noted."""
+    """Return whether any message is stored."""
     return bool(connection.ask("SELECT 1 FROM unread_values LIMIT 1"))
 
 
 def is_unread(connection: PlainConnection, delivery: str) -> bool:
-    """Return whether a message is noted."""
+    """Return whether a message is stored."""
     return bool(select_rows(connection, sql=_OF_DELIVERIES, values=[delivery]))
 
 
 def orders_named(connection: PlainConnection, messages: Sequence[UnreadMessage]) -> set[str]:
-    """Return the known orders that these messages name, by themselves or by their payments."""
+    """Return the known orders that these messages name, directly or through their payments."""
     names = {
         name
         for each in messages
@@ -96,7 +96,7 @@ _LINKED: Final = "SELECT order_key FROM links WHERE source=? AND reference IN ({
 
 
 def messages_with(connection: PlainConnection, values: Collection[str]) -> list[UnreadMessage]:
-    """Return the messages with one of these values, by arrival."""
+    """Return the messages with one of these values, in order of arrival."""
     rows = select_rows(connection, sql=_WITH, values=values) if values else []
     return sorted(
         [UnreadMessage(*row) for row in rows], key=lambda each: (each.received_at, each.delivery_id)
@@ -109,7 +109,7 @@ _WITH: Final = (
 
 
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
-    """Return why each of these deliveries could not be read, one sentence each."""
+    """Return one sentence for each of these deliveries on why it could not be read."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
     return {row[0]: row[1] or "" for row in rows}
 

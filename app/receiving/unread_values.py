@@ -1,7 +1,7 @@
-"""Whole values in a message that could not be read: the orders or payments it may be about.
+"""Whole values in a message that could not be read, which may name orders or payments.
 
-Leaves out: which orders have these names. Values are found without the rules that the message
-broke: a profile may be wrong, and a body may not even be JSON.
+Leaves out: which orders they belong to. Values are found without the rules that the message broke:
+a profile may be wrong, and a body may not even be JSON.
 """
 
 import hashlib
@@ -17,29 +17,29 @@ from app.providers.source import Source
 from app.receiving.unread_store import NO_VALUE
 
 LEAST_LENGTH: Final = 4
-"""Characters of a value that may be a reference: shorter ones, such as `KES`, are in most messages.
-The member that names the order counts at any length."""
+"""Least characters of a value that may be a reference. Shorter ones, such as `KES`, occur in most
+messages. The member that names the order counts at any length."""
 
 MOST_VALUES: Final = 2_000
-"""Values kept of one message, some 200 kB: an event has a few dozen. One with more counts as if no
-value could be read, beside those that are kept."""
+"""Most values stored for one message, about 200 kB. An event has a few dozen. A message with more
+counts as one from which no value could be read, in addition to those that are stored."""
 
 _TOKENS: Final = re.compile(
     rb'"((?:[^"\\]++|\\.)*+)"(\s*+:)?|(?<![\w.+-])(\d{1,40})(?![\w.])', re.DOTALL
 )
 _TEXTS: Final = re.compile(rb">([^<>]++)<")
 _DEEPEST: Final = 3
-"""JSON within texts of JSON is looked into so often."""
+"""Most levels of JSON inside JSON strings that are searched."""
 
 
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that may name an order or a payment; none for a
-    trial, or a source whose requests anybody can make.
+    """Return the values of an unreadable request that may name an order or a payment. Return none
+    for a trial, or for a source whose requests anyone can send.
 
-    source  None where none of this name is configured any more
-    item    the bytes of one event, where the body has several
+    source  None if it is no longer configured
+    item    the bytes of one event, if the body has several
     """
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):
         return frozenset()
@@ -58,7 +58,7 @@ def values_of(
 
 
 def whole_values(body: bytes, url: str) -> Iterator[str]:
-    """Yield the whole values of a body and of its address's query."""
+    """Yield the whole values of a body and of its URL's query."""
     yield from _of_text(body, depth=_DEEPEST)
     query = url.partition("#")[0].partition("?")[2].encode("latin-1", "replace")
     for _, value in parse_pairs(query):

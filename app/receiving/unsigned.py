@@ -1,11 +1,11 @@
-"""Allowances for requests that nobody signs, at the receiver.
+"""Allowances of the receiver for requests that nobody signs.
 
 Anyone can send such a request, and each is written and makes us ask its provider. A callback that
-names a session or payment which the shop or our checkout has named has an allowance of its own, so
-that a flood of others leaves it room. What is beyond both is answered 429 and counted: an answer
-about an order of that time cannot say that no payment came.
+names a session or payment known from the shop or our checkout has its own allowance, so that a
+flood of others leaves it room. Requests beyond both allowances are answered 429 and counted: an
+answer about an order of that time cannot say that no payment came.
 
-Leaves out: in which order providers are asked; see `confirmation_store`.
+Leaves out: the order in which providers are asked; see `confirmation_store`.
 """
 
 from collections import OrderedDict
@@ -24,44 +24,46 @@ from app.receiving.unread_values import whole_values
 from reconcile.instants import MINUTE, Duration
 
 MAX_BYTES_PER_MINUTE: Final = 2 * 1024 * 1024
-"""Bytes of bodies, headers and addresses that are kept in a minute of requests that name nothing
-known: 1,200 callbacks of 1.7 kB, which is all that a provider can be asked about in a minute."""
+"""Bytes of bodies, headers and addresses stored in a minute for requests that name nothing known.
+That is 1,200 callbacks of 1.7 kB, as many as a provider can be asked about in a minute."""
 
 PER_REFERENCE: Final = 10
-"""Requests a minute that may name one known session or payment: a provider sends one or two, and
-the customer, who knows the session, may send any number."""
+"""Requests a minute that may name one known session or payment. A provider sends one or two; the
+customer, who knows the session, may send any number."""
 
 MAX_REFERENCES: Final = 100_000
-"""References remembered, those named last: some 20 MiB."""
+"""References remembered, the most recently named ones: about 20 MiB."""
 
 MAX_NAMING_BYTES: Final = 8 * 1024
 MAX_NAMING_VALUES: Final = 200
-"""Bytes of a body in which references are looked for; a callback has a few kilobytes and dozens of
-values. Larger ones have the allowance of all."""
+"""Most values of a body that is searched for references. A callback has a few kilobytes and dozens
+of values. Larger bodies use the shared allowance."""
 
 MAX_UNASKED: Final = 100_000
-"""Events of one source about which its provider was never asked: what 83 minutes of questions are
-enough for, some 100 MB. While there are more, as when the provider is away in a flood, only
-requests that name a known session or payment are kept."""
+"""Events of one source about which its provider was never asked: 83 minutes of questions, about 100
+MB. While there are more, as when the provider is unreachable in a flood, only requests that name a
+known session or payment are stored."""
 
 EVERY_S: Final = 1.0
-"""Seconds between two notes of how many were not kept."""
+"""Seconds between two log lines on how many were not stored."""
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Age of references that are read when a receiver starts: as long as one event is asked about."""
+"""Age of the oldest references that a starting receiver loads: as long as one event is asked
+about."""
 
 LOOK_BACK: Final[Duration] = MINUTE
-"""Overlap of two looks: records do not commit in the order of their ids."""
+"""Overlap of two lookups, because records do not commit in the order of their ids."""
 
 LOOK_S: Final = 1.0
-"""Seconds between two looks: before a customer has typed a PIN, and 40 MiB of a flood at most."""
+"""Seconds between two lookups: less than a customer needs to type a PIN, and 40 MiB of a flood at
+most."""
 
 
 class UnsignedAllowance:
     """Allowances of one receiver for unsigned requests. Times are of a monotonic clock.
 
-    rate  in all, and of one address
+    rate  allowances of all addresses together and of each
     """
 
     def __init__(self, rate: RejectionRate, *, clock: Callable[[], float] = monotonic) -> None:
@@ -73,19 +75,19 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember sources with the sessions and payments that our side has named there."""
+        """Remember sessions and payments that our side has named, each with its source."""
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set the sources with too many waiting requests: of these only requests that name
-        something known are kept."""
+        """Set the sources with too many waiting requests. For these, only requests that name
+        something known are stored."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Return whether a request is to be kept, and use its allowance."""
+        """Return whether to store a request. If so, use up its allowance."""
         now = self._clock()
         size = len(incoming.body) + len(incoming.url)
         size += sum(len(name) + len(value) for name, value in incoming.headers)
@@ -110,7 +112,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many were not kept since the last note; 0 while that is too short ago."""
+        """Return how many requests were not stored since the last log line; 0 if that was too
+        recent."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0
@@ -119,7 +122,7 @@ class UnsignedAllowance:
 
 
 def learning_names(context: AppContext, allowance: UnsignedAllowance) -> PeriodicTask:
-    """Build the task that keeps an allowance's references up to date."""
+    """Build the task that keeps an allowance's known references up to date."""
     unsigned = [name for name, each in context.sources.items() if each.unsigned]
     back = [NAMED_FOR]
 

@@ -1,8 +1,8 @@
-"""Steps 3 to 5 of a delivery's way (`receive.py`): verification of signature, age, account and
-environment; and the reading of a kept delivery.
+"""Steps 3 to 5 of a delivery's path (`receive.py`), which verify signature, age, account and
+environment; and the reading of a stored delivery.
 
-The same for a request that arrives and for a kept one that is verified again; none is stored here.
-The receiver asks whether a request is refused; what it says is read from what was kept of it.
+Both a new request and a stored one that is verified again pass through here; none is stored here.
+The receiver only asks whether a request is refused. Its content is read later from what was stored.
 """
 
 import hashlib
@@ -31,8 +31,8 @@ class RefusedDelivery:
 def refusal_of(
     source: Source, incoming: Incoming, *, now: Instant, environment: str
 ) -> RefusedDelivery | ProviderReply | None:
-    """Return why a request is refused; None where it is genuine, of its time, of this source's
-    account and of this environment. A Reply where it is a handshake, which is not kept.
+    """Return why a request is refused; None if it is genuine, recent, and for this source's account
+    and this environment. A ProviderReply means a handshake, which is not stored.
 
     now  when it arrived
     """
@@ -59,11 +59,11 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in its order; one with the reason
-    where it cannot be read. Nothing that was accepted is refused here: where profile or sources
+    """Return an arrival for each event of an accepted request, in order. An event that cannot be
+    read has the reason instead. Nothing accepted is refused here: if the profile or the sources
     have changed since, it is unreadable.
 
-    source  None where there is none of this name any more
+    source  None if it is no longer configured
     """
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
@@ -102,7 +102,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
 def _several(
     whole: Arrival, reading: Reading, *, source: Source, incoming: Incoming
 ) -> list[Arrival]:
-    """Return an arrival for each event of a body, by the event's own bytes."""
+    """Return an arrival for each event of a body, with the event's own bytes."""
     return [
         replace(
             whole,
@@ -120,7 +120,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return the bytes of each event, with the event or why there is none."""
+    """Return the bytes of each event, with the event or why it could not be read."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
@@ -128,7 +128,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return an address as it is kept until it is read, without values that are secrets."""
+    """Return a URL as it is stored until it is read, without secret values."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -142,7 +142,7 @@ def readable_url(source: Source, url: str) -> str:
 
 
 def digest_of(body: bytes, url: str) -> str:
-    """Return the SHA-256 of a request's content: its body, or without one its query."""
+    """Return the SHA-256 of a request's body, or of its query if there is no body."""
     content = body or url.partition("?")[2].encode("latin-1", "replace")
     return hashlib.sha256(content).hexdigest()
 
@@ -150,9 +150,9 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the request's headers as kept, and its address where that may say something.
+    """Return the request's headers as stored, and its URL if that may matter.
 
-    private  headers of which the value may be a token, of whatever source
+    private  headers whose value may be a token of any source
     """
     return write_headers(
         incoming.headers,
