@@ -1,8 +1,8 @@
 """Paths into JSON: `data.items[0].id`, `Item[Name=Amount].Value`, `data["a.b"]`, `events[*].id`.
 
-A step is a name, an index, or a search for the object in a list whose member has a given text.
-On a single object the search is a condition: `data.object[object=charge].id` is the id of a charge
-and of nothing else. A text that ends in `*` matches the beginning of the member's text.
+A step is a name, an index, or a search for the object in a list that has a member with a given
+text. On a single object the search is a condition: `data.object[object=charge].id` is the id of a
+charge and of nothing else. A text that ends in `*` matches the beginning of the member's text.
 """
 
 import json
@@ -16,11 +16,11 @@ from app.core.strict_json import NumberText
 from app.providers.request import Request, header_values
 
 MAX_ITEMS: Final = 1_000
-"""Events in one body: providers send at most a few hundred at once."""
+"""Events in one body. Providers send at most a few hundred at once."""
 
 
 class Where(NamedTuple):
-    """A search for the first object whose member `name` equals `value` as text.
+    """A search for the first object with a member `name` that equals `value` as text.
 
     A value that ends in `*` matches the beginning of the member's text.
     """
@@ -30,7 +30,7 @@ class Where(NamedTuple):
 
 
 class Each:
-    """Every element of a list: `[*]`."""
+    """Every element of a list, written `[*]`."""
 
 
 EACH: Final = Each()
@@ -50,7 +50,7 @@ _STEP = re.compile(
 def compile_path(text: str, *, each: bool = False) -> JsonPath:
     """Return the steps of a path. Raises ValueError with a sentence.
 
-    each  whether `[*]` is allowed, once
+    each  whether `[*]` may occur, once
     """
     steps: list[PathStep] = []
     place = 0
@@ -75,7 +75,7 @@ def compile_path(text: str, *, each: bool = False) -> JsonPath:
 
 
 def find_paths(document: Any, path: JsonPath) -> Any:
-    """Return the value at a path; None if it is absent, or its parent is of another kind."""
+    """Return the value at a path. Return None if it is absent, or its parent is of another type."""
     value = document
     for step in path:
         value = take(value, step)
@@ -85,7 +85,7 @@ def find_paths(document: Any, path: JsonPath) -> Any:
 
 
 def take(value: Any, step: PathStep) -> Any:
-    """Return the value one step further, or None."""
+    """Return the value that a step leads to from `value`, or None."""
     if type(step) is str:
         return value.get(step) if type(value) is dict else None
     if type(step) is Where and type(value) is dict:
@@ -121,7 +121,8 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` exactly as they stand in `text`; several where it has `[*]`."""
+    """Return the values at `path` exactly as written in `text`; several where the path has
+    `[*]`."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]
@@ -147,7 +148,7 @@ def _stepped(text: str, step: PathStep) -> Iterator[str]:
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Yield name and value of every member of the object at `start`."""
+    """Yield the name and value of every member of the object at `start`."""
     place = _skip(text, start + 1)
     while text[place] != "}":
         name, place = _scanstring(text, place + 1)
@@ -177,7 +178,7 @@ def _next(text: str, end: int) -> int:
 
 
 def plain_text(value: Any) -> str | None:
-    """Return a member as text, numbers as written; None for null, objects and lists."""
+    """Return a member as text, with numbers as written. None for null, objects and lists."""
     if type(value) is bool:
         return "true" if value else "false"
     return str(value) if isinstance(value, str) else None
@@ -194,7 +195,7 @@ def canonical(value: Any) -> str:
 
 
 def _write(value: Any, *, sort: bool) -> str:
-    # By hand: the standard encoder would write a NumberText as a text.
+    # Not by the standard encoder, which would write a NumberText as a text.
     if isinstance(value, dict):
         pairs = sorted(value.items()) if sort else value.items()
         inner = ",".join(f"{_quoted(name)}:{_write(each, sort=sort)}" for name, each in pairs)
@@ -215,14 +216,14 @@ FindValues = Callable[[Request], list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class RequestPlace:
-    """A place in a request. `text` is the profile's own; `values` may find several."""
+    """A place in a request. `text` is the profile's own; `values` may find several values."""
 
     text: str
     values: FindValues
 
     @property
     def name(self) -> str:
-        """The text behind the kind; of several headers the first."""
+        """Return the name after the kind; the first of several header names."""
         return self.text.partition(":")[2].partition(",")[0]
 
 
@@ -246,7 +247,7 @@ def _json(name: str) -> FindValues:
 
     def values(request: Request) -> list[bytes]:
         text = plain_text(find_paths(request.document, path))
-        # Half a surrogate pair is legal JSON and no text: it can match nothing.
+        # Half a surrogate pair is legal in JSON but not in text, so it must match nothing.
         return [] if text is None else [text.encode("utf-8", "replace")]
 
     return values

@@ -8,21 +8,21 @@ import re
 from typing import Any, Final
 
 _FILLING: Final = re.compile(r"[\s\u200b-\u2015\u202a-\u202e\u2060-\u2069\u2212.-]")
-"""Blanks, dots and dashes, and the marks of direction that address books copy."""
+"""Blanks, dots and dashes, and the direction marks that address books copy."""
 
 _TRUNK: Final = re.compile(r"^((?:\+|00)?[1-9][0-9]{0,2})\(0\)")
-"""A zero behind the country code, dialled only within the country: +49 (0)171 1234567."""
+"""A zero after the country code, dialled only within the country: +49 (0)171 1234567."""
 
 _BRACKETS: Final = re.compile(r"[()]")
 
 _E164: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""ITU-T E.164: at most 15 digits; no number has fewer than eight."""
+"""ITU-T E.164: at most 15 digits. No number has fewer than eight."""
 
 
 def phone_digits(value: Any, country: str | None) -> str | None:
-    """Return the digits; None where `value` is no whole phone number.
+    """Return the number's digits, or None where `value` is no whole phone number.
 
-    country  the calling code (`254`) of numbers that begin with a single zero
+    country  calling code (`254`) of numbers that begin with a single zero
     """
     if type(value) not in (str, int):
         return None

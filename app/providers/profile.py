@@ -1,4 +1,4 @@
-"""Reading a profile file: all of its mistakes at once, each with its line, or a frozen Profile."""
+"""Read a profile file, and return a frozen Profile or all of its mistakes, each with its line."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping
@@ -21,8 +21,11 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""A profile is a page or two. A larger file is there by mistake, or made to be slow to read:
-strangers' bundles and scenarios hold profiles, and a TOML parser's time grows with the square."""
+"""Largest profile file in bytes. A profile is a page or two.
+
+A larger file is there by mistake, or made to be slow to read. Strangers' bundles and scenarios
+contain profiles, and a TOML parser's time grows with the square of the size.
+"""
 
 
 def shipped_profiles() -> list[str]:
@@ -31,7 +34,7 @@ def shipped_profiles() -> list[str]:
 
 
 def load_profile(name_or_path: str) -> Profile:
-    """Load the profile of a shipped name, or of a path (it has a `/` or ends in `.toml`).
+    """Load a profile by its shipped name, or by a path, which has a `/` or ends in `.toml`.
 
     Raises ConfigurationError with every mistake of the file at once, each with file, line and key.
     """
@@ -40,13 +43,15 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Profiles cached, more than are shipped: a start reads one profile several times, each time for
-some milliseconds."""
+"""Cached profiles, more than are shipped.
+
+A start reads one profile several times, and each time takes some milliseconds.
+"""
 
 
 @lru_cache(maxsize=KEPT)
 def read_profile(path: Path, text: str) -> Profile:
-    """Read the profile in a text, named after `path`. Raise as `load_profile` does."""
+    """Read a profile from its text, named after `path`. Raise the same errors as `load_profile`."""
     values = read_toml(
         text,
         _table_of(Profile),
@@ -59,7 +64,8 @@ def read_profile(path: Path, text: str) -> Profile:
 
 
 def profile_text(name_or_path: str) -> str:
-    """Return the file of a profile that `load_profile` takes. Raise as that does."""
+    """Return the text of a profile's file. Take the same names, and raise the same errors, as
+    `load_profile`."""
     return _text(_path_of(name_or_path))
 
 
@@ -96,15 +102,15 @@ def _text(path: Path) -> str:
     raise ConfigurationError([f"{path}: {problem}"])
 
 
-# --- from the classes of `sections.py` to the model of a file, and back ---------------------------
+# --- from the classes of `sections.py` to the model of a file, and back --------------------------
 
 
 class _Key(NamedTuple):
     """One attribute of a section's class.
 
-    section  the class of the section that it is; None where it is a key
+    section  its class where it is a section itself; None where it is a key
     optional whether such a section may be absent
-    rule     what a key may hold; None of `Profile.name`, which no file states
+    rule     reads the value of a key; None for `Profile.name`, which no file states
     """
 
     section: Any
@@ -135,7 +141,7 @@ def _table_of(kind: Any) -> type[TomlTable]:
         elif isinstance(key.rule, Free):
             given[name] = (dict[str, Any], EMPTY)
         elif key.rule is not None:
-            # A default is right as it stands; only what a file gives is read.
+            # Defaults are not validated; only values from a file are.
             default = ... if defaults[name] is dataclasses.MISSING else defaults[name]
             reading = Annotated[Any, PlainValidator(key.rule)]
             given[name] = (reading, Field(default, validate_default=False))
@@ -158,11 +164,12 @@ GONE: Final[Mapping[str, Mapping[str, str]]] = {
     "FetchBackRule": dict.fromkeys(("refunds", "chargebacks"), _BY_CODE.format("movements")),
     "RequestRule": {"field": "give a module of app/providers/named a SCHEME that unwraps the body"},
 }
-"""Keys that a file may still have, by section, and what replaces each."""
+"""Keys that older files may contain, by section, each with its replacement."""
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Put checked pairs in the place of each section of free keys; drop a section with mistakes."""
+    """Replace each section of free keys by its checked pairs, and drop a section that has
+    mistakes."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")
@@ -189,11 +196,11 @@ def _build(kind: Any, values: Values) -> Any:
     )
 
 
-# --- profiles as people look at them --------------------------------------------------------------
+# --- profiles as people read them ---------------------------------------------------------------
 
 
 def list_profiles() -> list[dict[str, Any]]:
-    """Summarize every shipped profile: how it signs, what its events are worth, its sources."""
+    """Summarize every shipped profile: how it signs, when its events count, and its sources."""
     return [
         {
             "profile": profile.name,
@@ -208,9 +215,13 @@ def list_profiles() -> list[dict[str, Any]]:
 
 
 def what_events_are_worth(profile: Profile) -> str:
-    """Return when events count: `signed`, `fetched back` (then only), `unconfirmed` (none counts by
-    itself: all merchants share the key, and nothing names the account), or `none` (it verifies
-    only)."""
+    """Return when a profile's events count.
+
+    signed        as soon as they are verified
+    fetched back  only after the provider was asked
+    unconfirmed   never by themselves: all merchants share the key, and nothing names the account
+    none          never: the profile only verifies
+    """
     if profile.verifies_only:
         return "none"
     if profile.account.undocumented:
@@ -219,7 +230,7 @@ def what_events_are_worth(profile: Profile) -> str:
 
 
 def show_profile(name_or_path: str) -> dict[str, Any]:
-    """Return everything that a profile says, section by section, defaults included.
+    """Return everything that a profile states, section by section, including defaults.
 
     Raises ConfigurationError with every mistake, NotFoundError where there is no such profile.
     """
@@ -236,8 +247,10 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return what the shop must state of each payment. None if an event or the provider's answer
-    names the order, or no event moves money."""
+    """Return what the shop must state about each payment.
+
+    Return None if an event or the provider's answer names the order, or if no event moves money.
+    """
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None
@@ -261,7 +274,7 @@ def what_the_shop_must_name(profile: Profile) -> str | None:
 
 
 def profile_rows(shown: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what `show_profile` returned as dotted keys with their values, absent ones left out."""
+    """Yield the result of `show_profile` as dotted keys with their values, without absent ones."""
     for key, value in shown.items():
         if type(value) is dict:
             yield from profile_rows(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""Asks one source's provider about its events, after an access token where one is needed."""
+"""Ask one source's provider about its events, with an access token where one is needed."""
 
 import asyncio
 import ssl
@@ -19,27 +19,27 @@ from reconcile.instants import EARLIEST, LATEST, SECOND, Instant
 from reconcile.ledger.events import Event
 
 LIMIT_S: Final = 10.0
-"""Seconds for one request and its whole answer; nobody waits for it but a ledger."""
+"""Seconds for one request and its whole answer. Only a ledger waits for it, no person."""
 
 TOKEN_S: Final = 3_000.0
-"""Longest use of one access token, in seconds; providers issue them for an hour."""
+"""Longest use of one access token in seconds. Providers issue them for an hour."""
 
 _TOKEN_GIVEN: Final = (200, 201, 202)
 
 TOKEN_MARGIN_S: Final = 60.0
-"""Seconds before its expiry in which an access token is no longer used."""
+"""Seconds before its expiry from which an access token is no longer used."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question and its answer."""
+    """A question to the provider, with the answer."""
 
     question: Question
     answer: Exchange
 
 
 class ProviderClient:
-    """One source's provider. A process shares one `client`."""
+    """Client of one source's provider. All sources of a process share one `client`."""
 
     def __init__(self, questions: Questions, client: httpx2.AsyncClient) -> None:
         self._questions = questions
@@ -48,7 +48,7 @@ class ProviderClient:
         self._token_ends = 0.0
 
     async def ask(self, event: Event) -> AnsweredQuestion | None:
-        """Ask one question about one event; None where the event lacks what the question needs.
+        """Ask one question about one event. Return None where the event lacks a reference it needs.
 
         Faults of the network or the provider raise nothing: the exchange reports them.
         """
@@ -65,13 +65,14 @@ class ProviderClient:
         return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
-        """Return the token in use, or the failed exchange that should have brought a new one."""
+        """Return the current access token, or the failed exchange that should have brought a new
+        one."""
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())
         token, seconds = _token_of(answer.body)
         if answer.status not in _TOKEN_GIVEN or token is None:
-            # Its status and body tell nothing about an event, and the body may hold a token.
+            # The status and body tell nothing about an event, and the body may contain a token.
             problem = answer.problem or f"status_{answer.status}"
             return Exchange(problem=f"no_access_token_{problem}", headers=answer.headers)
         self._token = token
@@ -90,7 +91,7 @@ class ProviderClient:
 
 
 def _token_of(body: bytes) -> tuple[str | None, float]:
-    """Return the access token (some providers call it `token`) and its life in seconds."""
+    """Return the access token (some providers call it `token`) and its lifetime in seconds."""
     try:
         document = parse(body)
     except Unreadable:
@@ -99,23 +100,23 @@ def _token_of(body: bytes) -> tuple[str | None, float]:
         return None, 0.0
     token = document.get("access_token") or document.get("token")
     usable = type(token) is str and token.isascii() and token.isprintable()
-    # Numbers may come as digits in a text.
+    # A number may be written as a text of digits.
     life = str(document.get("expires_in", ""))
     return (token if usable else None), float(life) if life.isdecimal() else TOKEN_S
 
 
-# --- whether a service can be reached, its TLS, and its clock -------------------------------------
+# --- whether a service can be reached, its TLS, and its clock ------------------------------------
 
 
 PROBE_LIMIT_S: Final = 10.0
-"""Seconds for one probe; a person waits for it."""
+"""Seconds for one probe, which a person waits for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
     """The result of probing one address.
 
-    problem           the code of why there was no answer; None where there was one
+    problem           code of the reason why there was no answer; None where there was one
     date              the Date header, to the second; None where there is none
     tls               the protocol's version; None without TLS, or where the handshake failed
     tls_problem       why it failed, in the words of the TLS library
@@ -147,14 +148,16 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires; EARLIEST if it is not trusted or TLS
-    fails; None without an answer."""
+    """Return when the certificate of an https address expires.
+
+    Return EARLIEST if it is not trusted or TLS fails, None without an answer.
+    """
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 
 
 def date_of(header: str) -> Instant | None:
-    """Parse a Date header (RFC 9110, section 5.6.7); None if it is malformed."""
+    """Parse a Date header (RFC 9110, section 5.6.7), or return None if it is malformed."""
     try:
         found = parsedate_to_datetime(header)
     except (ArithmeticError, ValueError):  # ArithmeticError: the year is far too large
@@ -164,7 +167,7 @@ def date_of(header: str) -> Instant | None:
 
 
 async def _handshake(url: str) -> tuple[str | None, str | None, Instant | None]:
-    """Return the version, why there is none, and when the certificate expires."""
+    """Return the TLS version, why there is none, and when the certificate expires."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         return None, None, None

@@ -1,7 +1,7 @@
 """Questions to a provider about one of its events: requests to hosts that the profile fixes.
 
-No address comes from an event, only references, percent-encoded into the path or the query.
-Credentials stand in headers and bodies, never in an address, since addresses are kept.
+An address is never taken from an event. Only references are, percent-encoded into the path or the
+query. Credentials are sent in headers and bodies, never in an address, since addresses are stored.
 """
 
 import base64
@@ -18,14 +18,15 @@ from app.providers.sections import FetchBackRule
 from reconcile.ledger.events import Event
 
 REFERENCES: Final = ("id", "order", "session", "payment", "capture", "movement")
-"""Fields of an event that may stand in a question about it."""
+"""Fields of an event that a question about it may contain."""
 
 _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_]{{1,40}})\}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` holds no credential: it may be shown and kept."""
+    """One request to the provider. `shown` contains no credential, so it may be shown and
+    stored."""
 
     method: str
     url: str
@@ -34,14 +35,14 @@ class Question:
 
     @property
     def shown(self) -> str:
-        """Method and address."""
+        """The request's method and address."""
         return f"{self.method} {self.url}"
 
 
 class Questions:
     """The questions of a source, compiled once.
 
-    Raises ConfigurationError for a credential that is missing, or that no header can hold.
+    Raises ConfigurationError for a missing credential, and for one that no header can contain.
     """
 
     def __init__(
@@ -75,10 +76,12 @@ class Questions:
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:
-        """Build the question about this event. None if it lacks a reference that the question
-        needs, or has one that would change the question.
+        """Build the question about this event.
 
         access_token  the token in the answer to `token`, where `needs_token`
+
+        Return None if the event lacks a reference that the question needs, or has one that would
+        change the question.
         """
         rule = self._rule
         for template in self._urls:  # the first address whose references this event has all
@@ -131,7 +134,8 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill in the references. Raises LookupError where the event has not all of them."""
+        """Fill the references into a template. Raises LookupError where the event lacks one of
+        them."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]
@@ -147,13 +151,14 @@ class Questions:
 
 
 def credentials_of(rule: FetchBackRule) -> set[str]:
-    """Return the names of every credential that asking needs."""
+    """Return the names of all credentials that asking the provider needs."""
     keys = ("credential", "body", "token_body", "headers")
     return credentials_named({key: getattr(rule, key) for key in keys})
 
 
 def credentials_named(rule: Mapping[str, Any]) -> set[str]:
-    """Return the names of every credential in a section [fetch_back], given by key."""
+    """Return the names of all credentials in a section [fetch_back], given as a mapping of its
+    keys."""
     texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}

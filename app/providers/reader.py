@@ -1,8 +1,8 @@
-"""From a verified body to events: a profile's locations, compiled once.
+"""From a verified body to events, by a profile's locations, which are compiled once.
 
-Leaves out: whether the request is genuine. The customer's number, email address and name are not
-part of an event. Their keyed digests leave here, and the number itself only when a person looks at
-one delivery.
+Leaves out: whether the request is genuine. Events contain no phone number, email address or name of
+the customer. Only keyed digests of them leave this module. The number itself is returned only when
+a person looks at one delivery.
 """
 
 import hmac
@@ -43,7 +43,7 @@ from reconcile.money import Money
 
 
 class ClaimWords:
-    """The claims of a profile. `otherwise`: what an unknown word means."""
+    """A profile's words for claims. `otherwise` is the claim of an unknown word."""
 
     __slots__ = ("_exact", "_otherwise", "_prefixes")
 
@@ -54,7 +54,7 @@ class ClaimWords:
         self._prefixes = sorted(prefixes, key=lambda each: -len(each[0]))
 
     def meaning(self, word: str) -> ClaimKind:
-        """Return the claim that the word makes about an attempt."""
+        """Return the claim that this word makes about an attempt."""
         exact = self._exact.get(word)
         if exact is not None:
             return exact
@@ -65,7 +65,8 @@ class ClaimWords:
 
 
 class KindWords:
-    """Kinds that a profile lists, some by their beginning."""
+    """The kinds of events in a profile's list. An entry that ends in `*` matches by its
+    beginning."""
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -78,33 +79,36 @@ class KindWords:
 
 
 COVERS_ORDER: Final[frozenset[ClaimKind]] = frozenset({"succeeded", "authorized"})
-"""Claims that mean the whole order where they state no amount of their own."""
+"""Claims that mean the whole order's price where they state no amount of their own."""
 
 UNSTATED: Final = "unstated"
-"""In place of an environment: the profile names the member that states it, and it is absent."""
+"""Environment of an event that lacks the member in which the profile expects it."""
 
 NO_MEMBERS: Final[Mapping[str, Collection[str]]] = {}
-"""Members of a source that names none of its own by which it knows its shop."""
+"""Default for a source that lists no members of its shop."""
 
 STATES_NO_SUM: Final[frozenset[ClaimKind]] = frozenset({"pending", "unrecognized", "ignored"})
-"""Claims without a sum of refunds: their meaning for the money is not known, or not final."""
+"""Claims without a sum of refunds: their effect on the money is not known, or not final."""
 
 MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignored"})
 """Claims that need no confirmation, since they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims whose members, such as metadata, may be a refund's or dispute's own: only the account says
-whose the payment is."""
+"""Claims with members, such as metadata, that may be a refund's or dispute's own.
+
+For these only the account shows whose payment it is.
+"""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Characters of what an event states of a payment: what was sold may take a paragraph."""
+"""Characters of a stated fact about a payment. A description of what was sold may be a
+paragraph."""
 
 
 class ProfileField:
-    """One field of a profile: where it stands, and its name in sentences."""
+    """One field of a profile: its locations, and its name in sentences."""
 
     __slots__ = ("_locations", "find", "name")
 
@@ -114,15 +118,16 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return its name in this body, which may have it at the second location or third."""
+        """Return the field's name in this body, where it may be at the second location or a later
+        one."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
-        """Return its text; None if it is absent. Raises Unreadable."""
+        """Return the field's text, or None if it is absent. Raises Unreadable."""
         value = self.find(data)
         if value is None:
             return None
-        # Nearly every text passes here; any other is judged, and named, in full.
+        # Nearly every text passes here. Any other gets the full check, which names the location.
         if (
             type(value) is str
             and 0 < len(value) <= fields.MAX_TEXT
@@ -134,8 +139,11 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return words that nothing depends on, masked and with control characters escaped; None
-        where there is no text. An event does not become unreadable by them."""
+        """Return the field as a description, masked and with control characters escaped.
+
+        Return None where there is no text. Nothing depends on a description, so it never makes an
+        event unreadable.
+        """
         try:
             value = self.find(data)
         except Unreadable:
@@ -163,8 +171,10 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money; None where no amount is stated, or one that is not exact, which is
-        noted in `data`. Raises Unreadable."""
+        """Return exact money, or None where no amount is stated. Raises Unreadable.
+
+        An amount that is not exact gives None too, and is noted in `data`.
+        """
         value = self._amount.find(data)
         if value is None:
             return None
@@ -185,9 +195,9 @@ class ShopMembers:
     """Members by which the events of one source state their account and their shop.
 
     where      locations of the account
-    accounts   accounts that are ours; empty: all are, except where only other accounts are named
+    accounts   accounts that are ours. Empty means all, except where events name only other accounts
     connected  as in `AccountRule`
-    only       members of the shop's own making, each with the values that are ours
+    only       members that the shop sets itself, each with the values that are ours
     """
 
     __slots__ = ("_account", "_accounts", "_asks_account", "_connected", "_only")
@@ -209,7 +219,8 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whose shop an event states; None where its source asks nothing. Never raises."""
+        """Return whose shop an event states, or None where the source doesn't check that. Never
+        raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -236,11 +247,11 @@ def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
 
 
 class EventReader:
-    """Reads the events of one source.
+    """Reader of one source's events.
 
     captures  payment methods that capture by themselves, as the provider names them
-    vouchers  values of the header `authorization` by which a request is known to come from the
-              provider, so that its unsigned method counts
+    vouchers  values of the header `authorization` that show that a request comes from the provider,
+              so that its unsigned method counts
     """
 
     def __init__(
@@ -259,7 +270,7 @@ class EventReader:
     ) -> None:
         event, priced = profile.event, profile.amounts
         self._source, self._phone_key, self._profile = source, phone_key, profile
-        # Each further id counts, so each location is a field.
+        # Each location is a field of its own, because each further id counts.
         self._identifiers = tuple(
             (identify, ProfileField(locations))
             for identify, locations in (
@@ -273,7 +284,7 @@ class EventReader:
         self._request = profile.request
         self._document = documents.DOCUMENTS[profile.request.body]
         self._items = paths.compile_path(event.items, each=True) if event.items else None
-        # A provider that moves no money leaves nothing to be explained.
+        # A provider that moves no money leaves nothing to explain.
         otherwise: ClaimKind = "ignored" if profile.verifies_only else "unrecognized"
         self._claims = ClaimWords(profile.claims, otherwise=otherwise)
         self._standing: Standing = "unconfirmed" if profile.unconfirmed else "said"
@@ -327,7 +338,7 @@ class EventReader:
     def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
         """Read the events of a body. Raises Unreadable with one sentence.
 
-        body  as the provider meant it: decrypted or unwrapped where its scheme does that
+        body  decrypted or unwrapped where its scheme does that
         """
         if body.startswith(TRIAL):
             raise Unreadable(TRIED)
@@ -347,8 +358,10 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
-        """Read only an event's account, shop and environment. Never raises: an unreadable body
-        names no account, and `read` judges its environment."""
+        """Read only an event's account, shop and environment. Never raises.
+
+        An unreadable body names no account, and `read` judges its environment.
+        """
         if self._accounts is None and not self._names_environments:
             return NOBODYS
         try:
@@ -373,7 +386,8 @@ class EventReader:
         )
 
     def _are_foreign(self, several: list[fields.EventData]) -> bool:
-        """Check whether one of these events names another account, or none. Raises Unreadable."""
+        """Check whether one of these events names another account, or none does. Raises
+        Unreadable."""
         if self._accounts is None:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}
@@ -382,9 +396,9 @@ class EventReader:
     def orders_named(
         self, body: bytes, incoming: request.Incoming, *, digest: str | None
     ) -> set[str]:
-        """Return the orders that a body names where the profile has them, however they are written.
+        """Return the orders that a body names where the profile expects them, in any spelling.
 
-        digest  of one of several events; None: of all
+        digest  of the one event to read; None reads all events
         """
         try:
             several = self._each(body, incoming)
@@ -409,8 +423,10 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return until when a dispute in a body may be answered; None where the body does not say,
-        or reports several. Raises Unreadable."""
+        """Return the deadline for the answer to a dispute in a body. Raises Unreadable.
+
+        Return None where the body states no deadline, or several.
+        """
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -422,12 +438,13 @@ class EventReader:
     def transaction(
         self, body: bytes, incoming: request.Incoming, *, digest: str
     ) -> dict[str, str]:
-        """Return the facts that one event of a body states of its payment: members of
-        [transaction], and `email`, `name` and `card` (its last four digits) of the customer.
+        """Return the facts that one event of a body states about its payment.
 
         digest  of the event, in a body of several
 
-        Raises Unreadable for a body that is none; a member of another form is left out.
+        They are the members of [transaction], and the customer's `email`, `name` and `card` (its
+        last four digits). A member that is not readable is left out. Raises Unreadable for an
+        unreadable body.
         """
         customer, stated = self._profile.customer, self._profile.transaction
         locations = {each.name: getattr(stated, each.name) for each in members_of(stated)}
@@ -477,7 +494,7 @@ class EventReader:
         return phone_digits(value, self._country)
 
     def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> Reading:
-        """Read each event by itself: an unreadable one does not affect the others."""
+        """Read each event separately, so that an unreadable one does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
         unread: list[tuple[bytes, str]] = []
@@ -524,8 +541,8 @@ class EventReader:
             event = self._detailed(identity, kind, claim, data)
             return replace(event, claim="succeeded") if self._captured(event, data) else event
         except Unreadable:
-            # An unknown kind may well have an unknown shape: keep it all the same. So is an ignored
-            # kind, whatever its shape.
+            # An unknown kind may well have an unknown shape, and is stored all the same. So is an
+            # ignored kind, whatever its shape.
             if claim not in MEANT_AS_STATED:
                 raise
         return Event(
@@ -539,7 +556,7 @@ class EventReader:
         )
 
     def _captured(self, event: Event, data: fields.EventData) -> bool:
-        """Check whether the provider itself says that an authorized payment was captured too."""
+        """Check whether the provider itself states that an authorized payment was captured too."""
         capturing = self._particulars.capturing
         if capturing is None or capturing(event, data) not in self._captures:
             return False
@@ -559,7 +576,7 @@ class EventReader:
         if claim == "dispute_won" and self._tells_parts:
             won = self._won.read(data)
             if won is not None and money is not None and 0 < won.minor < money.minor:
-                # A part was won: the rest of the disputed amount was lost.
+                # A part of the disputed amount was won. The rest was lost.
                 claim = "dispute_lost"
                 money = Money(minor=money.minor - won.minor, currency=money.currency)
         moved = claim in FOLLOWS_SUCCESS and not is_only_a_sum(claim, money, total)
@@ -570,7 +587,7 @@ class EventReader:
         if order is None and (hint := self._suggested.text(data)) is not None:
             links = False
             order = fields.order_named(hint, self._source, own=self._own_orders)
-        # With `confirm`, section [slow] is about the provider's answer.
+        # With `confirm`, section [slow] describes the provider's answer.
         slow = NOT_SLOW if unconfirmed else self._slow.read(kind, claim, data, occurred_at)
         return Event(
             source=self._source,
@@ -632,8 +649,11 @@ class EventReader:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
-        """Return the environment of an event: its own word, else the one of the source's keys.
-        Raises Unreadable. An ignored kind may leave it out, since it moves no money anywhere."""
+        """Return the environment that an event states, else the one that the source's keys belong
+        to.
+
+        An ignored kind may leave it out, since it moves no money anywhere. Raises Unreadable.
+        """
         try:
             value = self._environment.find(data)
         except Unreadable:
@@ -656,5 +676,5 @@ class EventReader:
 
 
 def is_only_a_sum(claim: ClaimKind, money: Money | None, total: Money | None) -> bool:
-    """Check whether an event states only the sum of refunds, and no single refund."""
+    """Check whether an event states only the sum of all refunds, and no single refund."""
     return claim == "refunded" and money is None and total is not None

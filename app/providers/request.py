@@ -1,8 +1,8 @@
-"""One request as its signature sees it, and the reason of a refusal, as a value.
+"""One request as its signature covers it, and the reason of a refusal, as a value.
 
-Raw bytes, with views of them that are computed on demand. A profile that signs the raw body never
-parses it here. Where members are signed, parsing must come first: it is strict, and a body that
-cannot be parsed has no members.
+The raw bytes, with views of them that are computed on demand. If a profile signs the raw body, the
+body is never parsed here. If it signs members, the body must be parsed first. That parser is
+strict, and a body that cannot be parsed has no members.
 """
 
 from __future__ import annotations
@@ -19,23 +19,25 @@ from app.core.reading import Unreadable
 from app.core.strict_json import parse_written
 
 FETCHED: Final = ":fetched"
-"""Name of the first line of a kept answer's head: method and address of the question."""
+"""Name of the first header of a stored answer. Its value is the question's method and address."""
 
 # --- forms and queries ----------------------------------------------------------------------------
 
 
 MAX_FIELDS: Final = 1_000
-"""Fields of one form or query; the largest that a provider sends has about sixty."""
+"""Fields in one form or query. The largest that a provider sends has about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Size of one form; the largest that a provider sends has a tenth. Decoding a megabyte of escapes
-takes an eighth of a second, before anything of it is proven."""
+"""Largest form in bytes. The largest that a provider sends has a tenth of this.
+
+Decoding a megabyte of escapes takes an eighth of a second, before anything in it is verified.
+"""
 
 Pairs = list[tuple[bytes, bytes]]
 
 
 def parse_pairs(text: bytes) -> Pairs:
-    """Decode every name with its value. Return none for more than MAX_FIELDS or MAX_FORM_BYTES."""
+    """Decode every name with its value. Return none beyond MAX_FIELDS or MAX_FORM_BYTES."""
     if len(text) > MAX_FORM_BYTES or text.count(b"&") >= MAX_FIELDS:
         return []
     entries = (entry.partition(b"=") for entry in text.split(b"&") if entry)
@@ -49,34 +51,34 @@ def _decoded(text: bytes) -> bytes:
 
 
 def php_urlencode(value: bytes) -> bytes:
-    """Encode as PHP's `urlencode`: blanks as `+`, letters, digits, `-`, `_` and `.` as they are."""
+    """Encode like PHP's `urlencode`: blanks as `+`; letters, digits, `-`, `_` and `.` unchanged."""
     return quote_plus(value).replace("~", "%7E").encode("ascii")
 
 
 def write_pairs(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Write `k=v&k=v` in PHP's spelling."""
+    """Write `k=v&k=v`, encoded like PHP does."""
     return b"&".join(php_urlencode(name) + b"=" + php_urlencode(value) for name, value in pairs)
 
 
-# --- one request as its signature sees it ---------------------------------------------------------
+# --- one request as its signature covers it -----------------------------------------------------
 
 
 Headers = Sequence[tuple[bytes, bytes]]
-"""Raw headers as ASGI gives them: lower-case names, in the order they came, repeats kept."""
+"""Raw headers as ASGI passes them: lower-case names in the order received, with repeats."""
 
 
 def left_out(value: bytes) -> bytes:
-    """Return the text that replaces a header's value that is a credential."""
+    """Return the text that replaces the value of a header that is a credential."""
     return b"(left out, sha256 %b)" % hashlib.sha256(value).hexdigest().encode()
 
 
 class Incoming(NamedTuple):
-    """One HTTP request as it came.
+    """One HTTP request as received.
 
-    body       empty where it exceeded the size limit, which `oversized` tells
+    body       empty where it exceeded the size limit, which `oversized` shows
     url        the address that the provider was configured to call, query included
     source     the name of the source in the address
-    address    the sender's, as the trusted proxies state it
+    address    the sender's address, as the trusted proxies state it
     """
 
     headers: Headers
@@ -88,7 +90,7 @@ class Incoming(NamedTuple):
     oversized: bool = False
 
     def at(self, address: str) -> Incoming:
-        """Return the request with scheme and host put before a `url` that is only a path."""
+        """Return the request with scheme and host put in front of a `url` that is only a path."""
         if not address or not self.url.startswith("/"):
             return self
         return self._replace(url=address + self.url)
@@ -98,8 +100,9 @@ _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]{1,100}")
 
 
 def header_values(names: str) -> Callable[[Headers], list[bytes]]:
-    """Make a function that returns every value of a header; for `a,b`, of the first header that
-    came.
+    """Return a function that returns every value of a header.
+
+    For `a,b` it returns the values of the first of these headers that is present.
 
     Raises ValueError for a name that is no header name in lower case.
     """
@@ -121,9 +124,11 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Values of a body that is parsed before anything of it is proven, where members are signed. Such
-an event has some dozens. A megabyte has room for half a million, which take half a second in which
-no other delivery is answered."""
+"""Values in a body that is parsed before it is verified, because its members are signed.
+
+Such an event has a few dozen. A megabyte has room for half a million, which would block other
+deliveries for half a second.
+"""
 
 _UNMADE: Final = object()
 
@@ -135,7 +140,8 @@ class Request:
     secret     the key's own text, for schemes that put it into the signed content
     """
 
-    # On the class: most requests never set them, and setting them would cost every delivery.
+    # Defaults on the class: most requests never set these, and setting them would slow every
+    # delivery.
     timestamp: bytes = b""
     secret: bytes = b""
     _document: Any = _UNMADE
@@ -150,12 +156,13 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The JSON of the body, with numbers as written; None if it is no JSON, or has more than
+        """The body's JSON, with numbers as written. None if it is no JSON, or has more than
         MAX_VALUES."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body
-            # Rows of brackets take long too. Counting is fast; commas within texts count as well.
+            # Long rows of brackets take time too. Counting is fast; commas within texts count as
+            # well.
             brackets = text.count(b"[") + text.count(b"{")
             if max(text.count(b","), brackets) < MAX_VALUES:
                 with suppress(Unreadable):
@@ -164,7 +171,7 @@ class Request:
 
     @property
     def form(self) -> Pairs:
-        """The body's fields, decoded, in the order received."""
+        """The body's form fields, decoded, in the order received."""
         if self._form is None:
             self._form = parse_pairs(self.body)
         return self._form
@@ -190,7 +197,7 @@ class Request:
             return b""
 
     def of_item(self, item: Any, text: bytes) -> Request:
-        """Return this request with one of its items as its body."""
+        """Return this request with one of the body's items as its body."""
         made = Request(self.headers, text, method=self.method, url=self.url)
         made._document = item
         return made
@@ -210,8 +217,8 @@ class Refusal:
     """One failed check.
 
     reason    the rejection verdict
-    sentence  for our own log: names of the profile and our numbers; never text of the request,
-              a secret, or a computed signature
+    sentence  for our own log. It contains names from the profile and our numbers, but never text of
+              the request, a secret, or a computed signature
     """
 
     reason: Reason

@@ -1,7 +1,7 @@
-"""The kinds of values that a key of a profile file may hold. `sections.py` uses them.
+"""The kinds of values that a key of a profile file may have. `sections.py` uses them.
 
-Each kind is a function: it returns the value, or raises ValueError with a sentence. It compiles the
-value with the functions that the engine uses, so a file that loads also runs.
+Each kind is a function that returns the value, or raises ValueError with a sentence. It compiles
+the value with the same functions as the engine, so a file that loads also runs.
 """
 
 import re
@@ -23,19 +23,19 @@ MAX_NOTE: Final = 300
 """Characters of a sentence for people."""
 
 MAX_EVENT: Final = 100
-"""Characters of an event's name at a provider."""
+"""Characters in an event's name at a provider."""
 
 MOST_EVENTS: Final = 60
 MOST_NOTES: Final = 12
 
 
 class Free(NamedTuple):
-    """A section whose keys the file chooses. `read` takes (key, value)."""
+    """A section with keys that the file chooses. `read` takes (key, value)."""
 
     read: Callable[[tuple[str, Any]], Any]
 
 
-# --- values of any key ----------------------------------------------------------------------------
+# --- values of any key --------------------------------------------------------------------------
 
 
 def text(value: Any) -> str:
@@ -57,7 +57,7 @@ def flag(value: Any) -> bool:
 
 
 def one_of(known: Iterable[str]) -> Callable[[Any], str]:
-    """Make a kind: one of these names."""
+    """Return a kind that accepts one of these names."""
     names = tuple(known)
 
     def read(value: Any) -> str:
@@ -69,7 +69,7 @@ def one_of(known: Iterable[str]) -> Callable[[Any], str]:
 
 
 def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
-    """Make a kind: a text that compiles."""
+    """Return a kind that accepts a text that `compile_text` can compile."""
 
     def read(value: Any) -> str:
         compile_text(text(value))
@@ -79,7 +79,7 @@ def compiled(compile_text: Callable[[str], object]) -> Callable[[Any], str]:
 
 
 def integer(least: int, most: int) -> Callable[[Any], int]:
-    """Make a kind: a whole number within bounds, both included."""
+    """Return a kind that accepts a whole number from `least` to `most`."""
 
     def read(value: Any) -> int:
         if type(value) is not int or not least <= value <= most:
@@ -90,7 +90,7 @@ def integer(least: int, most: int) -> Callable[[Any], int]:
 
 
 def listed(read_one: Callable[[Any], T], most: int | None = None) -> Callable[[Any], tuple[T, ...]]:
-    """Make a kind: one value, or a list of one to `most` values."""
+    """Return a kind that accepts one value, or a list of one to `most` values."""
 
     def read(value: Any) -> tuple[T, ...]:
         given = value if type(value) is list else [value]
@@ -109,7 +109,7 @@ place: Final = compiled(paths.compile_place)
 
 
 def _one_line(value: str) -> str:
-    # A line break in an answer is how one answer is made into two.
+    # A line break in an answer would let one answer be read as two.
     if "\r" in value or "\n" in value:
         raise ValueError("must be one line, without CR or LF")
     return value
@@ -119,7 +119,7 @@ def _one_line(value: str) -> str:
 
 
 def mac(value: Any) -> str:
-    """Return a scheme's name: of SCHEMES, `none`, or `named:` and a module of `named/`."""
+    """Return a scheme's name: one of SCHEMES, `none`, or `named:` with a module of `named/`."""
     if type(value) is str and value.startswith("named:"):
         if kit.named_scheme(value) is None:
             raise ValueError(f"must be named: and one of {', '.join(kit.names_of('SCHEME'))}")
@@ -180,11 +180,11 @@ def calling_code(value: Any) -> str:
     return str(value)
 
 
-# --- pairs of sections whose keys the file chooses ------------------------------------------------
+# --- (key, value) pairs of sections with keys that the file chooses -----------------------------
 
 
 def claims(pair: tuple[str, Any]) -> str:
-    """Return the meaning of a provider's word, which may end in `*`."""
+    """Return the claim for a provider's word, which may end in `*`."""
     word, meaning = pair
     if "*" in word[:-1]:
         raise ValueError("may have a * at its end only")
@@ -192,7 +192,7 @@ def claims(pair: tuple[str, Any]) -> str:
 
 
 def kinds(value: Any) -> str:
-    """Return a kind of events, or the beginning of several with a `*` behind it."""
+    """Return a kind of events. A `*` at its end matches all kinds with that beginning."""
     if "*" in words(value)[:-1]:
         raise ValueError("may have a * at its end only")
     return str(value)
@@ -213,7 +213,7 @@ def header(pair: tuple[str, Any]) -> str:
 
 
 def decimals(pair: tuple[str, Any]) -> int:
-    """Return a currency's decimals at the provider."""
+    """Return the number of decimals that the provider uses for a currency."""
     currency, value = pair
     if currency not in EXPONENTS:
         raise ValueError("is not a currency code of ISO 4217")
@@ -221,7 +221,7 @@ def decimals(pair: tuple[str, Any]) -> int:
 
 
 def days_of(most: int) -> Callable[[tuple[str, Any]], int]:
-    """Make a kind: a payment method's name and a number of days from 0 to `most`."""
+    """Return a kind that accepts a payment method's name with 0 to `most` days."""
 
     def read(pair: tuple[str, Any]) -> int:
         method, value = pair
@@ -242,7 +242,7 @@ def constants(pair: tuple[str, Any]) -> Any:
 
 
 def options(pair: tuple[str, Any]) -> Any:
-    """Return an option of a named verifier, which judges it itself."""
+    """Return an option of a named verifier, which checks the value itself."""
     _, value = pair
     if type(value) is list:
         return listed(text)(value)

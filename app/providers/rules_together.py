@@ -1,4 +1,4 @@
-"""Rules between the keys of a profile file, and the defaults that depend on other keys."""
+"""Rules between keys of a profile file, and defaults that depend on other keys."""
 
 import re
 from collections.abc import Iterable, Set
@@ -15,7 +15,10 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""Without `body_or_query`: a request other than GET can have a query beside its signed body."""
+"""References that cover the whole query.
+
+`body_or_query` does not: a request other than GET can have a query beside its signed body.
+"""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -28,16 +31,16 @@ PRICES: Final[dict[str, tuple[str, ...]]] = {
     "order": ("order_currency",),
     **dict.fromkeys(PART_KINDS, ("parts_currency", "payment_currency")),
 }
-"""The amounts of a profile, each with the keys of its currency: the first stated one counts."""
+"""Each amount of a profile with the keys of its currency, of which the first stated one counts."""
 
 
 class SignatureCoverage:
     """The parts of a request that one profile signs.
 
     signed    the template of the signed content; None where a named verifier covers the body
-    items     the path of the events in the body, empty where the body is the event
-    per_item  whether each event carries its own signature
-    beside    the parts that a named verifier covers beside the body: `query`, `header:NAME`
+    items     the path of the events in the body; empty where the body is the event
+    per_item  whether each event has its own signature
+    beside    the parts that a named verifier covers besides the body: `query`, `header:NAME`
     """
 
     def __init__(
@@ -50,7 +53,7 @@ class SignatureCoverage:
     ) -> None:
         found = [] if signed is None else template.references(template.read_template(signed))
         self._named = signed is None
-        # An item's own signature does not cover the rest of the body.
+        # An item's signature does not cover the rest of the body.
         self._of_body = _OF_ITEM if per_item else _OF_BODY
         self._beside = beside
         self._signed = found
@@ -59,7 +62,7 @@ class SignatureCoverage:
         )
 
     def covers(self, location: str) -> bool:
-        """Check that nothing at this location can change without breaking the signature."""
+        """Check that nothing at this location can change without invalidating the signature."""
         if "{" in location:
             named = template.references(template.read_template(location))
             return all(self._covers(each.name, each.argument) for each in named)
@@ -93,7 +96,8 @@ class SignatureCoverage:
             return False
         for place, step in enumerate(path):
             if isinstance(step, paths.Where) and not self._is_signed(path):
-                # The searched member and the value taken from the object must both be signed.
+                # The member in the search condition and the value taken from the object must both
+                # be signed.
                 asked = (*path[:place], step.name)
                 return self._covers_path(asked) and self._covers_path(
                     path[:place] + path[place + 1 :]
@@ -110,7 +114,7 @@ class SignatureCoverage:
 
 
 def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the keys whose value decides what an event is worth, each with its locations."""
+    """Yield the keys whose values decide what an event is worth, each with its locations."""
     for key in ("kind", "order", "session", "payment", "movement", "capture", "agreement"):
         yield f"event.{key}", values["event"][key]
     for amount, currencies in PRICES.items():
@@ -122,7 +126,7 @@ def what_counts(values: dict[str, Any]) -> Iterable[tuple[str, tuple[str, ...]]]
             yield f"slow.{key}", values["slow"][key]
 
 
-# --- joins of signed content with no visible boundary between two fields --------------------------
+# --- signed content in which the boundary between two fields is not visible ---------------------
 
 
 _FIXED_LENGTH: Final = ("sha256_hex", "sha512_hex", "sha256_base64", "sha512_base64")
@@ -132,13 +136,16 @@ _NOT_DIGITS_FIRST: Final = frozenset({"path", "url"})
 
 
 class Joins:
-    """The joins of one profile's signed content. `values` are those of the whole file."""
+    """The boundaries between fields in one profile's signed content.
+
+    values  those of the whole file
+    """
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._json = values["request"]["body"] == "json"
         timestamp = values["timestamp"]
         self._digits = timestamp is not None and timestamp["unit"] not in ("iso8601", "any")
-        # The references whose value decides what an event is worth, as signed content writes them.
+        # The references whose values decide what an event is worth, as signed content names them.
         counting: set[str] = set()
         for _, locations in what_counts(values):
             for location in locations:
@@ -150,7 +157,8 @@ class Joins:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return the first ambiguous join, in words for a sentence; None where there is none."""
+        """Return the first two fields without a clear boundary, as words for a sentence, or
+        None."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed
@@ -163,14 +171,17 @@ class Joins:
         return None
 
     def _bounded(self, left: template.TemplateReference, right: template.TemplateReference) -> bool:
-        """Check that the end of the left part, or the start of the right, is always clear."""
+        """Check that the end of the left part, or the start of the right one, is always clear."""
         if self._is_closed(left) or self._is_closed(right) or left.name == "method":
             return True
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Check that it bounds itself: a secret, a digest, or the JSON document. No part of a
-        document, and nothing longer, is a document too."""
+        """Check that the reference's own value shows where it ends.
+
+        That holds for a secret, a digest, and the JSON document: no part of a document, and nothing
+        longer, is a document too.
+        """
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument
@@ -187,11 +198,11 @@ def _collect_neighbours(
     before: set[template.TemplateReference],
     found: list[tuple[template.TemplateReference, template.TemplateReference]],
 ) -> set[template.TemplateReference]:
-    """Collect every two references that may stand side by side, with no literal between them.
+    """Collect all pairs of references that may be adjacent, with no literal between them.
 
-    before  references that may stand directly before the tokens
+    before  references that may come directly before the tokens
 
-    Returns the references that may stand directly before whatever follows.
+    Returns the references that may come directly before the next token.
     """
     for token in tokens:
         if isinstance(token, str):
@@ -235,7 +246,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
         yield TomlMistake("fetch_back.body", "means nothing with method GET")
     if not _AUTH.fullmatch(rule["auth"]):
         yield TomlMistake("fetch_back.auth", "must be none, bearer, basic, header:NAME or oauth")
-    # The request for an access token may hold the credentials in its body.
+    # The request for an access token may contain the credentials in its body.
     in_body = rule["auth"] == "oauth" and "{credential:" in rule["token_body"]
     if not in_body and (rule["credential"] is None) != (rule["auth"] == "none"):
         yield TomlMistake("fetch_back.credential", "belongs with every auth but none")
@@ -250,7 +261,7 @@ def fetch_back_is_safe(values: Values) -> Iterable[TomlMistake]:
             "event.items", "means many questions for one request that anyone can send"
         )
     for key in ("order", "session"):
-        # Where every question names this reference, the answer is about no other.
+        # If every question contains this reference, the answer is about no other.
         reference, addresses = f"{{{key}}}", (*rule["url"], *rule["sandbox_url"])
         asked = all(reference in each for each in addresses) or reference in (rule["body"] or "")
         known = rule[key] or asked or _signed_for_us(values, key)
@@ -289,7 +300,7 @@ def _address_fault(text: str, key: str) -> str | None:
 
 def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
     # A JSON body has braces of its own; a reference is one of our words in braces. Addresses are
-    # kept and shown, so they hold no credential.
+    # stored and shown, so they contain no credential.
     for name in _REFERENCE.findall(text):
         if name.startswith("credential:"):
             if not credentials:
@@ -302,7 +313,7 @@ def _reference_fault(text: str, *, credentials: bool = False) -> str | None:
 
 
 def slow_claims_are_pending(values: Values) -> Iterable[TomlMistake]:
-    """Check that [slow] names claims that are pending, and a window for each."""
+    """Check that [slow] names only pending claims, and a window for each."""
     slow, rule = values["slow"], values["fetch_back"]
     claims = dict((rule and rule["claims"]) or values["claims"])
     for word in slow["claims"]:
@@ -622,11 +633,11 @@ _TOGETHER: Final = (
 
 
 def check_together(values: Values) -> list[TomlMistake]:
-    """Return every mistake between keys that are each right in themselves."""
+    """Return every mistake between keys that are each valid by themselves."""
     settle(values)
     mistakes: list[TomlMistake] = []
     for rule in _TOGETHER:
-        # A value that is wrong in itself is missing here, and already reported.
+        # A value that is invalid by itself is missing here, and was reported already.
         with suppress(KeyError):
             for mistake in rule(values):
                 mistakes.append(mistake)  # mistakes found before a missing value count

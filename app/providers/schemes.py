@@ -1,4 +1,4 @@
-"""The cryptography: signatures of content under a key. One table entry for each scheme."""
+"""The cryptography: signatures of content with a key. SCHEMES has one entry for each scheme."""
 
 import hashlib
 import hmac
@@ -23,30 +23,36 @@ AnyPrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519
 Half = TypeVar("Half", bound=AnyPrivateKey)
 
 LEAST_RSA_BITS: Final = 1024
-"""The smallest modulus that a provider in service still publishes (Woovi); nothing below it."""
+"""Smallest RSA modulus in bits. A provider in service still publishes this size (Woovi)."""
 
 _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
-"""The y coordinates of the eight points of edwards25519 whose order divides 8. Under such a key
-one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
+"""The y coordinates of the eight points of edwards25519 whose order divides 8.
+
+With such a key, one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many
+EdDSAs", 2020).
+"""
 
 
 class KeyPair(NamedTuple):
-    """A key as it was given; `private` is None if only the public half was."""
+    """A key as it was given. `private` is None if only the public half was given."""
 
     public: AnyPublicKey
     private: AnyPrivateKey | None
 
 
 KEYS_REMEMBERED: Final = 64
-"""Reading and checking a private RSA key takes 50 ms. A start reads each key of a source four
-times: to check, to name and to use it."""
+"""Cached keys. Reading and checking a private RSA key takes 50 ms.
+
+A start reads each key of a source four times, to check, to name and to use it.
+"""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the key written in `material`. Raises ValueError with words that show nothing of it."""
+    """Load the key written in `material`. Raises ValueError with words that reveal nothing of
+    it."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -68,7 +74,7 @@ def load_key(material: bytes) -> KeyPair:
 
 
 def _parse(material: bytes) -> object:
-    # First, since a raw key may begin with any byte: no other form is this short.
+    # This comes first: a raw key may begin with any byte, and no other form is this short.
     if len(material) == 32:
         return ed25519.Ed25519PublicKey.from_public_bytes(material)
     if len(material) == 64:  # the seed, then the public half, as NaCl writes a private key
@@ -93,17 +99,20 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Signatures of one request that are tried with one key; a provider that changes keys sends two.
-Each takes some tenths of a millisecond, and a head has room for two hundred."""
+"""Signatures of one request that are tried with one key.
+
+A provider that changes keys sends two. Each takes some tenths of a millisecond, and a request's
+headers have room for two hundred.
+"""
 
 
 class AsymmetricKey(ABC):
-    """One key made ready for one scheme; the counterpart of `schemes.HmacKey`."""
+    """One asymmetric key prepared for one scheme; the counterpart of `HmacKey`."""
 
     secret = b""
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether any of the first signatures is this key's of `content`. Never raises."""
+        """Check whether this key made one of the first MOST_SIGNATURES signatures. Never raises."""
         for signature in signatures[:MOST_SIGNATURES]:
             try:
                 self._verify(signature, content)
@@ -114,7 +123,7 @@ class AsymmetricKey(ABC):
 
     @abstractmethod
     def _verify(self, signature: bytes, content: bytes) -> None:
-        """Raise InvalidSignature, or ValueError for bytes that are no signature at all."""
+        """Raise InvalidSignature, or ValueError for bytes that cannot be a signature."""
 
     @abstractmethod
     def sign(self, content: bytes) -> bytes:
@@ -122,7 +131,7 @@ class AsymmetricKey(ABC):
 
 
 class RsaKey(AsymmetricKey):
-    """RSA signatures (RFC 8017). Raises ValueError for any other key."""
+    """Key for RSA signatures (RFC 8017). Raises ValueError for any other key."""
 
     def __init__(
         self,
@@ -145,9 +154,10 @@ class RsaKey(AsymmetricKey):
 
 
 class EcdsaKey(AsymmetricKey):
-    """ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
+    """Key for ECDSA over one curve (FIPS 186-5). Raises ValueError for any other key.
 
-    raw  r and s side by side, each as long as the curve's order (RFC 9421), instead of DER
+    raw  whether r and s are written side by side, each as long as the curve's order (RFC 9421),
+         instead of in DER
     """
 
     def __init__(
@@ -181,7 +191,8 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Ed25519 (RFC 8032). Raises ValueError for any other key, and for one of small order."""
+    """Key for Ed25519 (RFC 8032). Raises ValueError for any other key, and for one of small
+    order."""
 
     def __init__(self, material: bytes) -> None:
         public, private = load_key(material)
@@ -219,14 +230,14 @@ ASYMMETRIC_SCHEMES: Final[Mapping[str, Callable[[bytes], AsymmetricKey]]] = {
     "ecdsa-p384-sha384-raw": partial(EcdsaKey, curve=_P384, algorithm=hashes.SHA384(), raw=True),
     "ed25519": Ed25519Key,
 }
-"""Name to what makes a key of its material. A new scheme is one entry."""
+"""Function that prepares a key from its material, by the scheme's name."""
 
 
 # --- the cryptography -----------------------------------------------------------------------------
 
 
 class Key(Protocol):
-    """One secret made ready for one scheme.
+    """One secret prepared for one scheme.
 
     secret  the shared secret's bytes, for `{secret}`; empty where there is none
     """
@@ -234,11 +245,11 @@ class Key(Protocol):
     secret: bytes
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether any of the signatures is this key's of `content`. Never raises."""
+        """Check whether this key made one of the signatures of `content`. Never raises."""
         ...
 
     def sign(self, content: bytes) -> bytes:
-        """Sign `content`."""
+        """Return this key's signature of `content`."""
         ...
 
 
@@ -246,13 +257,13 @@ def _equals_any(expected: bytes, signatures: Sequence[bytes]) -> bool:
     """Compare with each signature in constant time."""
     found = False
     for signature in signatures:
-        # No early return: the time must not reveal which of several signatures was right.
+        # No early return: the duration must not reveal which of several signatures was right.
         found |= hmac.compare_digest(expected, signature)
     return found
 
 
 class HmacKey:
-    """A keyed hash (RFC 2104). The shared secret both signs and verifies."""
+    """Key for a keyed hash (RFC 2104). The shared secret both signs and verifies."""
 
     __slots__ = ("_begun", "secret")
 
@@ -270,7 +281,8 @@ class HmacKey:
 
 
 class HashKey:
-    """A plain hash of content that holds the secret. Weaker than a keyed one, and still in use."""
+    """Key for a plain hash of content that contains the secret. It is weaker than a keyed hash, and
+    still in use."""
 
     __slots__ = ("_algorithm", "secret")
 
@@ -286,7 +298,7 @@ class HashKey:
 
 
 class TokenKey:
-    """A static word: the request brings the secret itself. It proves nothing about the body."""
+    """Static secret that the request itself contains. It proves nothing about the body."""
 
     __slots__ = ("secret",)
 
@@ -305,7 +317,7 @@ class Scheme:
     """One way to sign.
 
     make        the secret's bytes → a key, or ValueError with a sentence
-    covers      whether it signs content; else the request brings the secret itself
+    covers      whether it signs content; otherwise the request contains the secret itself
     asymmetric  whether the secret is a public key
     encoding    of the signature, where the profile states none
     """
@@ -332,6 +344,6 @@ SCHEMES: Final[Mapping[str, Scheme]] = {
 }
 
 TOKENS: Final = frozenset(name for name, scheme in SCHEMES.items() if not scheme.covers)
-"""Schemes under which a request brings the secret itself."""
+"""Schemes in which a request contains the secret itself."""
 
 UNSIGNED: Final = "none"

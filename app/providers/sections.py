@@ -1,7 +1,8 @@
 """Profiles: descriptions of providers' webhooks, as frozen data read from TOML files.
 
-Each section of the file is one class here, each key one attribute, annotated with what it may
-hold. README.md explains every key. `rules_together.py` fills in an empty `encoding` or `unit`.
+Each section of the file is a class here. Each key is an attribute, annotated with the values that
+it may have. README.md explains every key. `rules_together.py` fills in an empty `encoding` or
+`unit`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""`json:PATH`, `header:NAME`, …: the first that is present counts. Empty: the field has none."""
+"""Locations `json:PATH`, `header:NAME`, … of a field. The first that is present counts.
+
+Empty: events have no such field.
+"""
 
 FreeKeys = tuple[tuple[str, Any], ...]
-"""A section whose keys the file chooses, in the order of the file."""
+"""A section with keys that the file chooses, in the order of the file."""
 
 Claims = Annotated[tuple[tuple[str, ClaimKind], ...], Free(rules.claims)]
-"""(the provider's word, what it means), in the order of the file."""
+"""Pairs (the provider's word, the claim that it means), in the order of the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +52,7 @@ class SetupRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlsoRule:
-    """Section [signature.also]: a second scheme, distinguished by label and by its secrets."""
+    """Section [signature.also]: a second scheme, distinguished by its label and its secrets."""
 
     mac: Annotated[str, rules.mac]
     label: Annotated[str, rules.words]
@@ -57,7 +61,7 @@ class AlsoRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignatureRule:
-    """Section [signature]: the scheme, where a signature stands, its form, and what it covers.
+    """Section [signature]: the scheme, where and how the signature is written, and what it covers.
 
     key          `merchant`: the key belongs to this account; `provider`: all merchants share it;
                  None: nothing is signed
@@ -82,7 +86,7 @@ class AccountRule:
     """Section [account]: the account of an event, where the key alone does not show it.
 
     where         the member that names the provider's account or entity
-    connected     whether events name an account only if it is another than the key's own
+    connected     whether events name an account only if it differs from the key's own account
     undocumented  whether no such member is known, so that no event counts by itself
     """
 
@@ -95,8 +99,9 @@ class AccountRule:
 class SecretRule:
     """Section [secret]: how a secret is written where it is configured, and how long it must be.
 
-    key_id        place that names one of the source's named secrets; None: any may match
-    never_begins  prefixes of the provider's other credentials, which no secret has
+    key_id        place in the request that names one of the source's named secrets; None: any
+                  secret may match
+    never_begins  prefixes of the provider's other credentials, with which no secret begins
     """
 
     encoding: Annotated[str, one_of(encodings.SECRET_ENCODINGS)] = ""
@@ -110,7 +115,7 @@ _TOLERANCE_S = integer(1, 7 * 24 * 3600)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRule:
-    """Section [timestamp], absent where the provider signs no time. Tolerances in seconds."""
+    """Section [timestamp], absent where the provider signs no time. Tolerances are in seconds."""
 
     where: Annotated[str, rules.timestamp_place]
     unit: Annotated[str, one_of(dates.UNITS)] = "s"
@@ -120,7 +125,7 @@ class TimestampRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRule:
-    """Section [request]: methods, and the form of the body."""
+    """Section [request]: HTTP methods, and the form of the body."""
 
     methods: Annotated[tuple[str, ...], listed(one_of(("POST", "PUT", "GET")))] = ("POST",)
     body: Annotated[str, one_of(("json", "form"))] = "json"
@@ -133,7 +138,7 @@ class AcknowledgementRule:
     status           200 to 299
     redelivery_days  days after which redeliveries end at the latest
     body             a constant text of media type `type`; None: our own JSON
-    fields           (name, location or constant) of a JSON object instead
+    fields           (name, location or constant) of the members of a JSON object, instead of `body`
     """
 
     status: Annotated[int, integer(200, 299)] = 200
@@ -145,18 +150,18 @@ class AcknowledgementRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRule:
-    """Section [event]: where an event's own fields stand.
+    """Section [event]: the locations of an event's own fields.
 
     items       path of the events in the body, with `[*]`, or of the one object that is the event
     zone        offset from UTC of dates that state none
-    capture     which capture of its payment a success is
-    respond_by  until when the shop may answer a dispute; written as `occurred_at` is
+    capture     id of the capture that a success reports, among those of its payment
+    respond_by  until when the shop may answer a dispute; written like `occurred_at`
     further_ids  ids that people read off a receipt, such as a charge's; each that is present counts
     agreement    the subscription or billing agreement that a payment renews
-    suggested    where an order stands that only suggests itself; read where `order` is absent
-    own_reference  kinds whose `order` is the merchant's reference of the movement, not the order;
-                   a kind may end in `*`
-    standalone   kinds of refunds and payouts that belong to no payment; the same
+    suggested    an order that the event only suggests; read where `order` is absent
+    own_reference  kinds of events whose `order` is the merchant's reference of the movement, not
+                   the order; a kind may end in `*`
+    standalone   kinds of refunds and payouts that belong to no payment; a kind may end in `*`
     """
 
     items: Annotated[str | None, rules.items_path] = None
@@ -181,11 +186,12 @@ class EventRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerRule:
-    """Section [customer]: identifiers of the customer. Only keyed digests of them are stored; the
-    phone number is shown masked, on demand.
+    """Section [customer]: identifiers of the customer.
+
+    Only keyed digests of them are stored. The phone number is shown masked, on demand.
 
     country  the calling code of numbers that begin with a single zero
-    card     a card's number or what is shown of it; its last four digits count
+    card     a card's number or the shown part of it; its last four digits count
     """
 
     phone: Locations = ()
@@ -197,18 +203,20 @@ class CustomerRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionRule:
-    """Section [transaction]: facts for the answer to a dispute, which an event may state. They are
-    read in the kept body on demand, and stored nowhere.
+    """Section [transaction]: facts for the answer to a dispute, which an event may state.
+
+    They are read from the stored body on demand, and not stored themselves.
 
     network      the card network that processed the payment
     reason_code  the network's code of a dispute
     arn          the acquirer reference number
     network_id   the network's own id of the transaction
-    credential   what stands for the card's number: the same for each payment by one card
-    descriptor   what the customer's bank statement shows
+    credential   a value that replaces the card's number and is the same for each payment by that
+                 card
+    descriptor   the text on the customer's bank statement
     sold         what was sold
-    billing      an address: a text, or an object whose members it is; the same for `shipping`
-    ip, device   of the purchase
+    billing      an address: a text, or an object whose members form it; `shipping` likewise
+    ip, device   the address and device from which the customer bought
     account      the customer's account at the shop
     avs, cvv, three_ds  results of the checks of address, card code and cardholder
     """
@@ -232,11 +240,11 @@ class TransactionRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentRule:
-    """Section [environment]: where the environment stands and the provider's words for the two.
+    """Section [environment]: the environment's location, and the provider's words for the two.
 
-    either        the word of events that belong to either environment: they count in both
-    sandbox_keys  how secrets of the sandbox begin, for events that state no environment
-    live_keys     how secrets of live begin
+    either        the word of events that count in both environments
+    sandbox_keys  prefixes of the sandbox's secrets, for events that state no environment
+    live_keys     prefixes of the live secrets
     """
 
     where: Locations = ()
@@ -247,7 +255,8 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment that all these secrets belong to; None where they don't say."""
+        """Return the environment that all these secrets belong to, or None where they don't show
+        it."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -261,17 +270,17 @@ class EnvironmentRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmountsRule:
-    """Section [amounts]: the unit, and where each amount and its currency stand.
+    """Section [amounts]: the unit, and the locations of each amount and its currency.
 
     refunded_total  the sum refunded of the payment so far
     won             the part of `refund` that a won dispute gives back; the rest was lost
-    base            what of `payment` is for the price; the rest of it is on top
+    base            the part of `payment` that pays the price; the rest of it is on top
     tip … shipping  parts of `payment` that are on top of the price, as far as it exceeds the price
-    discount        what the shop took off at the provider
+    discount        the discount that the shop gave at the provider
     financed_discount
-                    what the provider took off and pays to the shop
+                    the discount that the provider gave and pays to the shop
     presented       `payment` as the customer saw it, where that was in another currency
-    parts_currency  of `base` … `presented`, where it may differ from `payment_currency`
+    parts_currency  currency of `base` … `presented`, where it may differ from `payment_currency`
     decimals        (currency, decimals of the provider's minor unit) where ISO 4217 differs
     """
 
@@ -304,17 +313,17 @@ _BUSINESS_DAYS = Free(rules.days_of(40))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlowRule:
-    """Section [slow]: payment methods that take days, and when the provider should know the end.
+    """Section [slow]: payment methods that take days, and when the provider should know the result.
 
-    With `confirm` the locations are in the provider's answer, as nobody else's word extends
-    anything.
+    With `confirm` the locations are in the provider's answer: no other statement may extend a
+    deadline.
 
     claims     words of [claims] that say that such a payment is under way
     method     the provider's word for the method
-    since      a date that the window is counted from; else the event's own counts
+    since      the date from which the window is counted, instead of the event's own
     expires    until when a voucher can be paid; an event that states it is slow
     dates      how `since` and `expires` are written
-    windows    (method, business days); 0: not slow. A method that is not named has the longest
+    windows    (method, business days); 0: not slow. A method that is not listed gets the longest
     vouchers   (method, business days after the voucher's expiry)
     revocable  (method, calendar days in which the customer can revoke a captured payment)
     """
@@ -337,23 +346,25 @@ _CLIENT_CREDENTIALS = "grant_type=client_credentials"
 class FetchBackRule:
     """Section [fetch_back]: how the provider itself is asked about an event.
 
-    url, sandbox_url  a fixed host; the path and query may hold {id} {order} {session} {payment}
-                      {capture} {movement}; the first that the event can fill counts
+    url, sandbox_url  addresses with a fixed host. The path and query may contain {id} {order}
+                      {session} {payment} {capture} {movement}. The first that the event can fill is
+                      used
     credential        the name under which the source configures it; None without `auth`
-    headers           further headers of every request; {credential:NAME} stands for a credential
+    headers           further headers of every request; {credential:NAME} is replaced by a
+                      credential
     token_method, token_body
                       how the access token of `oauth` is requested
-    account           whose account the answer is of; without it, the credentials say so
-    kind … currency   locations in the answer; no `amount`: the request fixed it, nobody else could
-    occurred_at       where the answer is the event itself; written as the event's own date
+    account           the account that the answer is about; without it, the credentials show it
+    kind … currency   locations in the answer. No `amount`: only the request can have fixed it
+    occurred_at       where the answer is the event itself; written like the event's own date
     dated_as_event    whether the answer has the date of the event that was asked about
-    environment       in the words of section [environment]; an answer of the other is refused
+    environment       in the words of section [environment]; an answer of the other one is refused
     refund            the amount of a refund or dispute, where it differs from `amount`
     claims            the answer's words; empty: the profile's own
     again             final kinds of answers that are asked about once more, since they may change
     states_captured, states_refunded, states_charged_back
                       sums that the answer states as of now: a later answer may take them back
-    zero_if_absent    which of the last two an answer without it states as zero
+    zero_if_absent    which of the last two sums count as zero in an answer without them
     """
 
     method: Annotated[str, one_of(("GET", "POST"))] = "GET"
@@ -391,7 +402,7 @@ class FetchBackRule:
 
     @property
     def states(self) -> bool:
-        """Return whether its answers state a position of the payment."""
+        """Return whether its answers state the position of the payment."""
         return bool(self.states_captured or self.states_refunded or self.states_charged_back)
 
 
@@ -410,7 +421,7 @@ class RestsOnRule:
 class Profile:
     """How one provider signs, names, dates and prices its events.
 
-    code           module of `named/` that does what the file cannot say
+    code           module of `named/` for what the file cannot describe
     verifies_only  whether no event of the provider moves money
     confirm        `fetch_back`: an event counts only after the provider was asked
     """
@@ -438,19 +449,20 @@ class Profile:
 
     @property
     def particulars(self) -> kit.Particulars:
-        """What its module of `named/` does."""
+        """The particulars in its module of `named/`."""
         found = kit.particulars(self.code)
         assert found is not None, "the rule of `code` found it"
         return found
 
     @property
     def shares_key(self) -> bool:
-        """Return whether every merchant has its key: then events of other accounts are refused."""
+        """Return whether every merchant has its key. Events of other accounts are then refused."""
         return (
             self.signature.key == "provider" and bool(self.account.where) and not self.unconfirmed
         )
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether its events claim nothing by themselves: fetched back, or never counted."""
+        """Return whether its events claim nothing by themselves: they are fetched back, or never
+        count."""
         return self.confirm is not None or self.account.undocumented

@@ -1,4 +1,4 @@
-"""Sends our own posts, signed as a provider signs its deliveries."""
+"""Send our own posts, signed as a provider signs its deliveries."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ async def post_signed(
     limit_s: float,
     more: Mapping[str, str] | None = None,
 ) -> Exchange:
-    """Post a JSON document. The answer tells network failures too.
+    """Post a JSON document. The result reports network failures too.
 
     event_id  the same at every attempt, so that the receiver recognizes a repeat
     more      further headers

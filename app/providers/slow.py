@@ -2,8 +2,8 @@
 
 A debit from a bank account takes days, and a voucher is paid when the customer finds the time. The
 window of such a payment is counted in business days from the event's date, or from a later date
-that the event states. Here nothing makes an event unreadable: a method or a date in an unexpected
-form counts as absent, and the longest window of the profile stands in.
+that the event states. Nothing here makes an event unreadable: a method or a date in an unexpected
+form counts as absent, and the profile's longest window is used instead.
 """
 
 from typing import Any, Final, NamedTuple
@@ -26,7 +26,10 @@ NOT_SLOW: Final = SlowPayment()
 
 
 class SlowMethods:
-    """The section [slow] of one profile, compiled once. `zone`: of dates that state none."""
+    """The section [slow] of one profile, compiled once.
+
+    zone  offset from UTC of dates that state none
+    """
 
     def __init__(self, rule: sections.SlowRule, *, zone: str) -> None:
         self._none = not (rule.claims or rule.expires)
@@ -44,7 +47,10 @@ class SlowMethods:
     def read(
         self, kind: str, claim: ClaimKind, data: fields.EventData, at: Instant | None
     ) -> SlowPayment:
-        """Return the facts that an event states of a slow payment. `at`: the event's own date."""
+        """Return what an event states about a slow payment.
+
+        at  the event's own date
+        """
         if self._none or claim not in ("pending", "succeeded"):
             return NOT_SLOW
         method = self._method_in(data)
@@ -72,13 +78,14 @@ class SlowMethods:
         )
 
     def _method_in(self, data: fields.EventData) -> str | None:
-        """Return a slow method that the profile knows; None for any other, and for none."""
+        """Return the event's slow method, or None where it names none that the profile knows."""
         word = self._word(data)
         known = word in self._vouchers or (word is not None and self._windows.get(word, 0) > 0)
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the method. Of a list only a single one is certain."""
+        """Return the provider's word for the method, also from a list of one. None for anything
+        else."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

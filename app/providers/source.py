@@ -1,4 +1,4 @@
-"""A source: one provider account that sends to us. The main thing other rooms use from here."""
+"""A source: one provider account that sends to us. Other rooms mainly use this class."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ __all__ = ["ProviderReply", "Reason", "Refusal", "Signed", "Source"]
 
 
 _ECHO: Final = re.compile(r"[!-~]{1,255}")
-"""Texts that may be echoed: without blanks and line breaks, which could become markup."""
+"""Texts that may be echoed. They have no blanks or line breaks, which could become markup."""
 
 
 class ProviderReply(NamedTuple):
@@ -40,11 +40,11 @@ class ProviderReply(NamedTuple):
 
 
 Acknowledge = Callable[[Incoming], ProviderReply]
-"""An accepted delivery → its acknowledgement."""
+"""Function that builds the acknowledgement of an accepted delivery."""
 
 
 def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
-    """Compile the provider's own acknowledgement; None where any body will do."""
+    """Compile the provider's own acknowledgement, or return None where any body will do."""
     rule = profile.acknowledgement
     if rule.body is None and not rule.fields:
         return None
@@ -72,7 +72,7 @@ def compile_acknowledgement(profile: Profile) -> Acknowledge | None:
 
 
 def _found(find: fields.Find, data: fields.EventData) -> Any:
-    # The delivery is stored already: a value that cannot be echoed must not undo that.
+    # The delivery is stored already, and a value that cannot be echoed must not undo that.
     try:
         return find(data)
     except Unreadable:
@@ -80,7 +80,7 @@ def _found(find: fields.Find, data: fields.EventData) -> Any:
 
 
 def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
-    """Return the data of the whole request; an unreadable body counts as an empty object."""
+    """Return the data of the whole request. An unreadable body counts as an empty object."""
     try:
         document = DOCUMENTS[profile.request.body](profile.request, incoming.body)
     except Unreadable:
@@ -88,7 +88,7 @@ def _data_of(profile: Profile, incoming: Incoming) -> fields.EventData:
     return fields.EventData(document, incoming, root=document, body=incoming.body, digest="")
 
 
-# --- secrets that end -----------------------------------------------------------------------------
+# --- secrets that expire ------------------------------------------------------------------------
 
 
 ALL_ENDED: Final = Refusal(
@@ -97,7 +97,8 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """The verifiers of one source over time. Slots, so that nothing prints a secret."""
+    """The verifiers of one source as its secrets expire. It has slots, so that nothing prints a
+    secret."""
 
     __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
@@ -113,7 +114,8 @@ class Ending:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`; None where none is."""
+        """Return a verifier with the secrets that are valid at `now`, or None where none is
+        valid."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None
@@ -123,40 +125,40 @@ class Ending:
 
 
 UNSHOWN: Final = "(secret)"
-"""In place of the end of a secret path."""
+"""Text shown for the end of a secret path."""
 
 # --- A source -------------------------------------------------------------------------------------
 
 
 class Source:
-    """A name, a profile and its secrets (newest first, or by key id), compiled once.
+    """A source's name, profile and secrets (newest first, or by key id), compiled once.
 
     asks                    whether the provider is asked about events before they count
     answers_with_event      whether its answer is the event itself, which never changes
-    acknowledgement_status  the HTTP status the provider wants to hear
+    acknowledgement_status  the HTTP status that the provider expects
     methods                 the HTTP methods of its deliveries
     private_headers         headers whose value is the secret itself
     unsigned                whether the provider signs nothing, so that anyone may send
     signs_address           whether the signature covers the address, so that `address` is needed
-    private_query           whether the secret itself stands in the query
+    private_query           whether the query contains the secret itself
     address                 scheme and host under which the provider knows us, put before every
                             `url` that is only a path
-    strict                  whether secrets must be as long as the profile says, and without blanks
-                            around them; published examples of secrets are not
-
-    phone_key               makes digests of the customers' phone numbers; None: none are made
-    accounts                whose events count, where the profile names the member that says; all
-                            others are foreign under a shared key, else of another shop
-    only                    locations by which our shop is known, each with its values
+    strict                  whether secrets must be as long as the profile says and without blanks
+                            around them, unlike published examples of secrets
+    phone_key               makes digests of the customers' phone numbers; None makes none
+    accounts                whose events count, where the profile names the member that shows it.
+                            All other events are foreign under a shared key, else they are another
+                            shop's
+    only                    locations by which our shop is recognized, each with its values
     own_orders              whether its orders are kept apart: see `fields.order_named`
-    links                   whether a payment may belong to an order because its event names it;
-                            else the order that it names is only suggested
-    ends                    secret → when it expires, for secrets that were replaced
+    links                   whether a payment may belong to an order because its event names the
+                            order; otherwise that order is only suggested
+    ends                    expiry of each secret that was replaced
     captures                payment methods that capture by themselves
-    webhook                 `user:password` pairs that the provider may send beside its signature:
-                            only with one of them the unsigned method of a payment counts
-    addresses               ends of the path that its deliveries come to, newest first, each with
-                            when it expires; empty: its name is the end
+    webhook                 `user:password` pairs that the provider may send in addition to its
+                            signature. Only with one of them the unsigned method of a payment counts
+    addresses               ends of the path to which deliveries are sent, newest first, each with
+                            its expiry; empty: the source's name is the end
 
     Raises ConfigurationError where there is no secret, or one is blank, ill-formed or too short.
     """
@@ -231,23 +233,23 @@ class Source:
         ) | ({b"authorization"} if self._vouchers else frozenset())
         self._tokens = Secrets(listed=texts if token else ())
         self.signs_address = signs_address(profile)
-        # A scheme in code may cover the address although it does not always.
+        # A scheme in code may cover the address, although it does not always.
         seen = self.signs_address or named_scheme(profile.signature.mac) is not None
         self._address = address if seen else ""
         self.methods: frozenset[str] = frozenset(profile.request.methods)
 
     @property
     def path(self) -> str:
-        """The path that the provider is to send to. It may be a secret."""
+        """The path to which the provider must send. It may be a secret."""
         return f"/webhooks/{next(iter(self.addresses))}"
 
     @property
     def shown_path(self) -> str:
-        """The path, for people who need not know a secret one."""
+        """The path for people who need not know a secret one."""
         return self.path if self.name in self.addresses else f"/webhooks/{UNSHOWN}"
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine as of `now`. Never raises."""
+        """Return None where the request is genuine at `now`, else the refusal. Never raises."""
         verifier = self._verifier if self._ending is None else self._ending.verifier_at(now)
         return (
             ALL_ENDED if verifier is None else verifier.verify(incoming.at(self._address), now=now)
@@ -260,16 +262,18 @@ class Source:
 
     @property
     def vouchers(self) -> list[str]:
-        """The provider's `authorization` headers, as they are kept."""
+        """The `authorization` headers of the provider's requests, as stored."""
         return [left_out(each).decode("ascii") for each in self._vouchers]
 
     def acknowledge(self, incoming: Incoming) -> ProviderReply | None:
-        """Return the provider's own acknowledgement of a stored delivery; None: any 2xx will do."""
+        """Return the provider's own acknowledgement of a stored delivery. None: any 2xx will do."""
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """Answer a genuine request that asks for an echo before events are delivered; None for a
-        delivery. Never raises."""
+        """Answer a genuine request that asks for an echo before events are delivered.
+
+        Return None for a delivery. Never raises.
+        """
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -286,8 +290,11 @@ class Source:
         return self._reader.read(self._verifier.payload(incoming), incoming, digest=digest)
 
     def belonging(self, incoming: Incoming) -> Belonging:
-        """Read a genuine request's account, shop and environment, if the profile says that they are
-        named. Never raises: see `EventReader.belonging`."""
+        """Read a genuine request's account, shop and environment, if the profile expects it to name
+        them.
+
+        Never raises: see `EventReader.belonging`.
+        """
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -296,7 +303,7 @@ class Source:
 
     @property
     def vouches(self) -> bool:
-        """Return whether a verified request comes from the provider."""
+        """Return whether verification proves that a request comes from the provider."""
         return not (self.unsigned or self.profile.unconfirmed)
 
     def orders_named(self, incoming: Incoming, *, digest: str | None = None) -> set[str]:
@@ -304,7 +311,7 @@ class Source:
         return self._reader.orders_named(self.payload(incoming), incoming, digest=digest)
 
     def payload(self, incoming: Incoming) -> bytes:
-        """Return the body as the provider meant it, or as it came if it cannot be unwrapped."""
+        """Return the body, decrypted or unwrapped; as received where that fails."""
         try:
             return self._verifier.payload(incoming)
         except Unreadable:
@@ -318,13 +325,18 @@ class Source:
         return self._reader.phones(self._verifier.payload(incoming), incoming)
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
-        """Return the deadline for an answer to the dispute in a genuine request; None if it states
-        none. Raises Unreadable."""
+        """Return the deadline for the answer to the dispute in a genuine request. Raises
+        Unreadable.
+
+        Return None if the request states none.
+        """
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts that an event of a genuine request states of its payment, as the
-        reader's `transaction` does. Raises Unreadable."""
+        """Return the facts that an event of a genuine request states about its payment.
+
+        See `EventReader.transaction`. Raises Unreadable.
+        """
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
@@ -332,17 +344,18 @@ class Source:
 
         kept         bytes from `fetched.keep_answer`
         digest       SHA-256 of `kept`, 64 hex digits
-        environment  of this instance; None: answers of either are read
+        environment  of this instance; None reads answers of either environment
         """
         if self._answers is None:
             raise Unreadable("the profile no longer says how to read what its provider answers")
         return self._answers.read(kept, digest=digest, environment=environment)
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
-        """Return the headers with which the provider would send `body`, with the newest secret.
+        """Return the headers with which the provider would send `body`, signed with the newest
+        secret.
 
-        Raises ValueError for an id no provider could send, ConfigurationError where the profile
-        signs in the body or the address: `signed` gives those.
+        Raises ValueError for an id that no provider could send. Raises ConfigurationError where the
+        profile signs in the body or the address: use `signed` there.
         """
         signed = self.signed(body, event_id=event_id, now=now)
         if signed.body != body or signed.url:
@@ -360,14 +373,14 @@ class Source:
     ) -> Signed:
         """Build the whole request as the provider itself would send it.
 
-        Raises as `sign` does, and ConfigurationError where we have only a public key.
+        Raises the same errors as `sign`, and ConfigurationError where we have only a public key.
         """
         checked = fields.event_id(event_id, "event_id")
         return self._verifier.sign(body, event_id=checked, now=now, method=method, url=url)
 
 
 class ProfileReader:
-    """Reads requests as a profile says, without secrets.
+    """Reader of requests that a profile describes, without secrets.
 
     Raises ConfigurationError where bodies are wrapped.
     """
@@ -404,7 +417,7 @@ class ProfileReader:
         return self._reader.read(incoming.body, incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read what the provider answered when it was asked back. Raises Unreadable."""
+        """Read the provider's answer to a question. Raises Unreadable."""
         if self._answers is None:
             raise Unreadable("the profile does not say how to read what its provider answers")
         return self._answers.read(kept, digest=digest, environment=environment)

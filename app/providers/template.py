@@ -1,6 +1,7 @@
 """The signed content: a template of literals and references, filled with the bytes as received.
 
-`{header:webhook-id}.{ts}.{body}` is Standard Webhooks. One entry in REFERENCES for each reference.
+`{header:webhook-id}.{ts}.{body}` is Standard Webhooks. REFERENCES has one entry for each kind of
+reference.
 """
 
 import base64
@@ -21,7 +22,7 @@ from app.providers.request import Pairs, Refusal, Request, php_urlencode, write_
 Filter = Callable[[bytes], bytes]
 
 ELSE: Final = "else write a SCHEME in app/providers/named"
-"""What to do where this language has no word for what a provider signs."""
+"""Advice where this language has no word for what a provider signs."""
 
 
 def _digest(value: bytes, *, algorithm: str, encode: Filter) -> bytes:
@@ -57,7 +58,10 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class TemplateReference:
-    """`{name:argument?|filter|filter}`. `optional`: an absent value is empty."""
+    """A reference, written `{name:argument?|filter|filter}`.
+
+    optional  whether an absent value counts as empty
+    """
 
     name: str
     argument: str
@@ -66,13 +70,13 @@ class TemplateReference:
 
     @property
     def text(self) -> str:
-        """Name and argument as the profile writes them: `json:data.id`."""
+        """Return name and argument as the profile writes them: `json:data.id`."""
         return f"{self.name}:{self.argument}" if self.argument else self.name
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateGroup:
-    """Tokens that are left out together where a reference among them is absent."""
+    """Tokens that are left out together if a reference in them is absent."""
 
     tokens: tuple[str | TemplateReference, ...]
 
@@ -109,7 +113,7 @@ def read_template(text: str) -> tuple[Token, ...]:
 
 
 def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
-    """Return every reference, those in groups included, in order."""
+    """Return every reference in order, including those in groups."""
     found: list[TemplateReference] = []
     for token in tokens:
         inner = token.tokens if isinstance(token, TemplateGroup) else (token,)
@@ -121,11 +125,12 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
 
 
 Piece = Callable[[Request], bytes | Refusal]
-"""Gives a piece of the signed content, or says why the request has none."""
+"""Function that returns a piece of the signed content, or the refusal where the request has
+none."""
 
 
 class Meaning(NamedTuple):
-    """The maker of a reference's piece. `argument`: `no`, `must` or `may` have one."""
+    """How a reference's piece is built. `argument`: it `no`, `must` or `may` have an argument."""
 
     make: Callable[[str], Piece]
     argument: str
@@ -136,7 +141,8 @@ def _absent(what: str) -> Refusal:
 
 
 def _single(kind: str, words: str) -> Callable[[str], Piece]:
-    """Make references to a place of this kind, where exactly one value must stand."""
+    """Return a compiler for references to a place of this kind, which must have exactly one
+    value."""
 
     def make(name: str) -> Piece:
         values, what = paths.PLACES[kind](name), f"{words} {name}"
@@ -173,7 +179,8 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Make references to a member of the JSON, or to all of it, written by `write`."""
+    """Return a compiler for references to a JSON member, or to the whole JSON, written by
+    `write`."""
 
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
@@ -190,7 +197,13 @@ def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Pi
 
 
 def _fields(order: Callable[[Pairs], Pairs], write: Callable[[Pairs], bytes]) -> Any:
-    """Make references to the whole form, in an order and a spelling; `-NAME` omits one field."""
+    """Return a compiler for references to the whole form.
+
+    order  puts the fields into the order that is signed
+    write  writes them as they are signed
+
+    The argument `-NAME` leaves one field out.
+    """
 
     def make(argument: str) -> Piece:
         if argument and not argument.startswith("-"):
@@ -226,18 +239,18 @@ REFERENCES: Final[Mapping[str, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """A compiled template. `references` are the words inside its braces."""
+    """A compiled template. `references` are those inside its braces."""
 
     pieces: tuple[Piece, ...]
     references: tuple[TemplateReference, ...]
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of the references, without arguments: `body`, `ts`."""
+        """The names of the references, without arguments: `body`, `ts`."""
         return frozenset(reference.name for reference in self.references)
 
     def fill(self, request: Request) -> bytes | Refusal:
-        """Return the signed content, or why this request has none."""
+        """Return the signed content, or the refusal where this request has none."""
         contents = []
         for piece in self.pieces:
             content = piece(request)
@@ -248,8 +261,8 @@ class Template:
 
 
 def compile_template(text: str) -> Template:
-    """Compile a template. Raises ValueError with a sentence for an unknown reference, and for a
-    stray brace."""
+    """Compile a template. Raises ValueError with a sentence for an unknown reference or a stray
+    brace."""
     tokens = read_template(text)
     pieces = tuple(_piece(token) for token in tokens)
     return Template(pieces=pieces, references=tuple(references(tokens)))
@@ -281,7 +294,8 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Make a piece that is empty where anything in it is absent; a repeated value still refuses."""
+    """Build a piece that is empty where anything in it is absent. It still refuses a repeated
+    value."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -1,12 +1,11 @@
-"""Signature verification: the order of the checks, over the bytes as received; and signing.
+"""Signature verification over the bytes as received, in numbered steps; and signing.
 
-Everything about the profile is compiled once; a request only runs through it. The steps are
-numbered. No step parses the body, unless the profile signs members of it: then it is parsed
-strictly, and a body that cannot be parsed has no members.
+Everything about the profile is compiled once, before the first request. No step parses the body,
+unless the profile signs members of it. It is then parsed strictly, and a body that cannot be parsed
+has no members.
 
-Signing builds the request that the provider itself would send, with the newest key. What the
-signature covers and the body does not hold is made up: a covered header or query field is the
-event's id.
+Signing builds the request that the provider itself would send, with the newest key. A header or
+query field that the signature covers gets the event's id as its value.
 """
 
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ _TOO_MANY: Final = Refusal("signature_mismatch", f"The body has more than {paths
 
 
 class Verifier(kit.NamedVerifier):
-    """Verifies as one profile says, with one source's keys, the newest first."""
+    """Verifier of what one profile describes, with one source's keys, newest first."""
 
     def __init__(self, profile: Profile, keys: KeyRing) -> None:
         rule = profile.signature
@@ -56,7 +55,7 @@ class Verifier(kit.NamedVerifier):
         if (other := profile.particulars.other_form) is not None:
             self._templates.append(compile_template(other(rule.signed or "")))
         self.timestamp = None if profile.timestamp is None else self._timestamp(profile.timestamp)
-        # Each scheme's keys with the layout under whose label its signatures stand.
+        # Each scheme's keys, with the layout that has the label of its signatures.
         self._schemes = [(self.layout, keys.main)]
         if rule.also is not None:
             own = replace(self.layout, label=rule.also.label.encode("ascii"))
@@ -74,7 +73,7 @@ class Verifier(kit.NamedVerifier):
     def _timestamp(self, rule: TimestampRule) -> Timestamp:
         kind, _, label = rule.where.partition(":")
         if kind == "signature":
-            # Under a label of its own beside the signature.
+            # The timestamp has its own label beside the signature.
             own = replace(self.layout, label=label.encode("ascii"))
             place = paths.RequestPlace(
                 text=rule.where,
@@ -94,23 +93,25 @@ class Verifier(kit.NamedVerifier):
         )
 
     def request(self, incoming: Incoming) -> Request:
-        """Return the request as its signature sees it."""
+        """Return the request as its signature covers it."""
         headers, body, method, url = incoming[:4]
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine and of its time. Never raises."""
+        """Return None where the request is genuine and recent enough, else the refusal. Never
+        raises."""
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)
         items = expand(request.document, self._items)
-        # Before anything is sliced: a value that is no object has no slice and shifts the others.
+        # Checked before anything is sliced: a value that is no object has no slice and shifts the
+        # others.
         if not items or any(type(item) is not dict for item in items):
             return _NO_ITEMS
         if len(items) > paths.MAX_ITEMS:
             return _TOO_MANY
         texts = paths.slices(request.body.decode("utf-8"), self._items)
-        # One item that is not genuine refuses all, as one sender sent all of them.
+        # One item that is not genuine refuses all, because one sender sent all of them.
         for item, text in zip(items, texts, strict=True):
             refusal = self._verify_one(request.of_item(item, text.encode("utf-8")), now)
             if refusal is not None:
@@ -122,13 +123,13 @@ class Verifier(kit.NamedVerifier):
         values = self.place.values(request)
         if not any(values):
             return self._missing
-        # (2) There is exactly one timestamp; its value does not matter yet.
+        # (2) There is exactly one timestamp. Its value is checked later.
         if self.timestamp is not None:
             stamp = self.timestamp.text(request)
             if isinstance(stamp, Refusal):
                 return stamp
             request.timestamp = stamp
-        # (3) The signature covers the raw bytes, in the form or in the other one.
+        # (3) The signature covers the raw bytes, in the profile's form or in the other one.
         refusals = [self._compare(request, values, each) for each in self._templates]
         refusal = None if None in refusals else refusals[0]
         if refusal is not None or self.timestamp is None:
@@ -137,7 +138,7 @@ class Verifier(kit.NamedVerifier):
         return self.timestamp.check(request.timestamp, now)
 
     def _compare(self, request: Request, values: list[bytes], template: Template) -> Refusal | None:
-        """Compare every key with every signature; all are tried, so that none hides another."""
+        """Compare every key with every signature. All are tried, so that none hides another."""
         content = b"" if self._needs_secret else template.fill(request)
         if isinstance(content, Refusal):
             return content
@@ -193,7 +194,7 @@ def _mismatch_sentence(rule: SignatureRule, keys: int) -> str:
 
 
 class Draft:
-    """Headers, body and address into which values are put, at the places that a profile names."""
+    """Headers, body and address into which values are put at the places that a profile names."""
 
     def __init__(self, body: bytes, *, method: str, url: str) -> None:
         self.headers: list[tuple[str, str]] = []
@@ -202,7 +203,8 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value, in place of an old one. Raises ConfigurationError where there is no room."""
+        """Put a value at a place, and replace an old one. Raises ConfigurationError where it does
+        not fit."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -218,14 +220,14 @@ class Draft:
             self.body = paths.compact(document).encode("utf-8")
 
     def document(self) -> Any:
-        """Parse the body, with numbers as written. Raises ConfigurationError if it is no JSON."""
+        """Parse the body with numbers as written. Raises ConfigurationError if it is no JSON."""
         try:
             return parse_written(self.body)
         except Unreadable as error:
             raise ConfigurationError([f"this cannot be signed: {error}"]) from None
 
     def request(self) -> Request:
-        """Return the request as its signature would see it."""
+        """Return the request as its signature would cover it."""
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         return Request(headers, self.body, method=self.method, url=self.url)
 
@@ -234,13 +236,13 @@ def _with_field(pairs: bytes, name: str, value: bytes) -> bytes:
     wanted = name.encode("utf-8")
     parsed = parse_pairs(pairs)
     kept = [pair for pair in parsed if pair[0] != wanted]
-    # Untouched where nothing is taken away: the spelling of the rest may be signed.
+    # The text is kept where no field is removed: its spelling may be signed.
     rest = pairs if len(kept) == len(parsed) else write_pairs(kept)
     return (rest + b"&" if rest else b"") + write_pairs([(wanted, value)])
 
 
 def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
-    """Put a text at a path of names, making the objects on the way."""
+    """Put a text at a path of names, and create missing objects on the way."""
     *parents, last = path
     for step in parents:
         document = document.setdefault(step, {}) if type(document) is dict else None
@@ -250,13 +252,15 @@ def insert(document: Any, path: paths.JsonPath, value: bytes) -> None:
 
 
 class Declared(Verifier):
-    """A scheme that the profile file describes in full: verifies and signs."""
+    """A scheme that the profile file describes in full. It verifies and signs."""
 
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. Raises ConfigurationError where the profile, or the body, cannot
-        be signed."""
+        """Build a signed request.
+
+        Raises ConfigurationError where the profile, or the body, cannot be signed.
+        """
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):
@@ -280,7 +284,8 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields of a provider's request that nothing here computes."""
+        """Yield the headers and query fields that must be made up, because nothing here computes
+        them."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)
@@ -317,7 +322,8 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """No scheme: every request passes, and counts only after it was fetched back."""
+    """Verifier of a provider without signatures. Every request passes, and counts only after it was
+    fetched back."""
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None
@@ -329,7 +335,7 @@ class Unsigned(kit.NamedVerifier):
 
 
 def signs_address(profile: Profile) -> bool:
-    """Check whether the signature covers scheme and host of the address."""
+    """Check whether the signature covers the scheme and host of the address."""
     named = kit.named_scheme(profile.signature.mac)
     if named is not None:
         return "address" in named.covers(dict(profile.signature.options))
@@ -353,7 +359,7 @@ def compile_verifier(
     texts = [*secrets.listed, *secrets.named.values()]
     if not texts or not all(type(text) is str and text.strip() for text in texts):
         raise ConfigurationError([f"source {source}: has no secret, or an empty or blank one"])
-    # A frozen profile holds its lists as tuples.
+    # A frozen profile stores its lists as tuples.
     pairs = profile.signature.options
     options = {name: [*value] if type(value) is tuple else value for name, value in pairs}
     return named.make(source, options, secrets)

@@ -1,1 +1,2 @@
-"""Schemes that need code: one module each, whose `SCHEME` says what it is (`app.providers.kit`)."""
+"""Schemes and particulars that need code, one module for each provider (see
+`app.providers.kit`)."""

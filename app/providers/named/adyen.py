@@ -1,4 +1,4 @@
-"""Adyen: methods that capture by themselves, and the payments of an order that was closed unpaid.
+"""Adyen: methods that capture automatically, and the payments of an order that was closed unpaid.
 
 Rule: docs.adyen.com, "Capture" and "Webhook structure: ORDER_CLOSED".
 """
@@ -11,7 +11,7 @@ from app.providers import fields, kit, paths
 from reconcile.ledger.events import Event
 
 MOST_PARTS: Final = 50
-"""Payments that one event can list. An order is paid in two or three parts."""
+"""Payments that one event can list. An order is usually paid in two or three parts."""
 
 
 def _method(event: Event, data: fields.EventData) -> object:
@@ -19,9 +19,10 @@ def _method(event: Event, data: fields.EventData) -> object:
 
 
 def _parts(event: Event, raw: bytes, data: fields.EventData) -> list[tuple[bytes, Event]]:
-    """Make an event of each payment that an unpaid order gives back.
+    """Return an event for each payment that is given back because its order stayed unpaid.
 
-    Nothing signs the list, so each claims `refund_pending`, as the profile says, and only holds.
+    Nothing signs the list. Each event therefore claims `refund_pending`, as the profile says, which
+    only holds money.
     """
     if event.kind != "ORDER_CLOSED:false":
         return [(raw, event)]

@@ -1,9 +1,9 @@
-"""Braintree: a form with a signature and a base64 payload of XML, signed for each public key.
+"""Braintree: a form with a base64 payload of XML, and a signature for each public key.
 
-The scheme is that of braintree_python, `webhook_notification_gateway.py`: `bt_signature` holds
-`public_key|hex` pairs joined by `&`; each is HMAC-SHA1 of `bt_payload` as sent, or with a newline
-after it, under the SHA-1 of the private key. The time inside the payload is the event's, and
-Braintree repeats a delivery for a day, so no age is judged.
+The scheme is that of braintree_python, `webhook_notification_gateway.py`. `bt_signature` holds
+`public_key|hex` pairs joined by `&`. Each hex is the HMAC-SHA1 of `bt_payload`, as sent or with a
+newline after it, under the SHA-1 of the private key. The time inside the payload is the event's
+own, and Braintree repeats a delivery for a day, so no age is judged.
 """
 
 import json
@@ -35,7 +35,7 @@ def xml_to_json(document: bytes) -> bytes:
     except UnicodeDecodeError:
         raise Unreadable("the XML is not UTF-8") from None
     if "<!DOCTYPE" in text:
-        # A document type declares entities; without them a document cannot grow while it is read.
+        # A document type declares entities. Without them a document cannot grow while it is parsed.
         raise Unreadable("the XML has a document type, which no event needs")
     try:
         root = ElementTree.fromstring(text)  # noqa: S314
@@ -65,7 +65,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 LINE: Final = 76
-"""Digits in a line of base64, as Braintree breaks it (MIME)."""
+"""Characters in a line of base64, as Braintree breaks it (MIME)."""
 
 _PAYLOAD = re.compile(r"[A-Za-z0-9+/=\n]+")
 
@@ -85,7 +85,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Braintree(kit.NamedVerifier):
-    """Verifies with the keys of the API, by public key."""
+    """Verifier with the private keys of the API, each under its public key."""
 
     def __init__(self, keys: Mapping[str, HmacKey]) -> None:
         self._keys = keys
@@ -98,7 +98,7 @@ class Braintree(kit.NamedVerifier):
         signature, payload = fields
         if not _PAYLOAD.fullmatch(payload):
             return _MALFORMED
-        # (2) A pair is of a key of ours, and it is that key's signature of the payload.
+        # (2) A pair names a public key of ours, and its signature of the payload is genuine.
         macs: dict[str, list[bytes]] = {}
         for pair in signature.split("&"):
             public, _, mac = pair.partition("|")
@@ -107,7 +107,7 @@ class Braintree(kit.NamedVerifier):
         if not macs:
             return _UNKNOWN_KEY
         contents = (payload.encode(), payload.encode() + b"\n")
-        # Each key signs once, however many pairs name it: the payload may be long.
+        # Each key signs only once, however many pairs name it, because the payload may be long.
         genuine = [self._keys[key].matches(each, macs[key]) for key in macs for each in contents]
         return None if any(genuine) else _OTHER_SIGNATURE
 
@@ -135,7 +135,7 @@ class Braintree(kit.NamedVerifier):
 
 
 def braintree(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Braintree:
-    """Compile the scheme. No options. Named secrets: each private key by its public key."""
+    """Compile the scheme. It has no options. Named secrets: each private key by its public key."""
     setup = Setup(source, options, secrets)
     keys = setup.named(_private_key)
     if not secrets.named:
@@ -148,12 +148,12 @@ SCHEME: Final = kit.NamedScheme(make=braintree, wraps=True)
 
 
 def _private_key(secret: str) -> HmacKey:
-    # Braintree derives the key like this.
+    # Braintree derives the HMAC key like this.
     return HmacKey(sha1(text_secret(secret)).digest(), algorithm="sha1")  # noqa: S324
 
 
 def _fields(body: bytes) -> tuple[str, str] | None:
-    """Return bt_signature and bt_payload; None unless each stands there once."""
+    """Return bt_signature and bt_payload, or None unless each is present exactly once."""
     try:
         fields = kit.form_fields(body)
     except ValueError:

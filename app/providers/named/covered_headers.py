@@ -1,9 +1,9 @@
 """HMAC over a time, a list of header names, their values and the body, as Coinbase CDP signs.
 
 Rule: docs.cdp.coinbase.com, "Verify signatures" (the webhooks of Hook0). The header reads
-`t=1728394718,h=content-type x-event-id,v1=<hex>`; v1 is HMAC-SHA256 over
-`{t}.{h}.{values joined by .}.{body}`. The v0 beside it leaves the headers out. Accepting v0 too
-would let anyone exchange them, so only v1 counts.
+`t=1728394718,h=content-type x-event-id,v1=<hex>`. v1 is HMAC-SHA256 over `{t}.{h}.{values joined by
+.}.{body}`. The header also has a v0, which does not cover the headers. Only v1 is accepted: with
+v0, anyone could exchange them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,16 +16,19 @@ from app.providers.schemes import HmacKey
 from reconcile.instants import EARLIEST, SECOND, Instant
 
 MAX_DIGITS: Final = 12
-"""Seconds up to the year 33658."""
+"""Most digits of the time: seconds up to the year 33658."""
 
 
 MAX_NAMES: Final = 64
-"""Headers that one signature covers; a provider names two or three. A value is signed again each
-time its header is named, so thousands of names would make megabytes of one head."""
+"""Headers that one signature covers; a provider names two or three.
+
+A value is signed again each time its header is named, so thousands of names could turn one request
+into megabytes to sign.
+"""
 
 
 class SignatureHeader(NamedTuple):
-    """The parts of the signature header, decoded as far as needed."""
+    """The parts of the signature header, decoded only as far as needed."""
 
     time: bytes
     names: bytes
@@ -33,7 +36,7 @@ class SignatureHeader(NamedTuple):
 
 
 class CoveredHeaders(kit.NamedVerifier):
-    """Verifies with any of the secrets, the newest first; `required` headers must be covered."""
+    """Verifier with any of the secrets, newest first. `required` headers must be covered."""
 
     def __init__(
         self,
@@ -70,7 +73,7 @@ class CoveredHeaders(kit.NamedVerifier):
         stated = self._parsed(value)
         if isinstance(stated, Refusal):
             return stated
-        # (2) It covers what the profile asks for, over the values as they came.
+        # (2) It covers what the profile requires, with the values as received.
         content = self._covered(stated, request)
         if isinstance(content, Refusal):
             return content
@@ -113,7 +116,7 @@ class CoveredHeaders(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign over the required headers: the media type, and the event's id in each other one."""
+        """Sign over the required headers: the media type, and the event's id in every other one."""
         headers = [
             (name, "application/json" if name == "content-type" else event_id)
             for name in self._required
@@ -129,10 +132,10 @@ class CoveredHeaders(kit.NamedVerifier):
 def covered_headers(
     source: str, options: Mapping[str, object], secrets: kit.Secrets
 ) -> CoveredHeaders:
-    """Compile the scheme. Options: `header` (`x-hook0-signature`), `required` (names that must be
-    covered; none), `past_s` and `future_s` (300).
+    """Compile the scheme.
 
-    Listed secrets: the subscription's secret, used as text.
+    Options: `header` (`x-hook0-signature`), `required` (header names that must be covered; default
+    none), `past_s` and `future_s` (300). Listed secrets: the subscription's secret, used as text.
     """
     setup = Setup(source, options, secrets)
     header = setup.text("header", "x-hook0-signature")

@@ -13,7 +13,7 @@ _REFUNDED: Final[dict[object, StateWord]] = {
     "failed": "undone",
     "canceled": "undone",
 }
-"""Other words, such as `queued`, `pending` and `processing`, are under way."""
+"""Movements that are done or undone. Other words, such as `queued` and `pending`, are under way."""
 
 
 def _listed(answer: Any) -> Iterator[kit.StatedMovement]:

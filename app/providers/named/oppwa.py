@@ -1,9 +1,9 @@
 """OPPWA (Peach Payments and other gateways of that platform): the body is encrypted, AES-256-GCM.
 
-Rule: the platform's "Webhooks: integration and decryption" page. The key is 64 hex digits, the
-initialization vector and the tag are hex in headers, the body is hex, bare or as the one member
-`encryptedBody` of a JSON object. Decrypting proves the sender, since only the two sides have the
-key. The platform signs no time.
+Rule: the platform's "Webhooks: integration and decryption" page. The key is 64 hex digits. The
+initialization vector and the tag are headers in hex. The body is hex too, bare or as the only
+member `encryptedBody` of a JSON object. Successful decryption proves the sender, since only the two
+sides have the key. The platform signs no time.
 """
 
 import hmac
@@ -22,7 +22,7 @@ from reconcile.instants import Instant
 
 KEY_BYTES: Final = 32
 TAG_BYTES: Final = 16
-"""The whole tag, which the platform always sends. A shorter tag is easier to guess."""
+"""Length of the whole tag, which the platform always sends. A shorter tag is easier to guess."""
 IV_BYTES: Final = 12
 
 _WRAPPED = re.compile(rb'\s*\{\s*"encryptedBody"\s*:\s*"([0-9A-Fa-f]*)"\s*\}\s*')
@@ -38,7 +38,7 @@ _MISMATCH = kit.mismatch(
 
 
 class Oppwa(kit.NamedVerifier):
-    """Verifies by decrypting with any of the keys, the newest first."""
+    """Verifier that decrypts with any of the keys, newest first."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._keys = keys
@@ -78,7 +78,7 @@ class Oppwa(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Encrypt `body` with the newest key. The vector is derived from id, time and body."""
+        """Encrypt `body` with the newest key. The vector is derived from the id, time and body."""
         key = self._keys[0]
         content = f"{event_id}.{now}.".encode() + body
         nonce = hmac.digest(key, content, "sha256")[:IV_BYTES]
@@ -92,7 +92,7 @@ class Oppwa(kit.NamedVerifier):
 
 
 def oppwa(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Oppwa:
-    """Compile the scheme. No options. Listed secrets: the keys, 64 hex digits each."""
+    """Compile the scheme. It has no options. Listed secrets: the keys, 64 hex digits each."""
     setup = Setup(source, options, secrets)
     keys = setup.listed(_key)
     if not secrets.listed:

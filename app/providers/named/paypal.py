@@ -1,13 +1,14 @@
-"""PayPal: RSA over `{id}|{time}|{webhook id}|{CRC-32 of the body}`, the certificate named by URL.
+"""PayPal: RSA over `{id}|{time}|{webhook id}|{CRC-32 of the body}`, with the certificate named by
+URL.
 
 The scheme is that of PayPal-Python-SDK, `paypalrestsdk/notifications.py`, and of PayPal's page
 "Integrate webhooks". Nothing is fetched while a request waits: the operator configures each
 certificate under its URL, and the refusal of an unknown URL says what to add. A certificate must
-name *.paypal.com and be valid at the time of judgement. Each further certificate in its text must
-have issued the one before it.
+name *.paypal.com and be valid when it is used. Each further certificate in its text must have
+issued the one before it.
 
-Only a CRC-32 binds the body, and four bytes steer a CRC-32 to any value: what a delivery says of
-money counts only after it was fetched back from PayPal.
+The signature covers only a CRC-32 of the body, and four bytes can steer a CRC-32 to any value. So a
+delivery's statements about money count only after the event was fetched back from PayPal.
 """
 
 import zlib
@@ -34,10 +35,13 @@ HOSTS: Final = (
 )
 DOMAIN: Final = ".paypal.com"
 ALGORITHM: Final = b"SHA256withRSA"
-"""PayPal's name. SHA1withRSA, which its SDK still accepts, is refused."""
+"""PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""PayPal repeats a delivery for three days; whether with a new time is not documented."""
+"""Age up to which a delivery is accepted, in seconds.
+
+PayPal repeats a delivery for three days; whether with a new time is not documented.
+"""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 
@@ -60,7 +64,8 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Certificate(NamedTuple):
-    """The key of a configured certificate, and from when until when it is valid, inclusive."""
+    """The key of a configured certificate, and the period in which it is valid, both ends
+    included."""
 
     key: AsymmetricKey
     valid_from: Instant
@@ -78,7 +83,8 @@ class Transmission(NamedTuple):
 
 
 class Paypal(kit.NamedVerifier):
-    """Verifies with the configured certificates; signs where the private key is configured too."""
+    """Verifier with the configured certificates. It also signs where the private key is
+    configured."""
 
     def __init__(
         self,
@@ -106,7 +112,7 @@ class Paypal(kit.NamedVerifier):
         )
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        # (1) All five headers are there, once, and the algorithm is the one we take.
+        # (1) All five headers are present exactly once, and the algorithm is accepted.
         values: list[bytes] = []
         for header in self._headers:
             value = header.value(request.headers)
@@ -152,7 +158,7 @@ class Paypal(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Sign under the first configured address."""
+        """Sign under the first configured certificate URL."""
         if self._private_key is None:
             raise ConfigurationError([f"signing needs the named secret {_PRIVATE_KEY}"])
         time = format_instant(now - now % SECOND)
@@ -170,8 +176,8 @@ class Paypal(kit.NamedVerifier):
 def paypal(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Paypal:
     """Compile the scheme. Options: `hosts`, `past_s` (4 days), `future_s` (300).
 
-    Named secrets: `webhook_id`, each certificate's PEM text by its URL (further certificates of
-    its chain after it), and for signing `private_key`.
+    Named secrets: `webhook_id`; each certificate's PEM text by its URL, followed by further
+    certificates of its chain; and `private_key` for signing.
     """
     setup = Setup(source, options, secrets)
     hosts = setup.texts("hosts", HOSTS)

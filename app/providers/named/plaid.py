@@ -1,9 +1,9 @@
-"""Plaid: a JSON Web Token whose claim is the digest of the body (ES256, key by id).
+"""Plaid: a JSON Web Token with a claim that is the body's digest (ES256, key by id).
 
 Rule: plaid.com/docs, "Verify webhooks". Each key is the JWK that Plaid's
 /webhook_verification_key/get returns for its id. Nothing is fetched while a request waits; the
-refusal of an unknown id says what to add. A token only names its key: any algorithm but ES256,
-`none` included, is refused before a key is looked up.
+refusal of an unknown id says what to add. Any algorithm but ES256, including `none`, is refused
+before a key is looked up.
 """
 
 import json
@@ -38,14 +38,14 @@ _OTHER_BODY = kit.mismatch(f"The body's SHA-256 is not the token's {_BODY_DIGEST
 
 
 class JsonWebKey(NamedTuple):
-    """One configured key; `expires_at` None while Plaid has not expired it."""
+    """One configured key. `expires_at` is None while Plaid has not expired it."""
 
     pair: KeyPair
     expires_at: Instant | None
 
 
 class Plaid(kit.NamedVerifier):
-    """Verifies with the key that the token names."""
+    """Verifier with the key that the token names."""
 
     def __init__(self, keys: Mapping[str, JsonWebKey], *, age: kit.AgeLimit) -> None:
         self._keys = keys
@@ -53,7 +53,7 @@ class Plaid(kit.NamedVerifier):
         self._header = kit.SingleHeader("plaid-verification")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        # (1) There is one token, in the one algorithm, by a known key that has not expired.
+        # (1) There is one token with the one algorithm, and a known key that has not expired.
         token = self._header.value(request.headers)
         if isinstance(token, Refusal):
             return token

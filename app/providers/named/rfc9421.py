@@ -1,8 +1,9 @@
 """HTTP Message Signatures (RFC 9421) over a Content-Digest (RFC 9530), as pawaPay signs.
 
-The RFC leaves the clock, the keys and the required components to each application (section
-3.2.1). A signature proves only what it covers: a body without a covered, recomputed digest is
-refused, whatever else is signed. One acceptable label of several is enough; a label is a mere name.
+The RFC leaves the clock, the keys and the required components to each application (section 3.2.1).
+A signature proves only what it covers: a body is refused unless its digest is covered and matches,
+whatever else is signed. If a request has several labels, one acceptable signature is enough; a
+label is only a name.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,11 +29,11 @@ SIGNATURE_INPUT: Final = "signature-input"
 SIGNATURE: Final = "signature"
 
 _NO_URL = "https://unknown.invalid/"
-"""Stands for an unknown address: a signature that covers no part of it can still be judged."""
+"""Placeholder for an unknown address. A signature that covers no part of it can still be judged."""
 
 
 class Claim(NamedTuple):
-    """One labelled signature as a request states it."""
+    """One labelled signature as the request states it."""
 
     components: list[Item]
     parameters: Mapping[str, Any]
@@ -46,7 +47,7 @@ class Claim(NamedTuple):
 def stated_claims(headers: Headers) -> list[Claim]:
     """Return every label that both headers have, in order.
 
-    Raises ValueError where one of them is no dictionary of RFC 9651.
+    Raises ValueError where a header is no dictionary of RFC 9651.
     """
     inputs, signatures = _dictionary(headers, SIGNATURE_INPUT), _dictionary(headers, SIGNATURE)
     claims = []
@@ -74,7 +75,7 @@ def _refuse_repeat(_key: str, _context: str) -> None:
 def signature_base(
     request: Incoming, components: list[Item], parameters: Mapping[str, Any]
 ) -> tuple[bytes, str]:
-    """Return the signed text (section 2.5), and its last value, which is the signature's input.
+    """Return the signed text (section 2.5), and its last value, which states the signed components.
 
     Raises ValueError for a component that is unknown, absent, repeated or not plain ASCII.
     """
@@ -105,7 +106,7 @@ def signature_base(
 
 
 def is_digest_of(headers: Headers, body: bytes) -> bool:
-    """Check that every digest in Content-Digest is the body's. An unknown algorithm fails."""
+    """Check that every digest in Content-Digest matches the body. An unknown algorithm fails."""
     value = b", ".join(value for name, value in headers if name == CONTENT_DIGEST.encode())
     try:
         ContentDigest.verify(value, body)
@@ -115,7 +116,7 @@ def is_digest_of(headers: Headers, body: bytes) -> bool:
 
 
 class _Message:
-    """A request in the form that the library reads."""
+    """A request in the form that the library expects."""
 
     def __init__(self, request: Incoming) -> None:
         self.method = request.method
@@ -144,30 +145,36 @@ SCHEMES: Final[Mapping[str, str]] = {
     "rsa-pss-sha512": "rsa-pss-sha512",
     "rsa-v1_5-sha256": "rsa-pkcs1-sha256",
 }
-"""The RFC's name of each algorithm with two keys, and ours."""
+"""Our name of each asymmetric algorithm, by the RFC's name."""
 
 ECDSA: Final[Mapping[str, Mapping[str, str]]] = {
     "raw": SCHEMES,
     "der": {**SCHEMES, "ecdsa-p256-sha256": "ecdsa-p256-sha256"},
 }
-"""How r and s are written: side by side, as the RFC has it, or in DER."""
+"""Algorithms by the form of r and s: side by side, as in the RFC, or in DER."""
 
 EITHER: Final = "either"
-"""Both forms are accepted, as from pawaPay; we sign in DER."""
+"""Option that accepts both forms, as pawaPay needs. We sign in DER."""
 
 SHARED: Final = "hmac:"
-"""Marks a shared secret. Without a mark a public key might be taken for a shared secret, and anyone
-who knows the public key could sign."""
+"""Prefix of a shared secret.
+
+Without it, a public key might be taken for a shared secret, and anyone who knows the public key
+could sign.
+"""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Signatures of one request, and the components of all of them. A provider sends one signature
-over about six. Each takes time before anything is proven, and a sender may know a key's id."""
+"""Most components in all signatures of one request; MAX_LABELS limits the signatures.
+
+A provider sends one signature over about six components. Each takes time before anything is
+verified, and a sender may know a key's id.
+"""
 
 Keys = Mapping[str, Key]
-"""Algorithm → the one key made ready for it."""
+"""The key prepared for each algorithm."""
 
 
 _MISSING = Refusal("signature_missing", f"{SIGNATURE_INPUT} and {SIGNATURE} have no common label.")
@@ -192,10 +199,10 @@ _EXPIRED = Refusal("timestamp_too_old", "The signature's own expires has passed.
 
 
 class Rfc9421(kit.NamedVerifier):
-    """Verifies with the key that a signature names.
+    """Verifier with the key that a signature names.
 
     required  components that a signature must cover besides the body's digest
-    tag       the application's tag; empty: any
+    tag       the application's tag; empty for any
     """
 
     def __init__(
@@ -225,7 +232,7 @@ class Rfc9421(kit.NamedVerifier):
             if refusal is None:
                 return None
             refusals.append(refusal)
-        # A genuine signature of another time tells more than a stranger's signature.
+        # A genuine signature from another time is more informative than a stranger's signature.
         return max(refusals, key=lambda each: each.reason != "signature_mismatch", default=_MISSING)
 
     def _check(self, claim: Claim, request: Incoming, now: Instant) -> Refusal | None:
@@ -243,7 +250,7 @@ class Rfc9421(kit.NamedVerifier):
         # (3) It covers the required components, and the body's digest where there is a body.
         if not claim.covers((*self._required, *([CONTENT_DIGEST] if request.body else []))):
             return self._uncovered
-        # (4) The key signed the covered components as they came.
+        # (4) The key signed the covered components as received.
         try:
             base, _ = signature_base(request, claim.components, claim.parameters)
         except ValueError:
@@ -289,10 +296,11 @@ class Rfc9421(kit.NamedVerifier):
 
 
 def rfc9421(source: str, options: Mapping[str, object], secrets: Secrets) -> Rfc9421:
-    """Compile the scheme. Options: `required` (`content-digest`), `algorithms` (all), `ecdsa`
-    (`raw`; or `der`), `tag` (any), `past_s` and `future_s` (300).
+    """Compile the scheme.
 
-    Named secrets: each key by its keyid; a public key in PEM or as a JWK, or `hmac:` and base64.
+    Options: `required` (`content-digest`), `algorithms` (all), `ecdsa` (`raw`; or `der`), `tag`
+    (any), `past_s` and `future_s` (300). Named secrets, by keyid: a public key in PEM or as a JWK,
+    or `hmac:` and base64.
     """
     setup = Setup(source, options, secrets)
     required = setup.texts("required", (CONTENT_DIGEST,))
@@ -336,7 +344,7 @@ def _shared_key(secret: str) -> Keys:
 
 
 class _Either:
-    """A key whose signatures may be written in one form or in the other."""
+    """A key whose signatures may be written in either form."""
 
     secret = b""
 
@@ -345,7 +353,7 @@ class _Either:
         self.sign = one.sign
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """Check whether one of the signatures is this key's, in either form."""
+        """Check whether one of the signatures was made with this key, in either form."""
         return self._one.matches(content, signatures) or self._other.matches(content, signatures)
 
 

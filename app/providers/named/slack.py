@@ -1,4 +1,4 @@
-"""Slack: the challenge to a new address (api.slack.com/events/url_verification)."""
+"""Slack: the challenge that verifies a new address (api.slack.com/events/url_verification)."""
 
 from typing import Any, Final
 

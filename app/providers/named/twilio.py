@@ -1,10 +1,11 @@
-"""Twilio: HMAC over the full URL and the sorted form, or the URL with the body's digest in it.
+"""Twilio: HMAC over the full URL and the sorted form, or over a URL that contains the body's
+digest.
 
 The scheme is that of twilio-python, `twilio.request_validator`, and of Twilio's page "Webhooks
-security". The listed secrets are auth tokens (HMAC-SHA1). Named ones are shared keys by their
-id (HMAC-SHA256): a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm
-has its own keys, so the header, which is unsigned, cannot choose a weaker algorithm for a key.
-Twilio signs no time.
+security". The listed secrets are auth tokens (HMAC-SHA1). Named secrets are shared keys by their id
+(HMAC-SHA256); a request names one in X-Twilio-Webhooks-Signature-Settings. Each algorithm has its
+own keys, so the header, which is unsigned, cannot choose a weaker algorithm for a key. Twilio signs
+no time.
 """
 
 import re
@@ -44,7 +45,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Twilio(kit.NamedVerifier):
-    """Verifies with auth tokens and shared keys; see the module."""
+    """Verifier with auth tokens and shared keys; see the module."""
 
     def __init__(self, tokens: Sequence[HmacKey], shared: Mapping[str, HmacKey]) -> None:
         self._tokens = tokens
@@ -52,7 +53,7 @@ class Twilio(kit.NamedVerifier):
         self._signature = kit.SingleHeader("x-twilio-signature")
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
-        # (1) There is one signature, and a key of the kind that the request says it was made with.
+        # (1) There is one signature, and we have a key of the kind that the request names.
         written = self._signature.value(request.headers)
         if isinstance(written, Refusal):
             return written
@@ -68,7 +69,7 @@ class Twilio(kit.NamedVerifier):
         contents = _contents(request.url, fields)
         if not any([key.matches(each, [signature]) for key in keys for each in contents]):  # noqa: C419
             return _OTHER_SIGNATURE
-        # (3) What the form does not cover, a digest in the signed URL does.
+        # (3) If the form does not cover the body, a digest in the signed URL does.
         query = request.url.partition("#")[0].partition("?")[2]
         stated = [value for name, value in parse_qsl(query) if name == BODY_DIGEST]
         if stated:
@@ -91,7 +92,8 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Send a body that begins like JSON as JSON, any other as a form."""
+        """Build a signed request. A body that begins like JSON is sent as JSON, any other as a
+        form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -110,7 +112,8 @@ class Twilio(kit.NamedVerifier):
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
-    """Compile the scheme. No options. Listed secrets: auth tokens; named: shared keys by id."""
+    """Compile the scheme. It has no options. Listed secrets: auth tokens; named: shared keys by
+    id."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
     shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
@@ -131,12 +134,12 @@ def _is_form(headers: Headers) -> bool:
 def _covered_fields(request: Incoming) -> list[tuple[str, str]]:
     if not _is_form(request.headers):
         return []
-    # Equal pairs count once, and the values of one name are sorted like the names.
+    # Equal pairs count once. The values of one name are sorted, as the names are.
     return sorted(set(kit.form_fields(request.body)))
 
 
 def _contents(url: str, fields: Sequence[tuple[str, str]]) -> set[bytes]:
-    """Return the contents for the URL with and without its port: Twilio signs either."""
+    """Return the signed content for the URL with and without its port: Twilio signs either."""
     match = _URL.fullmatch(url)
     if match is None:
         return {_content(url, fields)}

@@ -1,4 +1,4 @@
-"""Woovi: the test of a new address (developers.woovi.com/docs/webhook/webhook-test)."""
+"""Woovi: the test request to a new address (developers.woovi.com/docs/webhook/webhook-test)."""
 
 from typing import Final
 
