@@ -12,20 +12,20 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
-"""A page of the feed has a few hundred kilobytes at most."""
+"""Largest answer in bytes. A page of the feed has a few hundred kilobytes at most."""
 
 BUSY_S: Final = 5
 """Seconds to wait if a busy service does not say how long."""
 
 LONGEST_S: Final = 30 * 86_400
-"""Longest wait: a session may end years from now, and is then asked about once a month."""
+"""Longest wait. A session may end years from now, and is then asked about once a month."""
 
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request to Tallyhook: `path` includes the query, `body` is JSON or None."""
+    """One request to Tallyhook. `path` includes the query, `body` is JSON or None."""
 
     method: str
     path: str
@@ -34,7 +34,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response; `headers` have lower-case names."""
+    """A response. `headers` have lower-case names."""
 
     status: int
     body: bytes = field(repr=False)
@@ -51,14 +51,14 @@ class Answer:
         return found
 
     def retry_after_s(self) -> int:
-        """Return the seconds of `Retry-After`, at most LONGEST_S; BUSY_S if it has none."""
+        """Return the seconds of `Retry-After`, at most LONGEST_S; BUSY_S if there is none."""
         asked = self.headers.get("retry-after", "")
         usable = asked.isascii() and asked.isdigit() and len(asked) < 20
         return min(int(asked), LONGEST_S) if usable else BUSY_S
 
 
 class AskingFailed(Exception):
-    """An error that a program can act on; the message is one sentence."""
+    """An error that a program can act on. The message is one sentence."""
 
 
 class TokenRefused(AskingFailed):
@@ -66,7 +66,7 @@ class TokenRefused(AskingFailed):
 
 
 class Unavailable(AskingFailed):
-    """Nothing was decided: send the same request again after `again_s` seconds."""
+    """Nothing was decided. Send the same request again after `again_s` seconds."""
 
     def __init__(self, sentence: str, *, again_s: int = BUSY_S) -> None:
         super().__init__(sentence)
@@ -74,7 +74,7 @@ class Unavailable(AskingFailed):
 
 
 class NotConfigured(AskingFailed):
-    """501: the service's settings don't enable this; the message names the missing setting."""
+    """501: the service's settings don't enable this. The message names the missing setting."""
 
 
 class NotUnderstood(AskingFailed):
@@ -105,9 +105,9 @@ async def ask_async(steps: Steps[Result], send: Callable[[Ask], Awaitable[Answer
 
 
 def checked(answer: Answer) -> Answer:
-    """Return an answer that decides something.
+    """Return the answer if it decides something.
 
-    Raises TokenRefused, NotConfigured and Unavailable.
+    Raises TokenRefused, NotConfigured and Unavailable for other answers.
     """
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
@@ -139,7 +139,7 @@ class HttpSender:
 
     url        scheme and host of the service, such as https://payments.shop.example
     token      from `tallyhook tokens add`; surrounding white space is removed
-    timeout_s  seconds without a byte; more than the feed's `wait_s`
+    timeout_s  seconds without a byte; must exceed the feed's `wait_s`
     """
 
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
@@ -155,7 +155,7 @@ class HttpSender:
         self._headers = {"authorization": f"Bearer {token.strip()}", "accept": "application/json"}
 
     def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood."""
+        """Send a request. Raises NotUnderstood, and Unavailable if no complete answer came."""
         connection = self._connect(self._host, self._port, timeout=self._timeout_s)
         headers = dict(self._headers)
         if wanted.body is not None:
@@ -182,7 +182,7 @@ class AsyncClient(Protocol):
     def stream(
         self, method: str, url: str, *, content: bytes | None, headers: Mapping[str, str]
     ) -> Any:
-        """Return a context manager of an answer with `status_code`, `headers`, `aiter_bytes`."""
+        """Return a context manager of an answer with `status_code`, `headers` and `aiter_bytes`."""
         ...
 
 
@@ -201,7 +201,7 @@ class AsyncSender:
         self._failures = failures
 
     async def __call__(self, wanted: Ask) -> Answer:
-        """Send a request. Raises Unavailable if no complete answer came, and NotUnderstood."""
+        """Send a request. Raises NotUnderstood, and Unavailable if no complete answer came."""
         headers, body = dict(self._headers), bytearray()
         if wanted.body is not None:
             headers["content-type"] = "application/json"

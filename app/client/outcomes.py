@@ -1,11 +1,11 @@
-"""News of orders: verified notifications, and the feed, which is read on across restores.
+"""News of orders: verified notifications, and the feed, which can be read on after a restore.
 
     notification ──verify──▶ news ─┐
     feed ──page by page──▶ news ───┼─▶ keeper: each once, in the shop's own transaction
     order, where it was unknown ───┘
 
-Both bring the same news; a shop may use either, or both. After a restore Tallyhook does not know
-whether an order was shipped before. Such an order waits until the shop has stated that; reading the
+Both bring the same news. A shop may use either, or both. After a restore Tallyhook does not know
+whether an order was shipped before. Such an order waits until the shop has stated that. Reading the
 feed asks again.
 """
 
@@ -21,27 +21,27 @@ from urllib.parse import quote, urlencode
 from .asking import Ask, NotUnderstood, Steps, checked, sentence_of
 
 TOLERANCE_S: Final = 300
-"""Seconds that a notification's time may be before or after the shop's clock."""
+"""Seconds by which a notification's time may differ from the shop's clock."""
 
 MAX_BODY_BYTES: Final = 256 * 1024
 KIND: Final = "order.revised"
 UNKNOWN: Final = "unknown"
-"""Tallyhook was restored, and the shop has not stated since whether it is so."""
+"""Value after a restore of Tallyhook, until the shop has stated again whether it is so."""
 
 _PREFIX: Final = "whsec_"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """One revision of an order.
+    """News of one revision of an order.
 
-    id           rises with every revision, also across restores
+    id           increases with every revision, even after restores
     fulfillable  whether the order is paid and nothing holds it, as of this revision
     because      sentences for people, with the ids of the evidence
     at           RFC 3339, in UTC
     fulfilled_at, canceled_at
-                 as the shop has stated it by the time of sending: RFC 3339, None, or UNKNOWN
-    superseded   whether the feed has later news of the order: then don't ship on this
+                 as the shop had stated by the time of sending: RFC 3339, None, or UNKNOWN
+    superseded   whether the feed has later news of the order: then don't ship because of this
     """
 
     id: int
@@ -61,28 +61,31 @@ class News:
 
 
 class Refused(Exception):
-    """A notification that is not genuine: answer 401 and discard it."""
+    """A notification that is not genuine. Answer 401 and discard it."""
 
 
 class Keeper(Protocol):
-    """Store of the news that the shop has handled; `shop_store.SqliteKeeper` is one."""
+    """Store of the news that the shop has handled, such as `shop_store.SqliteKeeper`."""
 
     def take(self, news: News) -> bool:
         """Act on the news and store its id, in one transaction.
 
-        Return False, and do nothing, if the order's stored id is as large.
+        Return False, and do nothing, if the order's stored id is at least as large.
         """
         ...
 
     def undecided(self) -> Sequence[tuple[str, int]]:
-        """Return some orders, with their last id, that wait because `fulfilled_at` was UNKNOWN.
+        """Return some orders that wait because `fulfilled_at` was UNKNOWN, each with its last id.
 
-        Those that were asked about least come first.
+        Those that were asked about least often come first.
         """
         ...
 
     def settle(self, news: News) -> None:
-        """Act on what an undecided order is by now, in one transaction; UNKNOWN waits on."""
+        """Act on the current state of an undecided order, in one transaction.
+
+        If UNKNOWN, it keeps waiting.
+        """
         ...
 
     def place(self) -> int:
@@ -104,7 +107,7 @@ def verify_notification(
     body     the raw bytes: not parsed and serialized again
     now      seconds since 1970 in UTC, by the shop's clock
 
-    Raises Refused, and ValueError for a secret that is none.
+    Raises Refused, and ValueError for an invalid secret.
     """
     named = {name.lower(): value for name, value in headers.items()}
     try:
@@ -167,14 +170,13 @@ def news_of(found: Any) -> News:
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
-    """Read the feed on from the keeper's cursor to its end; return how many news were new.
+    """Read the feed from the keeper's cursor to its end. Return how many news were new.
 
-    At the end ask about the orders that wait because Tallyhook did not know whether they were
-    shipped.
+    At the end, ask about orders that wait because Tallyhook did not know whether they were shipped.
 
     wait_s  seconds that the last, empty page waits for news
 
-    Raises TokenRefused, Unavailable and NotUnderstood; what was taken before stays taken.
+    Raises TokenRefused, Unavailable and NotUnderstood. News handled before that stay handled.
     """
     place, new, lost = keeper.place(), 0, False
     while True:

@@ -1,7 +1,7 @@
 """Payments that the shop starts, and what it reports about its orders.
 
 The shop stores nothing before it asks. An order has one payment, however often the same call is
-made; a call that got no answer is made again, unchanged.
+made. A call that got no answer is made again, unchanged.
 """
 
 import json
@@ -31,15 +31,12 @@ _OF_409: Final[Mapping[str, State]] = {
 class Started:
     """State of an order's payment.
 
-    state         open: send the customer to `checkout_url`
-                  paid: send nobody
-                  unresolved: it is in doubt what was paid; send nobody until that is settled
-                  expired: the session has expired
-                  unknown: make the same call again after `again_s`
-                  differs: the order's payment, or its price by `PUT`, has another amount or
-                  currency; or its payment is unknown and had another phone number or return URL
-                  not_over: a new payment was asked for, and the earlier one may still come
-                  refused: `sentence` says why
+    state         open: send the customer to `checkout_url` paid: send nobody unresolved: it is in
+                  doubt what was paid; send nobody until that is settled expired: the session has
+                  expired unknown: make the same call again after `again_s` differs: the order's
+                  payment, or its price by `PUT`, has another amount or currency; or its payment is
+                  unknown and had another phone number or return URL not_over: a new payment was
+                  requested, but the earlier one may still succeed refused: `sentence` says why
     checkout_url  where the customer pays, if the service gave an address
     again_s       for `unknown` and `not_over`: seconds until the same call may say more
     """
@@ -61,7 +58,7 @@ def start_payment(
     cancel_url: str | None = None,
     new_payment: bool = False,
 ) -> Steps[Started]:
-    """Open the order's checkout session, or find the one that it has.
+    """Open the order's checkout session, or find the existing one.
 
     amount       in major units, as text: "1500.00"
     new_payment  whether to start another payment after one that failed
@@ -103,7 +100,7 @@ def start_payment(
 
 
 NOT_SO: Final = "not so"
-"""Stands in place of a moment: the order was not canceled, or not shipped."""
+"""Value in place of a time that says that the order was not canceled, or not shipped."""
 
 
 def tell_order(
@@ -120,13 +117,14 @@ def tell_order(
     """Report an order's price, and when it was placed, canceled or shipped (RFC 3339).
 
     amount   the whole price
-    tenders  kind and amount of what is paid otherwise: ("gift_card", "30.00"); None: as before
+    tenders  kind and amount of each part that is paid otherwise: ("gift_card", "30.00"); None: as
+             before
     free     whether the order costs nothing: then the amount is "0"
 
-    Report `fulfilled_at` before the parcel leaves; after a restore of Tallyhook report NOT_SO of
+    Report `fulfilled_at` before the parcel leaves. After a restore of Tallyhook, report NOT_SO for
     the orders that your books have not shipped. A canceled order is never fulfillable, and money
-    held for it is owed back. Return the order as `GET /api/v1/orders/…` gives it. Raises
-    TokenRefused, Unavailable and NotUnderstood.
+    held for it is owed back. Return the order as `GET /api/v1/orders/…` does. Raises TokenRefused,
+    Unavailable and NotUnderstood.
     """
     moments = {"placed_at": placed_at, "canceled_at": canceled_at, "fulfilled_at": fulfilled_at}
     stated: dict[str, Any] = {"amount": amount, "currency": currency}

@@ -1,9 +1,9 @@
-"""Store news in the shop's own SQLite database, in one transaction with what the shop does.
+"""Stores news in the shop's own SQLite database, in one transaction with the shop's statements.
 
     BEGIN IMMEDIATE ─▶ is it newer? ─▶ store its id ─▶ the shop's own statements ─▶ COMMIT
 
-A process that dies before the last step has done nothing, and gets the news again. For another
-database copy this file: it needs two tables and seven statements.
+A process that dies before the last step has done nothing, and gets the news again. To use another
+database, copy this file: it needs two tables and seven statements.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ TABLES: Final = (
 )
 
 AT_ONCE: Final = 20
-"""Undecided orders that one reading of the feed asks about: one request each."""
+"""Most undecided orders that one reading of the feed asks about, with one request each."""
 
 NEWER: Final = (
     "INSERT INTO tallyhook_told (ref, revision, shipped, undecided) VALUES (:ref, :revision, 0, 0)"
@@ -32,7 +32,7 @@ NEWER: Final = (
 SHIPPED: Final = "UPDATE tallyhook_told SET shipped = 1, undecided = 0 WHERE ref = :ref"
 
 WAITS: Final = "UPDATE tallyhook_told SET undecided = undecided + 1 WHERE ref = :ref"
-"""`undecided`: 0, or how often it was found that Tallyhook does not know."""
+"""Column of `undecided`: 0, or how often Tallyhook answered that it does not know."""
 
 UNDECIDED: Final = (
     "SELECT ref, revision FROM tallyhook_told WHERE undecided > 0 AND shipped = 0"
@@ -52,16 +52,20 @@ MOVE: Final = (
 )
 
 Act = Callable[[sqlite3.Connection, News, bool], None]
-"""The shop's own statements: called with the connection, in the transaction, the news, and whether
-to ship now. That is `True` once for each order, and never with superseded news, nor where the
-order was shipped already as Tallyhook knows it, or that is unknown."""
+"""Function with the shop's own statements, called in the transaction.
+
+Its arguments are the connection, the news, and whether to ship now. That is `True` once for each
+order. It is never `True` with superseded news, nor where Tallyhook knows that the order was
+shipped, or does not know it.
+"""
 
 
 class SqliteKeeper:
     """Keeper for a shop with SQLite.
 
-    connection  the shop's own; its isolation level is set to None, so that transactions are ours
-    act         what the shop does in the transaction; nothing that cannot be rolled back
+    connection  the shop's own; its isolation level is set to None, so that the keeper controls
+                transactions
+    act         the shop's statements in the transaction; nothing that cannot be rolled back
     """
 
     def __init__(self, connection: sqlite3.Connection, act: Act) -> None:
@@ -97,7 +101,10 @@ class SqliteKeeper:
                 self._decide(news, shipped=False)
 
     def _decide(self, news: News, *, shipped: bool) -> None:
-        """Ship, or not, or wait until it is known; then let the shop act."""
+        """Decide whether to ship, not to ship, or to wait until it is known.
+
+        Then call the shop's Act.
+        """
         ship = news.may_ship and not shipped
         if ship:
             self._connection.execute(SHIPPED, {"ref": news.order})

@@ -1,4 +1,4 @@
-"""The configuration: every setting with its bounds, read once, all mistakes at once."""
+"""The configuration: every setting with its bounds, read once, with all mistakes at once."""
 
 __all__ = (
     "config_file",

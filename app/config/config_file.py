@@ -1,9 +1,9 @@
-"""Add settings to a configuration file, without changing a value in it unless that is asked for.
+"""Adds settings to a configuration file, and changes existing values only on request.
 
     file, wanted ──▶ added: written at the end │ same: there already │ differing: only reported
 
 A name without a value gets the value in its line. The file is replaced in one step. It contains
-secrets: a new file is for its owner alone; an existing one keeps its owner and group, and nobody
+secrets, so a new file is only for its owner. An existing file keeps its owner and group, and nobody
 else may read it. Leaves out: the meaning of values (`load.py`).
 """
 
@@ -31,7 +31,7 @@ class SettingsPlan:
     """Result of comparing a file with wanted settings, by names of variables.
 
     values     values of the file as planned; never shown
-    differing  names with another value in the file: then nothing may be written
+    differing  names with another value in the file; if there are any, nothing may be written
     """
 
     added: tuple[str, ...]
@@ -47,7 +47,7 @@ def plan_settings(
 ) -> SettingsPlan:
     """Compare wanted settings with a file, which may be missing.
 
-    changing  names whose value is replaced where the file has another
+    changing  names whose value may be replaced if the file has another
 
     Raises ConfigurationError if a line is not NAME=value, or a name is given twice.
     """
@@ -77,9 +77,9 @@ def plan_settings(
 def write_plan(path: Path, plan: SettingsPlan) -> None:
     """Replace the file by the planned content.
 
-    A new file has mode 0600; an existing one keeps owner, group and mode, without the world's.
-    Raises ConfigurationError if it has changed meanwhile, another command is writing it, or it
-    cannot be written so.
+    A new file has mode 0600. An existing one keeps owner, group and mode, without the permissions
+    of others. Raises ConfigurationError if the file has changed meanwhile, another command is
+    writing it, or it cannot be written.
     """
     real = Path(os.path.realpath(path))
     beside = real.with_name(f".{real.name}.new")
@@ -123,7 +123,7 @@ def _text(path: Path) -> str:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
-    """Split a file into parts: name, value and text of each; a comment has no name."""
+    """Split a file into parts, each with name, value and text. A comment has no name."""
     found: dict[str, int] = {}
     parts = []
     for binding in parse_stream(io.StringIO(text)):
@@ -142,7 +142,7 @@ def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
 
 
 def _written(value: str) -> str:
-    """Quote a value for the file."""
+    """Return the value quoted for the file."""
     if _PLAIN.fullmatch(value):
         return value
     escaped = value.replace("\\", "\\\\").replace("'", "\\'")

@@ -20,14 +20,17 @@ NETWORK: Final = frozenset(
     {"nfs", "nfs4", "cifs", "smb", "smb2", "smb3", "smbfs", "afs", "ceph", "coda", "lustre",
      "beegfs", "gpfs", "gfs2", "glusterfs", "ncpfs", "ocfs2", "orangefs", "pvfs2", "davfs"}
 )  # fmt: skip
-"""Shared by several machines: SQLite's locks don't hold there, and a second service would not see
-the first (https://www.sqlite.org/wal.html)."""
+"""File systems shared by several machines.
+
+SQLite's locks don't work there, and a second service would not notice the first
+(https://www.sqlite.org/wal.html).
+"""
 
 MEMORY: Final = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
-"""Emptied by a restart of the machine."""
+"""File systems that are emptied by a restart of the machine."""
 
 FOREIGN: Final = frozenset({"fuse", "fuseblk", "9p"})
-"""Served by a program, which may ignore a sync."""
+"""File systems served by a program, which may ignore a sync."""
 
 _ESCAPE = re.compile(r"\\([0-7]{3})")
 
@@ -35,7 +38,8 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 def filesystem_kind(path: Path, table: str) -> str:
     """Return the kind of the file system of a path, even if it doesn't exist; "" if unknown.
 
-    table  lines of /proc/self/mounts: device, mount point, kind, …; of several the last counts
+    table  lines of /proc/self/mounts: device, mount point, kind, …; of several that match, the last
+           counts
     """
     place, found, longest = path.absolute(), "", -1
     for line in table.splitlines():
@@ -102,7 +106,7 @@ _OF_A_FILE: Final[tuple[Callable[[Path, SettingsReading], None], ...]] = (
 
 
 def database_lies_well(settings: Settings, reading: SettingsReading) -> None:
-    """Check the place of the database, for a process that serves from a file of SQLite."""
+    """Check the place of the database, for a process that serves from an SQLite file."""
     path = sqlite_file(settings.database_url)
     if not reading.serving or path is None:
         return

@@ -1,4 +1,4 @@
-"""Validation of the database's URL: a file of SQLite or a PostgreSQL server, with the driver."""
+"""Validates the database's URL: an SQLite file or a PostgreSQL server, with the driver."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +12,7 @@ OPTIONS: Final = frozenset(
      "servicefile", "krbsrvname", "gsslib", "prepared_statement_cache_size",
      "direct_tls"}
 )  # fmt: skip
-"""Options behind the question mark that the driver takes; its `ssl` is others' `sslmode`."""
+"""Options after the question mark that the driver accepts. Its `ssl` is `sslmode` elsewhere."""
 
 MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
 
@@ -41,7 +41,7 @@ def database_url(value: Any) -> Any:
 
 
 def _known(scheme: str) -> str:
-    """Return the scheme, if it can contain no secret."""
+    """Return the scheme if it cannot contain a secret."""
     plain = scheme.replace("+", "").replace("_", "")
     return f"{scheme}://" if plain.isalnum() and len(scheme) <= 24 else "what is there"
 

@@ -1,8 +1,9 @@
-"""Load the settings once, check them together, and report every mistake at once.
+"""Loads the settings once, checks them together, and reports every mistake at once.
 
-A mistake is the variable, what is wrong, and what would be right; never a value, since any could be
-a secret in the wrong place. Small functions in one tuple check secrets, and settings that depend on
-each other. A check that needs a setting with a reported mistake says nothing.
+A mistake states the variable, what is wrong, and what would be right. It never states a value,
+since any could be a secret in the wrong place. Small functions in one tuple check secrets, and
+settings that depend on each other. A check that needs a setting with a reported mistake reports
+nothing.
 """
 
 import os
@@ -39,7 +40,7 @@ def load_settings(
     serving: bool = False,
     also: Callable[[Settings], list[str]] | None = None,
 ) -> Settings:
-    """Load the settings of `environ` (default: the process's), over those of TALLYHOOK_CONFIG.
+    """Load the settings from `environ` (default: the process's), which override TALLYHOOK_CONFIG.
 
     serving  whether webhooks will be received, which needs an environment
     also     finds further problems, one line each, which are reported with the others
@@ -72,11 +73,11 @@ def load_settings(
 
 
 OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
-"""Variables that are no settings but defaults of commands' options."""
+"""Variables that are defaults of commands' options, not settings."""
 
 
 def known_variables() -> tuple[str, ...]:
-    """List every variable; `<NAME>` stands for a source's name."""
+    """Return the name of every variable. `<NAME>` stands for a source's name."""
     names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
@@ -97,11 +98,11 @@ _SECRETS_OF_SECTIONS: Final = (
     ("oidc", "client_secret"),
     ("reports", "mail_password"),
 )
-"""Secrets that may come from a file, whose variable ends with `_FILE`."""
+"""Secrets that may come from a file. The variable of the file ends with `_FILE`."""
 
 
 def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
-    """Fill in secrets from their files, and an only source as the one of the sessions."""
+    """Fill in secrets from their files. An only source becomes the source of the sessions."""
     sources = tree.get("sources", {})
     for name, fields in sources.items():
         if "secrets_file" in fields and "secrets" not in fields:
@@ -119,7 +120,7 @@ def _fill_in(tree: dict[str, Any], reading: SettingsReading) -> None:
 
 
 def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
-    """Validate the settings; report wrong ones, and leave them at their defaults.
+    """Validate the settings. Report wrong ones, and leave them at their defaults.
 
     With the defaults, the checks of several settings can still find their own problems.
     """
@@ -137,7 +138,7 @@ def _validated(tree: dict[str, Any], reading: SettingsReading) -> Settings:
 
 
 def _sentence(mistake: Any, field: str) -> str:
-    """Say what would be right, in our words: pydantic's may contain the value."""
+    """Return what would be right, in our words. Pydantic's message may contain the value."""
     context = mistake.get("ctx", {})
     if mistake["type"] == "value_error":
         return str(context["error"])
@@ -172,10 +173,10 @@ _SHAPES: Final = {
 
 
 SIMULATOR_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
-"""Secret of the simulated provider, which its documentation prints."""
+"""Secret of the simulated provider, which is printed in its documentation."""
 
 _TRYING_OUT: Final = frozenset({"sandbox", "staging", "test", "uat", "demo", "dev"})
-"""Labels of host names where no real money moves."""
+"""Labels of host names that are used for trying out, without real money."""
 
 
 def _secrets_of_a_source_are_different_and_no_paths(
@@ -193,12 +194,12 @@ def _secrets_of_a_source_are_different_and_no_paths(
 
 
 def _bare(secret: str) -> str:
-    """Remove the optional parts around a secret."""
+    """Return a secret without the optional parts around it."""
     return secret.strip().removeprefix("whsec_").rstrip("=")
 
 
 def _variable(name: str, reading: SettingsReading) -> str:
-    """Return the variable of a secret, or of its file if that was given."""
+    """Return the variable of a secret, or of its file if the file was given."""
     return name if name in reading.given else name + "_FILE"
 
 
@@ -238,7 +239,7 @@ RETAINED: Final = {
     "to 540",
     "RETENTION_UNALLOCATED_DAYS": "the days for which you look for the order of a payment",
 }
-"""Periods that only the owner knows, and what to write."""
+"""Periods that only the owner can decide, and what to write."""
 
 
 def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReading) -> None:
@@ -260,7 +261,7 @@ def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -
 
 
 def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) -> None:
-    """Check that others cannot write or replace files of settings, which name the secrets."""
+    """Check that others cannot write or replace settings files, which name the secrets."""
     files = {CONFIG: reading.config_file}
     for name, source in settings.sources.items():
         files[f"{PREFIX}SOURCES__{name.upper()}__SECRETS_FILE"] = source.secrets_file
@@ -280,7 +281,7 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
 
 
 def _others_write(path: Path) -> bool:
-    """Return whether group or others may write; in a sticky folder they can't replace a file."""
+    """Return whether group or others may write. In a sticky folder they can't replace a file."""
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -302,7 +303,10 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
 
 
 def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) -> None:
-    """Report an address without its secret, or the reverse. missing: sentence for the address."""
+    """Report an address without its secret, or a secret without its address.
+
+    missing  sentence for the missing address
+    """
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
         reading.problem(secret, f"is given beside {secret}_FILE; keep one of the two")
@@ -324,7 +328,7 @@ MAIL: Final = PREFIX + "REPORTS__MAIL_"
 
 
 def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    """Check that every way in the schedule is configured."""
+    """Check that every destination in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
     missing = "is missing beside the secret; write where reports are posted to"
@@ -399,10 +403,10 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
 
 
 MIN_SECRET_CHARS: Final = 16
-"""Characters of a secret; 16 hex digits are 64 bits."""
+"""Fewest characters of a secret. 16 hex digits are 64 bits."""
 
 _MIN_DISTINCT: Final = 5
-"""Different characters of a secret."""
+"""Fewest different characters of a secret."""
 
 _PLACEHOLDERS: Final = (
     "changeme",
@@ -422,7 +426,7 @@ _PLACEHOLDERS: Final = (
     "1234567890",
     "abcdefghij",
 )
-"""Parts of secrets from guides; compared without case and punctuation."""
+"""Parts of secrets that come from guides, compared without case and punctuation."""
 
 _PUBLISHED: Final = frozenset(
     {
@@ -514,7 +518,7 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
-    """Find addresses at which another source takes its deliveries."""
+    """Report addresses that are also the place where another source takes its deliveries."""
     for name, source in settings.sources.items():
         for end in source.address:
             if end.get_secret_value() in settings.sources.keys() - {name}:
@@ -526,7 +530,7 @@ def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -
 
 
 def is_public(secret: str) -> bool:
-    """Return whether it is a public key or a certificate in PEM."""
+    """Return whether a secret is a public key or a certificate in PEM."""
     return secret.startswith(("-----BEGIN PUBLIC", "-----BEGIN CERT"))
 
 

@@ -1,6 +1,6 @@
-"""Reading of variables, the dotenv file and files of secrets, and the mistakes found.
+"""Reads variables, the dotenv file and files of secrets, and collects the mistakes found.
 
-Leaves out: the meaning of values. No sentence made here contains one.
+Leaves out: the meaning of values. No sentence made here contains a value.
 """
 
 import difflib
@@ -20,7 +20,7 @@ ENVIRONMENT: Final = PREFIX + "ENVIRONMENT"
 DATABASE_URL: Final = PREFIX + "DATABASE_URL"
 
 MAX_FILE_BYTES: Final = 256 * 1024
-"""Size of a file; a larger one was named by mistake."""
+"""Largest size of a file. A larger one was named by mistake."""
 
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 _SECRET = re.compile(r"__(CLIENT_SECRET|SECRETS?|TOKEN)\Z")
@@ -42,20 +42,20 @@ class SettingsReading:
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """Report a problem; the sentence continues the variable's name."""
+        """Report a problem. The sentence continues the variable's name."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)
 
     def only_in_sandbox(self, variable: str, sentence: str) -> None:
-        """Report a problem in live, a warning elsewhere."""
+        """Report a problem in a live environment, and a warning elsewhere."""
         if self.live:
             self.problem(variable, sentence)
         else:
             self.warnings.append(f"{variable}: {sentence}")
 
     def has_reported(self, line: str) -> bool:
-        """Return whether a line's variable, or one that replaces it, has a problem already."""
+        """Return whether a line's variable, or one that replaces it, already has a problem."""
         variable = line.partition(":")[0]
         stem = variable.removesuffix("SECRETS")
         keys = (f"{stem}KEYS",) if stem != variable else ()
@@ -74,16 +74,16 @@ _ONE_SECRET = re.compile(r"-----BEGIN [^-]+-----.*?-----END [^-]+-----|\S[^\r\n]
 
 
 def printable(name: str) -> str:
-    """Make a stranger's name safe to print: ASCII, at most 100 characters."""
+    """Return a stranger's name made safe to print: ASCII, at most 100 characters."""
     return name[:100].encode("ascii", "backslashreplace").decode().translate(_CONTROLS)
 
 
 def given_variables(
     environ: Mapping[str, str], *, known: Sequence[str], reading: SettingsReading
 ) -> dict[str, str]:
-    """Return the known variables by upper-case name, the environment's over the file's.
+    """Return the known variables by upper-case name. The environment overrides the file.
 
-    An empty value counts as not given; for a secret it is a mistake.
+    An empty value counts as not given. For a secret it is a mistake.
     """
     own = _ours(environ.items(), reading)
     path = own.pop(CONFIG, "").strip()
@@ -108,7 +108,7 @@ def given_variables(
 
 
 def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[str, str]:
-    """Return our variables by upper-case name, and report two spellings of one."""
+    """Return our variables by upper-case name. Report two spellings of one name."""
     found: dict[str, str] = {}
     names = set[str]()
     for name, value in items:
@@ -126,7 +126,7 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
 
 
 _OPTIONS: Final = {f"{PREFIX}HOST": "--host", f"{PREFIX}PORT": "--port"}
-"""Options of commands that could be taken for settings."""
+"""Options of commands that could be mistaken for settings."""
 
 
 def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool:
@@ -156,14 +156,15 @@ def _dotenv(path: Path, reading: SettingsReading) -> list[tuple[str, str]]:
 
 
 def secrets_in(text: str) -> list[str]:
-    """Split a text into its lines; a block of PEM is one."""
+    """Split a text into its lines. A PEM block stays whole."""
     return [found.group().strip() for found in _ONE_SECRET.finditer(text)]
 
 
 def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> list[str]:
-    """Return the secrets of a file, one a line, newest first; a key in PEM is one secret.
+    """Return the secrets of a file, one on each line, newest first. A PEM key is one secret.
 
-    A file that cannot be read, has none, or can be used by everyone is reported under `variable`.
+    A file that cannot be read, has no secrets, or is accessible to everyone is reported under
+    `variable`.
     """
     text = _text(path, variable, reading)
     secrets = secrets_in(text)

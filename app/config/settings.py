@@ -1,9 +1,9 @@
 """Declaration of all settings, with types, bounds and defaults.
 
 They come from environment variables, or from the dotenv file that TALLYHOOK_CONFIG names. Nothing
-is read at import: `load_settings` reads once. No message contains a value: any could be a secret in
-the wrong place. config.example.env explains each setting; a test compares the two. Leaves out:
-whether a profile exists (app.providers knows), and whether the database can be reached.
+is read at import: `load_settings` reads once. No message contains a value, because any could be a
+secret in the wrong place. config.example.env explains each setting; a test compares the two. Leaves
+out: whether a profile exists (app.providers knows), and whether the database can be reached.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ _WIDEST: Final = {4: 8, 6: 7}
 
 
 def lowered(value: Any) -> Any:
-    """Strip a text and write it in lower case; leave anything else."""
+    """Strip a text and convert it to lower case. Return anything else unchanged."""
     return value.strip().lower() if isinstance(value, str) else value
 
 
 Role = Literal["finance", "support", "admin", "viewer"]
-"""Role of an operator: the acts and pages of each role are in app/access/operators.py."""
+"""Role of an operator. app/access/operators.py lists the actions and pages of each role."""
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
 _CALLING_CODE: Final = re.compile("[1-9][0-9]{0,2}", re.ASCII)
-"""ITU-T E.164."""
+"""Pattern of a country's calling code (ITU-T E.164)."""
 
 _SWITCHED: Final = {"true": "on", "1": "on", "yes": "on", "false": "off", "0": "off", "no": "off"}
 
 
 def switched(value: Any) -> Any:
-    """Translate words for on and off to `on` and `off`; leave anything else."""
+    """Translate words for on and off to `on` and `off`. Return anything else unchanged."""
     if isinstance(value, bool):
         return "on" if value else "off"
     word = lowered(value)
@@ -67,7 +67,7 @@ def switched(value: Any) -> Any:
 
 
 def listed(value: Any) -> Any:
-    """Parse a JSON list of texts, or texts separated by commas; leave a list.
+    """Parse a JSON list of texts, or texts separated by commas. Return a list unchanged.
 
     Raises ValueError for another JSON list.
     """
@@ -87,7 +87,7 @@ def listed(value: Any) -> Any:
 class DatedSecret(SecretStr):
     """Secret that may expire, `SECRET until 2026-12-01T00:00:00Z`; `until` is None for never.
 
-    Making one raises ValueError for an end that is no RFC 3339 moment in UTC.
+    Creating one raises ValueError for an end that is no RFC 3339 moment in UTC.
     """
 
     def __init__(self, secret_value: str) -> None:
@@ -100,7 +100,7 @@ class DatedSecret(SecretStr):
 
 
 def secrets(value: Any) -> Any:
-    """Parse a list of secrets as `listed`, each with its end. Raises ValueError."""
+    """Parse a list of secrets as `listed` does, each with its end. Raises ValueError."""
     texts = listed(value)
     if not isinstance(texts, list | tuple):
         return texts
@@ -108,7 +108,7 @@ def secrets(value: Any) -> Any:
 
 
 def addresses(value: Any) -> Any:
-    """Parse addresses as `secrets`. Raises ValueError for one that is no end of a path."""
+    """Parse addresses as `secrets` does. Raises ValueError for one that cannot end a path."""
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
@@ -117,7 +117,7 @@ def addresses(value: Any) -> Any:
 
 
 def named(value: Any) -> Any:
-    """Parse a JSON object of texts; leave an object. Raises ValueError."""
+    """Parse a JSON object of texts. Return an object unchanged. Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = _object_in(value)
@@ -140,7 +140,7 @@ def accounts(value: Any) -> Any:
 
 
 MAX_ONLY: Final = 20
-"""Members by which one source tells its shop from others."""
+"""Most members by which one source distinguishes its shop from others."""
 
 
 def only(value: Any) -> Any:
@@ -166,7 +166,7 @@ def only(value: Any) -> Any:
 
 
 def _object_in(text: str) -> dict[str, Any] | None:
-    """Parse a JSON object; None where the text is none."""
+    """Parse a JSON object. Return None where the text is none."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -177,7 +177,7 @@ def _object_in(text: str) -> dict[str, Any] | None:
 def networks(value: Any) -> Any:
     """Parse IP addresses or networks of proxies. Raises ValueError, also for too wide a network.
 
-    A proxy that is not named here counts as the sender: its address cannot be forged. `*` would let
+    A proxy that is not listed counts as the sender, whose address cannot be forged. `*` would let
     every sender choose its address.
     """
     found = []
@@ -200,7 +200,7 @@ def networks(value: Any) -> Any:
 def base_url(value: Any) -> Any:
     """Validate an http or https URL, and remove a slash at its end.
 
-    Raises ValueError if it has no host, or a user, a query or a fragment.
+    Raises ValueError if it has no host, or has a user, a query or a fragment.
     """
     if not isinstance(value, str):
         return value
@@ -214,9 +214,9 @@ def base_url(value: Any) -> Any:
 
 
 def endpoint_url(value: Any) -> Any:
-    """Validate an http or https URL to call; its path and query stay.
+    """Validate an http or https URL to call. Its path and query stay.
 
-    Raises ValueError if it has no host, or a user or a fragment.
+    Raises ValueError if it has no host, or has a user or a fragment.
     """
     if not isinstance(value, str):
         return value
@@ -229,12 +229,15 @@ def endpoint_url(value: Any) -> Any:
 
 
 def _lower_scheme(parts: SplitResult, value: str) -> str:
-    """Write the scheme in lower case: other code compares it."""
+    """Convert the scheme to lower case, because other code compares it."""
     return parts.scheme + value.strip()[len(parts.scheme) :]
 
 
 def public_url(value: Any) -> Any:
-    """Validate as `base_url`, or nothing. Raises ValueError also for the address of a source."""
+    """Validate as `base_url` does, or an empty value.
+
+    Also raises ValueError for a source's address.
+    """
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -245,7 +248,7 @@ def public_url(value: Any) -> Any:
 
 
 def https_url(value: Any) -> Any:
-    """Validate an https address without a path, or nothing. Raises ValueError."""
+    """Validate an https address without a path, or an empty value. Raises ValueError."""
     if value == "" or not isinstance(value, str):
         return value
     found = str(base_url(value)).lower()
@@ -255,8 +258,10 @@ def https_url(value: Any) -> Any:
 
 
 def issuer(value: Any) -> Any:
-    """Validate as `base_url`, https or on this machine. A slash at its end stays: the provider's
-    tokens state exactly this text. Raises ValueError."""
+    """Validate as `base_url` does; the URL must be https or on this machine. Raises ValueError.
+
+    A slash at its end stays, because the provider's tokens state exactly this text.
+    """
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -266,11 +271,11 @@ def issuer(value: Any) -> Any:
 
 
 MAX_ROLES: Final = 100
-"""Values of a claim that have a role."""
+"""Most values of a claim that have a role."""
 
 
 def roles(value: Any) -> Any:
-    """Parse a JSON object: values of the claim, each with its role. Raises ValueError."""
+    """Parse a JSON object that maps values of the claim to roles. Raises ValueError."""
     if not isinstance(value, str):
         return value
     found = _object_in(value) or {}
@@ -283,8 +288,10 @@ def roles(value: Any) -> Any:
 
 
 def words(value: Any) -> Any:
-    """Parse a list as `listed` does, of texts without blanks. Raises ValueError for an
-    invalid one."""
+    """Parse a list of texts without blanks, as `listed` does.
+
+    Raises ValueError for an invalid one.
+    """
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without blanks, with commas between")
@@ -308,7 +315,10 @@ def calling_code(value: Any) -> Any:
 
 
 def time_zone(value: Any) -> Any:
-    """Validate the name of a time zone, such as Africa/Nairobi, or nothing. Raises ValueError."""
+    """Validate the name of a time zone, such as Africa/Nairobi, or an empty value.
+
+    Raises ValueError.
+    """
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -360,11 +370,13 @@ def mail_addresses(value: Any) -> Any:
 
 
 MAX_WITNESSES: Final = 16
-"""Signatures of a note that every verifier must accept (C2SP signed-note)."""
+"""Most signatures of a note that every verifier must accept (C2SP signed-note)."""
 
 
 def witnesses(value: Any) -> Any:
-    """Parse a list of witnesses as `listed`, each `KEY URL`. Raises ValueError with all mistakes.
+    """Parse a list of witnesses as `listed` does, each `KEY URL`.
+
+    Raises ValueError with all mistakes.
 
     KEY is a verifier key, URL the address before `/add-checkpoint`.
     """
@@ -455,7 +467,7 @@ Name = Annotated[str, BeforeValidator(lowered), StringConstraints(pattern=r"^[a-
 
 
 def _number(default: int, low: int, high: int) -> Any:
-    """Declare a whole number with its bounds, both included; the setting's name has the unit."""
+    """Declare an integer setting with inclusive bounds. The setting's name has the unit."""
     return Field(default=default, ge=low, le=high)
 
 
@@ -468,22 +480,22 @@ class Section(BaseModel):
 class SourceSettings(Section):
     """One provider account.
 
-    profile       a shipped profile's name, or the path of another file (with / or .toml)
-    address       ends of the path that deliveries come to, newest first, in place of the name;
-                  they are secret, for a provider that signs nothing
-    secrets       newest first, also those from the file: any of them may match
-    secrets_file  their file, if any; `read_secret_file` reads it again
+    profile       name of a shipped profile, or the path of another file (with / or .toml)
+    address       ends of the path that deliveries come to, newest first, instead of the name; they
+                  are secret, for a provider that signs nothing
+    secrets       newest first, including those from the file: any of them may match
+    secrets_file  file of the secrets, if any; `read_secret_file` reads it again
     keys          keys by id or by the part's name, for profiles whose requests name their key
-    credentials   for asking the provider back, by the names in the profile
+    credentials   for requests to the provider, by the names in the profile
     account       accounts whose events count, for profiles whose events name one
-    only          members by which events state their shop, each with the values of ours
-    orders        `own`: events of other sources, and the shop's records unless they say so, never
-                  mean an order of this source
-    link_by       `references`: a payment belongs to an order only if the shop named it or its
-                  session, or an event ties it to one of these; an order that its event names is
+    only          members by which events state their shop, each with the values of our shop
+    orders        `own`: events of other sources never mean an order of this source, nor do the
+                  shop's records unless they name it
+    link_by       `references`: a payment belongs to an order only if the shop named the payment or
+                  its session, or an event ties it to one of these; an order that its event names is
                   only suggested
     shared        whether another shop or system uses the account; `unknown`: nobody has said
-    captures      payment methods that capture by themselves, where the profile's `code` tells the
+    captures      payment methods that capture automatically, where the profile's `code` tells the
                   method; needs the credential `webhook`
     link_mismatch `hold`: a payment that only its order number links counts only if its amount is a
                   price of the order
@@ -505,10 +517,10 @@ class SourceSettings(Section):
 
 
 class CheckoutSettings(Section):
-    """Service that opens checkout sessions. All None: none are opened.
+    """Service that opens checkout sessions. If all are None, no sessions are opened.
 
-    token   the bearer token, also if it came from the file
-    source  name of the source of the sessions' webhooks
+    token   the bearer token, including one from the file
+    source  name of the source that receives the sessions' webhooks
     """
 
     base_url: BaseUrl | None = None
@@ -518,9 +530,9 @@ class CheckoutSettings(Section):
 
 
 class ShopSettings(Section):
-    """Address that is notified of every revision. All None: nobody is notified.
+    """Address that is notified of every revision. If all are None, nobody is notified.
 
-    secret  signs the notifications; also if it came from the file
+    secret  signs the notifications, including one from the file
     """
 
     url: EndpointUrl | None = None
@@ -529,14 +541,14 @@ class ShopSettings(Section):
 
 
 class ReportsSettings(Section):
-    """Ways of scheduled reports.
+    """Destinations of scheduled reports.
 
     folder       folder of their files
     mail_server  host:port; the password is sent only over TLS, or to this machine
     url          address they are posted to, signed with `secret` like notifications
-    accounts     file of the accounts of every journal
-    currency     the merchant's own, for totals; None: none
-    rates        file of exchange rates to it
+    accounts     file with the account names of every journal
+    currency     the merchant's own currency, for totals; None: none
+    rates        file of exchange rates to that currency
     """
 
     accounts: Path | None = None
@@ -555,10 +567,10 @@ class ReportsSettings(Section):
 
 
 class AlarmsSettings(Section):
-    """Ways of alarms: a message when one is raised, and when it is over.
+    """Destinations of alarms: a message when one is raised, and when it is over.
 
     url      address they are posted to, signed with `secret` like notifications
-    mail_to  recipients of mails, by the mail server of the reports
+    mail_to  recipients of mails, sent by the mail server of the reports
     """
 
     url: EndpointUrl | None = None
@@ -570,13 +582,17 @@ class AlarmsSettings(Section):
 class EvidenceSettings(Section):
     """Signing of evidence, and witnesses of the log.
 
-    key_file  ed25519 key in PEM, made at the first start; None: beside the database
+    key_file  ed25519 key in PEM, created at the first start; None: beside the database
     publish   whether the receiver publishes its keys, its newest checkpoint and consistency proofs
               under /.well-known/tallyhook/
-    witnesses  cosigners of checkpoints, each `KEY URL`
-    witness_quorum   how many must cosign; 0: more than half
-    witness_every_s  how often they are asked
-    witness_alarm_s  how long too few may cosign before an alarm
+    witnesses
+              cosigners of checkpoints, each `KEY URL`
+    witness_quorum
+              how many must cosign; 0: more than half
+    witness_every_s
+              seconds between two requests to them
+    witness_alarm_s
+              seconds that too few may cosign before an alarm
     """
 
     key_file: Path | None = None
@@ -590,10 +606,10 @@ class EvidenceSettings(Section):
 class PhonesSettings(Section):
     """Customers' phone numbers.
 
-    key_file        key of the digests by which orders are searched, made at the first start; None:
-                    beside the database
-    shown_per_hour  numbers, bodies and full bundles that one operator sees alone within an hour;
-                    more take a proposal
+    key_file        key of the digests by which orders are searched, created at the first start;
+                    None: beside the database
+    shown_per_hour  numbers, bodies and full bundles that one operator may see alone within an hour;
+                    more need a proposal
     """
 
     key_file: Path | None = None
@@ -616,7 +632,7 @@ class ConsoleSettings(Section):
 
     public_url  https address in browsers; empty: only on this machine
     port        port on this machine, unless the command line has one
-    mappings    folder of mapping files that an import's form offers by name
+    mappings    folder of mapping files that an import form offers by name
     """
 
     public_url: HttpsUrl = ""
@@ -625,16 +641,16 @@ class ConsoleSettings(Section):
 
 
 class OidcSettings(Section):
-    """Sign-in with the company's account, by OpenID Connect. All None: passwords alone.
+    """Sign-in with the company's account, by OpenID Connect. If all are None, passwords only.
 
     issuer          the provider, exactly as its tokens state it
     client_secret   also if it came from the file
-    scopes          asked for beside `openid`
-    name_claim      claim with a person's name, by which the trail shows them
+    scopes          requested besides `openid`
+    name_claim      claim with a person's name, which the audit trail shows
     role_claim      claim whose values decide the role: its name, or a path with dots
     roles           role of each value; of several, the first in this order counts
-    domains         domains of verified mail addresses that may come in; empty: all
-    acr, amr        ways of signing in of which the token must state one; empty: any
+    domains         domains of verified mail addresses that may sign in; empty: all
+    acr, amr        ways of signing in, one of which the token must state; empty: any
     local_accounts  `off`: nobody signs in by password
     """
 
@@ -746,12 +762,17 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, on each setting that `live` would refuse."""
+        """Return a sentence, with the variable, on each setting that a live environment would
+        refuse.
+        """
         return self._warnings
 
     @property
     def profile_files(self) -> Mapping[str, str]:
-        """Texts of the merchant's own profiles by path, in a service: it reads each only once."""
+        """Return the texts of the merchant's own profiles by path.
+
+        A service reads each only once.
+        """
         return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -760,25 +781,29 @@ class Settings(BaseModel):
 
     @property
     def phone_key_path(self) -> Path:
-        """The phone key's file: as set, else beside the database, else in `var`."""
+        """Return the path of the phone key: as set, else beside the database, else in `var`."""
         path = self.phones.key_file or self._beside_database("phone.key")
         return path or Path("var/tallyhook.phone.key")
 
     @property
     def evidence_key_path(self) -> Path:
-        """The evidence key's file: as set, else beside the database, else in `var`."""
+        """Return the path of the evidence key: as set, else beside the database, else in `var`."""
         path = self.evidence.key_file or self._beside_database("evidence.key")
         return path or Path("var/tallyhook.evidence.key")
 
     @property
     def erasure_journal_path(self) -> Path | None:
-        """The journal of erasures: as set, else beside the database; None on PostgreSQL without
-        a setting."""
+        """Return the path of the erasure journal: as set, else beside the database.
+
+        Return None on PostgreSQL without a setting.
+        """
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
-        """Return the settings of a copy of the database, whose keys and journal lie where the
-        database's own do."""
+        """Return the settings of a copy of the database.
+
+        Its keys and journal are where the database's own are.
+        """
         return self.model_copy(
             update={
                 "database_url": database_url,
@@ -790,17 +815,20 @@ class Settings(BaseModel):
 
     @property
     def deletes_phones(self) -> bool:
-        """Whether digests of phone numbers are deleted when they are old."""
+        """Return whether digests of phone numbers are deleted when they are old."""
         return bool(self.retention_phones_days or self.retention_days)
 
     @property
     def requires_order_record(self) -> bool:
-        """Whether an order needs the shop's own price: by default in live."""
+        """Return whether an order needs the shop's own price, which is the default in live."""
         chosen = self.require_order_record
         return self.environment == "live" if chosen == "auto" else chosen == "on"
 
     def policy(self, *, required_since: Instant | None = None) -> Policy:
-        """Build the policy of the fold. required_since: see `folding.order_records`."""
+        """Build the policy of the fold.
+
+        required_since  see `folding.order_records`
+        """
         return Policy(
             payment_window=self.payment_window_s * SECOND,
             grace=self.grace_s * SECOND,
@@ -821,4 +849,4 @@ SECTIONS: Final[Mapping[str, type[Section]]] = {
     for name, field in Settings.model_fields.items()
     if isinstance(kind := field.annotation, type) and issubclass(kind, Section)
 }
-"""Sections of which there is one each, by name."""
+"""Sections that exist once each, by name."""

@@ -1,3 +1,3 @@
-"""Context of all layers: settings, clock, database, inbox and news of this process."""
+"""Context shared by all layers: settings, clock, database, inbox and signals of this process."""
 
 __all__ = ("context", "signals", "unread", "work")

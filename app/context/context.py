@@ -1,6 +1,6 @@
 """The context of an operation: settings, the open database, the merchant's policy, the one clock.
 
-Command line, API and console hold an AppContext and hand it to operations.
+The command line, the API and the console hold an AppContext and pass it to operations.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
-    """One open database, seen through one policy, on one clock. What is compiled from the settings
-    is built when it is first asked for."""
+    """One open database, used with one policy and one clock.
+
+    Objects that are built from the settings are built when they are first needed.
+    """
 
     settings: Settings
     database: Database
@@ -38,34 +40,39 @@ class AppContext:
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
-        """Every configured source. Raises ConfigurationError with the mistakes of all of them."""
+        """Return every configured source.
+
+        Raises ConfigurationError with the mistakes of all of them.
+        """
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
 
     @cached_property
     def phone_key(self) -> PhoneKey | None:
-        """Return the key of phone digests; None: numbers are neither noted nor found. Raises
-        ConfigurationError if its file cannot be read."""
+        """Return the key of phone digests. None: numbers are neither stored nor found.
+
+        Raises ConfigurationError if its file cannot be read.
+        """
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property
     def countries(self) -> frozenset[str]:
-        """Calling codes of the customers' countries, as the settings and the profiles name them."""
+        """Return the calling codes of the customers' countries, by settings and profiles."""
         named = {each.profile.customer.country or "" for each in self.sources.values()}
         return frozenset(filter(None, {self.settings.phone_country, *named}))
 
     @cached_property
     def zone(self) -> tzinfo | None:
-        """The zone in which the merchant counts days and months; None if it is not set."""
+        """Return the zone in which the merchant counts days and months; None if it is not set."""
         return zone_named(self.settings.timezone) if self.settings.timezone else None
 
     @property
     def calendar_zone(self) -> tzinfo:
-        """The zone of days, months and pages: UTC if none is set."""
+        """Return the zone of days, months and pages: UTC if none is set."""
         return self.zone or UTC
 
     @property
     def notifies_shop(self) -> bool:
-        """Whether a shop is notified of every revision that is published."""
+        """Return whether a shop is notified of every published revision."""
         return self.settings.shop.url is not None

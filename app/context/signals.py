@@ -1,4 +1,4 @@
-"""News within one process that serves, reads or folds one database."""
+"""Signals within one process that serves, reads or folds one database."""
 
 import asyncio
 
@@ -12,19 +12,19 @@ class Signals:
         self.evidence_arrived = Signal()
         """Set when there is something new about an order."""
         self.accepted = Signal()
-        """Set when the inbox has got something."""
+        """Set when a delivery was added to the inbox."""
         self.read = Signal()
-        """Set when something of the inbox was read."""
+        """Set when a delivery of the inbox was read."""
         self.folded = Signal()
         """Set when a round of folding has ended."""
         self.alarming = Signal()
-        """Set when something that an alarm is about has begun or ended."""
+        """Set when a condition of an alarm has begun or ended."""
         self.drained = asyncio.Event()
-        """Cleared while the reader of this process has a backlog before it."""
+        """Cleared while the reader of this process has a backlog to read."""
         self.drained.set()
         self.closing = asyncio.Event()
-        """Set when the service stops: nobody should wait for news any more."""
+        """Set when the service stops: nobody should wait for signals any more."""
         self.dated_ahead = False
-        """Set while unread deliveries may be dated later than now: a clock was ahead."""
+        """Set while unread deliveries may be dated later than now, because a clock was fast."""
         self.folded_elsewhere = False
-        """Whether another process folds and seals what this one reads."""
+        """Whether another process folds and seals what this process reads."""

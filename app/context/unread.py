@@ -11,8 +11,7 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """Unread records without those set aside: their number, their bytes, and the oldest and newest
-    arrival.
+    """Unread records except those set aside: number, bytes, and the oldest and newest arrival.
 
     copied_up_to  date of the newest commit that a standby has replayed; None on a primary
     """
@@ -24,7 +23,7 @@ class Backlog:
     copied_up_to: Instant | None = None
 
     def is_dated_ahead(self, now: Instant) -> bool:
-        """Return whether a clock that was ahead dated any of it: it came before now."""
+        """Return whether a fast clock dated some of the backlog later than now."""
         return self.newest is not None and self.newest > now + CLOCKS_DIFFER
 
     def __add__(self, other: Backlog) -> Backlog:
@@ -40,7 +39,7 @@ class Backlog:
 
 
 class InboxEnd(NamedTuple):
-    """The last numbers of rows of the inbox's table, and of rows of its file."""
+    """The last row numbers of the inbox's table and of its file."""
 
     table: int
     file: int
@@ -50,27 +49,27 @@ EVERYTHING: Final = InboxEnd(2**63 - 1, 2**63 - 1)
 
 
 class UnreadInbox(Protocol):
-    """The inbox, for everybody but its receiver and its reader."""
+    """The inbox, for all code except its receiver and its reader."""
 
     async def backlog(self, *, up_to: InboxEnd = EVERYTHING) -> Backlog:
-        """Count what is not read yet, of the rows up to these numbers."""
+        """Return the unread deliveries among the rows up to these numbers."""
         ...
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count likewise, and return the last number of each kind by now."""
+        """Return the backlog as `backlog` does, and the last row number of each kind by now."""
         ...
 
     async def kept_bytes(self) -> int:
-        """Count the bytes of what was read and not deleted yet, of an SQLite database's inbox."""
+        """Return the bytes, in an SQLite database's inbox, that were read and not deleted yet."""
         ...
 
     async def tidy(self) -> bool:
-        """Leave nothing of what was read in the inbox. False where that was not done in time."""
+        """Delete everything that was read from the inbox. Return False if time ran out."""
         ...
 
     async def damage(self) -> list[str]:
-        """Describe damage to the inbox's own file, one sentence each."""
+        """Return a sentence for each damage to the inbox's own file."""
         ...
 
     async def rewrite(self) -> None:
-        """Write the inbox's own file anew, so that nothing deleted is left in it."""
+        """Rewrite the inbox's own file, so that nothing deleted is left in it."""

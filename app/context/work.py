@@ -1,4 +1,4 @@
-"""Runs a use case elsewhere: in a process of its own, with a context of its own."""
+"""Runs a use case elsewhere: in a separate process, with a separate context."""
 
 from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -21,14 +21,14 @@ class Work(Protocol):
     ) -> Result:
         """Call a function of a module, whose arguments and result can be pickled.
 
-        Raises UsageError, NotFoundError or UnreachableError as it does, UsageError for another
-        error of ours, and UnreachableError where its process died or took too long.
+        Raises UsageError, NotFoundError or UnreachableError as the function does, UsageError for
+        any other error of ours, and UnreachableError where its process died or took too long.
         """
         ...
 
 
 class Elsewhere(Protocol):
-    """Makes what runs use cases in processes of their own."""
+    """Creates `Work` that runs use cases in separate processes."""
 
     def __call__(
         self,
@@ -39,11 +39,11 @@ class Elsewhere(Protocol):
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return what runs so many at once.
+        """Return `Work` that runs so many use cases at once.
 
-        purpose   for which each opens the database
-        died      what is said where a process ended before its time
-        most_s    seconds that a use case may take; None: as long as it takes
-        too_long  what is said where it took more
+        purpose   what each process opens the database for
+        died      message where a process ended too early
+        most_s    seconds that a use case may take; None: no limit
+        too_long  message where a use case took longer
         """
         ...

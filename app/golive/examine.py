@@ -48,8 +48,11 @@ from app.sealing.log_store import identity
 
 
 def problems_of_sources(settings: Settings) -> list[str]:
-    """Return a line for every mistake of the sources' profiles, secrets and credentials, of the
-    token that opens sessions, and of the secrets that sign posts: a start refuses them."""
+    """Return a line for every mistake that makes a start fail.
+
+    Mistakes are looked for in the sources' profiles, secrets and credentials, in the token that
+    opens sessions, and in the secrets that sign posts.
+    """
     problems: list[str] = []
     for check in (compile_sources, questions_of, _check_token, _check_signers):
         try:
@@ -60,8 +63,11 @@ def problems_of_sources(settings: Settings) -> list[str]:
 
 
 def _check_token(settings: Settings) -> None:
-    """Says nothing where address, token or source is missing, which `load_settings` reports, or
-    the source's profile cannot be read."""
+    """Return the mistake of the token that opens sessions, if any.
+
+    Says nothing where address, token or source is missing, which `load_settings` reports, or where
+    the source's profile cannot be read.
+    """
     source = settings.sources.get(settings.checkout.source or "")
     if settings.checkout.base_url is None or settings.checkout.token is None or source is None:
         return
@@ -90,7 +96,7 @@ PHONES = "TALLYHOOK_PHONES__KEY_FILE"
 
 
 async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
-    """Return all results of the checks, in the order in which problems should be mended."""
+    """Return all results of the checks, in the order in which problems should be fixed."""
     try:
         settings = load_settings(environ, serving=True, also=problems_of_sources)
     except ConfigurationError as error:
@@ -111,7 +117,7 @@ async def examine(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
-    """Return every file that a secret came from, with its variable."""
+    """Return every file from which a secret was read, with its variable."""
     for name, source in settings.sources.items():
         if source.secrets_file is not None:
             yield f"TALLYHOOK_SOURCES__{name.upper()}__SECRETS_FILE", source.secrets_file
@@ -131,12 +137,12 @@ def secret_files(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 def key_files(settings: Settings) -> dict[str, Path]:
-    """Return the paths of generated keys, by the variable of each."""
+    """Return the paths of generated keys, by variable."""
     return {EVIDENCE: settings.evidence_key_path, PHONES: settings.phone_key_path}
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file is there, or cannot be looked at and so is not reported as gone."""
+    """Return whether a file exists. A file that cannot be looked at is not reported as missing."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -154,15 +160,16 @@ def _mode(path: Path) -> int | None:
 
 
 def _may_write_to(folder: Path) -> bool:
-    """Return whether this user may make files in a folder; if it is missing, in the nearest one
-    that is there."""
+    """Return whether this user may create files in a folder, or its nearest existing parent."""
     there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
-    """Compare the settings with those of the service that was started last, and ask it whether it
-    is ready. Empty before the first start."""
+    """Compare the settings with those of the service that was started last.
+
+    Also ask that service whether it is ready. Return nothing before the first start.
+    """
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -226,7 +233,7 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
 
 
 async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Check]:
-    """Check the provider, whose clock counts, the shop, and the company's sign-in."""
+    """Check the provider, whose clock is the reference, the shop, and the company's sign-in."""
     clock, checks = SystemClock(), list[Check]()
     provider = settings.checkout.base_url
     if provider is None:
@@ -265,8 +272,10 @@ class Checked:
 
 
 CHECKS_LIMIT_S: Final = 120.0
-"""Seconds for all checks: some forty seconds for each service that does not answer, and its
-source's trials. The commands have no such limit."""
+"""Most seconds for all checks. The commands have no such limit.
+
+A service that does not answer takes about forty seconds, and its source's trials more.
+"""
 
 
 async def check_all(context: AppContext) -> Checked:
@@ -288,7 +297,7 @@ async def check_all(context: AppContext) -> Checked:
 
 
 async def check_now(context: AppContext) -> list[golive.ChecklistItem]:
-    """Check those items of the checklist that a program can check. Writes nothing down."""
+    """Check the items of the checklist that a program can check. Stores nothing."""
     sources, configured = context.sources, context.settings.sources
     unmarked = [name for name, each in sources.items() if not each.profile.environment.where]
     rules = rules_of(await current_rules(context))
@@ -339,7 +348,7 @@ async def _tried(context: AppContext) -> golive.ChecklistItem:
 
 
 MOST_BESIDE: Final = 2_000
-"""Deliveries of one source that may come while its endpoint is tried: those of a second or two."""
+"""Most deliveries of a source that may arrive while its endpoint is tried, in a second or two."""
 
 
 async def _newest(context: AppContext, source: str) -> list[LogEntry]:

@@ -1,7 +1,7 @@
-"""The checklist before real money moves: checks of the program, and statements of people.
+"""The checklist before real money moves: checks by the program, and statements by people.
 
-Statements are only added. A person cannot sign away what the program finds wrong; what it cannot
-check (`to_sign`) counts once a person has signed it by name.
+Statements are only added. A person cannot sign away a problem that the program finds. An item that
+the program cannot check (`to_sign`) counts once a person has signed it by name.
 """
 
 import hashlib
@@ -28,14 +28,15 @@ from app.providers.source import Source
 from reconcile.instants import MINUTE, SECOND, Instant, format_instant
 
 TRIAL_LIMIT_S: Final = 10.0
-"""Seconds for an answer, as long as providers commonly wait."""
+"""Seconds to wait for an answer, as long as providers commonly wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """Result of trying a source's endpoint.
 
-    wrong      its wrong answers; None: not tried, since nothing here can sign as this provider does
+    wrong      its wrong answers; None: not tried, because nothing here can sign as this provider
+               does
     unreached  whether nothing answered
     """
 
@@ -50,7 +51,7 @@ def requests(
 ) -> Iterator[tuple[str, Signed, bool]]:
     """Yield the name of a request, the request, and whether it must be accepted.
 
-    Raises ConfigurationError or ValueError if this provider's requests cannot be made.
+    Raises ConfigurationError or ValueError if this provider's requests cannot be created.
     """
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
@@ -138,30 +139,33 @@ UNREACHED: Final = (
 State = Literal["passed", "failed", "not_run_yet", "to_sign"]
 
 PROGRAM: Final = "tallyhook"
-"""Prefix of signers that are no person."""
+"""Prefix of signers that are programs."""
 
 SIGNER: Final = f"{PROGRAM} golive"
 
 WHOLE: Final = "golive"
-"""Item of the result of a whole run of the checklist."""
+"""Item under which the result of a whole checklist run is stored."""
 
 STATED: Final[Mapping[str, str]] = {
     "support_ownership": "who answers customers and the provider, and how they are reached",
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
     "rollback": "how payments are turned off again, who decides it, and that it was tried",
 }
-"""Items that only a person can know, and what to state."""
+"""Items that only a person can know, and what to state about them."""
 
 REHEARSED: Final[Mapping[str, str]] = {
     "idempotency": "that the same start twice gives one session",
     "duplicates": "that webhooks which come repeatedly release an order once",
     "rehearsal": "that every scenario was rehearsed, and where",
 }
-"""Items that `tallyhook rehearse` checks. In live, which may have no test numbers, a person may
-state the result of the rehearsal in the sandbox."""
+"""Items that `tallyhook rehearse` checks.
+
+A live environment may have no test numbers, so a person may state the result of the rehearsal in
+the sandbox.
+"""
 
 SHOWN_BY: Final[Mapping[str, str]] = {"idempotency": "success", "duplicates": "duplicate webhook"}
-"""Scenarios that alone check an item."""
+"""Scenarios that are the only check of an item."""
 
 CHECKED: Final = (
     "api_keys",
@@ -170,15 +174,15 @@ CHECKED: Final = (
     "account_sharing",
     "acting_alone",
 )
-"""Items that a run checks."""
+"""Items that a run of the checks covers."""
 
 ITEMS: Final = (*CHECKED, *REHEARSED, *STATED)
 
 UNTRIED: Final = " (not run yet)"
-"""Suffix of items that a run could not check, in its stored result."""
+"""Suffix of items that a run could not check, in the run's stored result."""
 
 MAX_NOTE: Final = 2_000
-"""Characters of a note: a paragraph, and where the documents are."""
+"""Most characters of a note: a paragraph, and where the documents are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +190,7 @@ class ChecklistItem:
     """A line of the checklist.
 
     sentence  why it is in its state, and what to do
-    sources   sources that a signature is for, if sources can be added later
+    sources   sources that a signature covers, if sources can be added later
     """
 
     item: str
@@ -245,7 +249,10 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
 
 
 def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistItem:
-    """Build the item on environments. unmarked: sources whose events don't name theirs."""
+    """Build the item on environments.
+
+    unmarked  sources whose events don't name their environment
+    """
     name = "environment_separation"
     if unmarked:
         return ChecklistItem(
@@ -265,8 +272,8 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
 def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistItem:
     """Build the item on other shops that use an account.
 
-    unknown  sources of which nobody has said whether another shop uses their account
-    apart    sources whose account others use, and whose settings tell them apart
+    unknown  sources where nobody has said whether another shop uses their account
+    apart    sources whose account others use, and whose settings distinguish the shops
     """
     name = "account_sharing"
     if unknown:
@@ -284,7 +291,10 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
 
 
 def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
-    """Build the item on one person's limits. currencies: those that have one."""
+    """Build the item on one person's limits.
+
+    currencies  currencies that have a limit
+    """
     name = "acting_alone"
     if not currencies:
         return ChecklistItem(
@@ -308,7 +318,7 @@ def keys_item(
     problems         problems of the configuration
     sources          whether there is a source
     starts_payments  whether sessions are opened from here, which needs a token; if not, a person
-                     has to state that this is intended
+                     must state that this is intended
     """
     name = "api_keys"
     if problems:
@@ -346,7 +356,7 @@ async def last_checklist(
 
 
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
-    """Return an item's state after the last run; only a run says whether it can be signed."""
+    """Return an item's state after the last run. Only a run says whether it can be signed."""
     if last is None:
         sentence = "It was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -393,13 +403,13 @@ def _assembled(
 
 
 ASKED_FOR: Final = "to sign for: "
-"""Prefix of the note that names the sources for which a signature was asked for."""
+"""Prefix of the note that names the sources for which a signature was requested."""
 
 
 def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
     """Return the item's sources that the last signature does not cover.
 
-    It covers the sources for which it was asked for, or else those of the next request.
+    It covers the sources for which it was requested, or else those of the next request.
     """
     asked: list[str] | None = None
     covered: list[str] | None = None
@@ -416,7 +426,7 @@ def _later(signed: Sequence[Signoff], item: ChecklistItem) -> list[str]:
 
 
 async def checklist(context: AppContext, checked: Sequence[ChecklistItem]) -> list[ChecklistItem]:
-    """Return the checklist after a run, and store its result and requests for signatures if new."""
+    """Return the checklist after a run. Store its result and requests for signatures if new."""
     async with context.database.reading() as connection:
         signed = await signoffs(connection)
     at = context.clock.now()
@@ -475,7 +485,7 @@ def open_items(items: Sequence[ChecklistItem]) -> list[str]:
 
 
 async def note_checks(context: AppContext, *, by: str) -> None:
-    """Note in the trail who runs the checks. Raises UsageError for a person who may not.
+    """Note in the audit trail who runs the checks. Raises UsageError without permission.
 
     The checks ask the provider and the shop, and send trials to the public address.
     """
@@ -489,7 +499,7 @@ async def note_checks(context: AppContext, *, by: str) -> None:
 async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     """Add a person's statement.
 
-    Raises UsageError for an unknown item, a missing name or note, and a person who may not.
+    Raises UsageError for an unknown item, a missing name or note, and a person without permission.
     """
     if item not in ITEMS:
         raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
@@ -510,7 +520,7 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
 
 
 async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> None:
-    """State that two founders are two persons, by the machine's owner, at set-up only.
+    """State that two founders are two people. Only the machine's owner may, during setup.
 
     Raises UsageError once the checklist was complete or a month is closed, and as
     `vouch_for_founders` does.
@@ -529,7 +539,7 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
 
 
 async def what_a_signature_is_worth(context: AppContext, item: str) -> str | None:
-    """Return why a person's statement on an item doesn't count, or may not; None if it counts."""
+    """Return why a person's statement on an item doesn't count or isn't allowed; else None."""
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (

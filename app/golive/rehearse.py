@@ -2,8 +2,8 @@
 
     (1) record an order  (2) open its session  (3) wait for the verified end  (4) compare
 
-All scenarios are played at the same time. Only what the service has verified and stored counts, so
-it must be running, and the provider must deliver to it.
+All scenarios are played at the same time. Only what the service has verified and stored counts. So
+the service must be running, and the provider must deliver to it.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FindingCode
 
 SIMULATED: Final = "2547000000"
-"""Prefix of the two digits that choose a scenario of the simulated provider."""
+"""Prefix of the two digits that select a scenario of the simulated provider."""
 
 NUMBERS: Final = "TALLYHOOK_REHEARSAL__NUMBERS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """The end of a scenario, which only its last event brings about.
+    """The end of a scenario. Only its last event leads to it.
 
     ships     whether the order may be fulfilled
     claims    claims that must be in the timeline
@@ -94,7 +94,7 @@ EXPECTED: Final[Mapping[str, Expected]] = MappingProxyType(
         "service trouble": _paid(),
     }
 )
-"""Ends by the names of the simulated provider's scenarios; a real provider offers some of them."""
+"""Ends by the names of the simulated provider's scenarios. A real provider offers some of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ class RehearsalPlan:
 def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping[str, str]:
     """Return the configured test numbers, else those of the simulated provider.
 
-    Raises ConfigurationError for an unknown scenario, and in live without any number.
+    Raises ConfigurationError for an unknown scenario, and without any number in a live environment.
     """
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
@@ -129,7 +129,7 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
 
 
 BEYOND_S: Final = 120.0
-"""Seconds after the deadline, for a delayed webhook and its repetitions."""
+"""Seconds to wait after the deadline, for a delayed webhook and its repetitions."""
 
 LOOK_S: Final = 0.5
 
@@ -139,7 +139,7 @@ SAME_START: Final = "same start twice"
 ONE_SESSION: Final = "one session"
 
 LEAST: Final = 2
-"""Least scenarios of a rehearsal: any test shows a successful payment."""
+"""Fewest scenarios of a rehearsal. Any test shows a successful payment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +167,7 @@ async def rehearse(
     plan: RehearsalPlan,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario of the plan; return them in its order, and store the results."""
+    """Play every scenario of the plan. Return them in the plan's order, and store the results."""
     stage = _Stage(context, client, plan=plan, progress=progress)
     parts = await asyncio.gather(*(stage.play(name) for name in plan.numbers))
     played = [each for part in parts for each in part]
@@ -181,8 +181,10 @@ async def play(
     patience_s: float | None,
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
-    """Play every scenario that has a number. Raises ConfigurationError where there is no provider,
-    or in live no number."""
+    """Play every scenario that has a number.
+
+    Raises ConfigurationError where there is no provider, or no number in a live environment.
+    """
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}
@@ -212,7 +214,7 @@ class _Stage:
         self._run = new_id("", context.clock.now())
 
     async def play(self, scenario: str) -> list[RehearsedScenario]:
-        """Play a scenario; `success` is started once more."""
+        """Play a scenario. `success` is started a second time."""
         began = monotonic()
         number = list(self._plan.numbers).index(scenario) + 1
         request = CheckoutRequest(
@@ -273,7 +275,7 @@ class _Stage:
     async def _start_again(
         self, request: CheckoutRequest, first: CheckoutResult
     ) -> RehearsedScenario:
-        """Start the payment again, and ask the provider again with the same key."""
+        """Start the payment again by asking the provider with the same key."""
         began = monotonic()
         found = await open_checkout(self._context, self._client, request=request)
         assert first.key is not None, "the rehearsal's orders are its own, and new"
@@ -299,7 +301,7 @@ class _Stage:
     async def _wait(
         self, order: str, expected: Expected, *, result: CheckoutResult
     ) -> LedgerDocument:
-        """Return the order's document once it is as expected and published, or after a while."""
+        """Return the order's document once it is as expected and published, or when time is up."""
         patience_s, policy, now = (
             self._plan.patience_s, self._context.policy, self._context.clock.now(),
         )  # fmt: skip
@@ -319,7 +321,7 @@ class _Stage:
 
 
 def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
-    """Return whether the played scenarios make a rehearsal that passed, and a sentence on it."""
+    """Return whether the played scenarios are a passed rehearsal, and a sentence about it."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
     sentence = f"{sum(scenarios.values())} of {count} ended as they must"

@@ -1,12 +1,13 @@
 """The outbox: revisions that the shop is to be notified of, written in the publishing transaction.
 
-One row is one revision. An order's waiting rows move through time together, and only the first of
-them may be taken, so that the shop hears of an order in the order of its revisions. A process that
-takes a row moves it ahead for a while (its lease); if that process dies, the row comes due again.
+One row is one revision. An order's waiting rows are rescheduled together, and only the first of
+them may be taken, so that the shop is notified of an order in the order of its revisions. A process
+that takes a row reschedules it for a while (its lease). If that process dies, the row comes due
+again.
 
-A destination that takes nothing has a row of its own while that lasts. Where notifications of
-several orders failed it is away, and the row has the instant of the next probe. The process that
-probes moves it ahead, as with a lease: all together send one.
+A destination that accepts nothing has a row of its own as long as that lasts. Once notifications of
+several orders have failed, it is away, and the row has the instant of the next probe. The process
+that probes reschedules it, as with a lease, so that all processes together send one probe.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,11 +37,14 @@ from reconcile.ledger.revise import Revision
 State = Literal["waiting", "stuck", "delivered", "dead"]
 
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""waiting: due now or later · stuck: waiting, and refused twice though the shop is not away ·
-delivered: the shop said 2xx · dead: given up until a person asks"""
+"""States of a notification.
+
+waiting: due now or later · stuck: waiting, and refused twice though the shop is not away ·
+delivered: the shop answered 2xx · dead: given up until a person asks
+"""
 
 _STUCK_AFTER: Final = 2
-"""Tries in vain: a shop that is started anew refuses each notification once."""
+"""Failed tries after which a notification is stuck. A restarting shop refuses each one once."""
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
@@ -55,12 +59,12 @@ _CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
 }
 
 LEASE: Final[Duration] = 60 * SECOND
-"""How long others pass over a taken row: several times the longest request."""
+"""How long others skip a taken row: several times the longest request."""
 
 _LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 
 _END: Final = Instant(2**63 - 1)
-"""Later than any instant."""
+"""An instant later than any other."""
 
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 
@@ -83,16 +87,16 @@ _HEADS: Final = (
     # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
     .with_for_update(of=_NOTIFICATIONS, skip_locked=True)
 )
-"""The first waiting row of each order."""
+"""SQL for the first waiting row of each order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """Notification that was taken for a time.
+    """Notification that a process has taken for the time of a lease.
 
-    since  beginning of the time after which it is given up
+    since  beginning of the period after which it is given up
     tries  how often it was sent before
-    until  end of the lease; a result counts only while the lease stands
+    until  end of the lease; a result counts only before then
     """
 
     published: Published
@@ -103,7 +107,7 @@ class Notification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendResult:
-    """Result of sending one: delivered, to be sent again at an instant, or given up."""
+    """Result of sending one notification: delivered, to be sent again later, or given up."""
 
     sent: Notification
     delivered: bool = False
@@ -117,14 +121,14 @@ class SendResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Away:
-    """Destination that has taken nothing since its first failure.
+    """Destination that has accepted nothing since its first failure.
 
     since     instant of that failure
-    failures  failed tries since then, those at one moment counted as one
+    failures  failed tries since then, where those at one moment count as one
     probe_at  when the next try may be made
     problem   why the last one failed, a code
-    only      number of the one notification that alone has failed: it may be the cause itself, and
-              others are sent as always. None: several orders' have failed
+    only      number of the only notification that failed: it may be the cause itself, so others are
+              sent as usual. None: notifications of several orders failed
     """
 
     since: Instant
@@ -136,7 +140,10 @@ class Away:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedNotification:
-    """Notification in a listing. `problem`: why the last try failed, a code."""
+    """Notification in a listing.
+
+    problem  why the last try failed, a code
+    """
 
     seq: int
     order: str
@@ -165,7 +172,7 @@ def write_notifications(
 
 
 async def next_notification(connection: AsyncConnection) -> Instant | None:
-    """Return when the next one is due; None where nothing waits."""
+    """Return when the next notification is due; None where nothing waits."""
     found = await connection.execute(
         text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
     )
@@ -183,13 +190,13 @@ async def take_notifications(
 ) -> list[Notification]:
     """Take up to `limit` notifications that are due, at most one of each order, for `lease`.
 
-    Those that were never tried come first, then those that have waited longest since their last
-    try, with a quarter of the places where there are both. So refused ones do not hold up new ones,
-    and new ones do not hold up the others until they are given up.
+    Notifications that were never tried come first, then those that have waited longest since their
+    last try. Where there are both, the latter get a quarter of the places. So refused ones do not
+    hold up new ones, and new ones do not hold up the others until they are given up.
 
-    whenever_due  also take those that are due later, behind the others: one must be tried now.
-                  The newest of those never tried comes first then: where the shop refuses single
-                  notifications, it shows most likely that the shop is there
+    whenever_due  also take those that are due later, after the others, because one must be tried
+                  now. The newest that was never tried then comes first: where the shop refuses
+                  single notifications, this one is most likely to show that the shop is there
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -214,8 +221,11 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Make due now the probes, and the notifications never tried, that wait beyond an instant; and
-    those that were tried and wait for longer than any pause: the clock was ahead."""
+    """Make due now the notifications and probes that were delayed because a clock was fast.
+
+    They are probes and untried notifications that wait beyond an instant, and tried ones that wait
+    for longer than any pause.
+    """
     await connection.execute(
         text(
             "UPDATE notifications SET due_at=:now, since=:now "
@@ -242,10 +252,10 @@ async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> N
 async def settle_notifications(
     connection: AsyncConnection, results: Sequence[SendResult], *, now: Instant
 ) -> None:
-    """Write down the results of taken notifications.
+    """Store the results of taken notifications.
 
-    The next of the same order is due now, or waits with it. A row whose lease is over and that
-    another process has taken is left to that process.
+    The next notification of the same order becomes due now, or waits together with it. A row whose
+    lease is over and that another process has taken is left to that process.
     """
     for one in results:
         found = await connection.execute(
@@ -277,7 +287,7 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def failing(connection: AsyncConnection, destination: str) -> Away | None:
-    """Return the state of a destination that takes nothing; None where the last try succeeded."""
+    """Return the state of a destination that accepts nothing; None where the last try succeeded."""
     found = await connection.execute(
         text(
             "SELECT since, failures, probe_at, problem, only_seq FROM destinations_away "
@@ -300,7 +310,7 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Return whether this process may probe: the first that claims the probe it has seen does."""
+    """Return whether this process may probe. The first to claim the probe that it has seen may."""
     found = await connection.execute(
         text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -312,7 +322,10 @@ async def claim_probe(
 
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
-    """Write down that a destination takes nothing. The instant of the first failure stays."""
+    """Store that a destination accepts nothing.
+
+    The instant of the first failure does not change.
+    """
     await connection.execute(
         text(
             "INSERT INTO destinations_away "
@@ -333,7 +346,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 
 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
-    """Write down that a destination takes notifications. Returns whether it was away."""
+    """Store that a destination accepts notifications. Returns whether it was away."""
     found = await connection.execute(
         text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
         {"destination": destination},
@@ -348,12 +361,12 @@ async def note_back(connection: AsyncConnection, destination: str) -> bool:
 async def send_again(
     connection: AsyncConnection, *, now: Instant, revisions: Iterable[int] | None
 ) -> int:
-    """Set notifications due again, with the whole time before they are given up.
+    """Set notifications due again, with the full period before they are given up.
 
     Destinations that are away may be tried at once. Returns how many notifications there were.
 
-    revisions  those to send, whatever became of them; None: all that were tried and not taken,
-               given up or not. Those never tried go by themselves, behind them
+    revisions  those to send, whatever their state; None: all that were tried and not accepted,
+               given up or not. Untried ones are sent after them anyway
     """
     await connection.execute(
         text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -383,9 +396,9 @@ async def notifications_in(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications, newest first, of one state and order where given, below a number.
+    """Return notifications below a number, newest first, filtered by state and order where given.
 
-    is_away  whether the destination is: then none is stuck
+    is_away  whether the destination is away; then none is stuck
     """
     if state == "stuck" and is_away:
         return []
@@ -441,9 +454,9 @@ def _state(
 class Stuck:
     """Notifications that are refused while the shop is not away.
 
-    count    at most `enough`
-    order    of the one that waits longest, with what it is waiting since, and why its last try
-             failed, a code
+    count    number of them, at most `enough`
+    order    order of the one that waits longest, with the start of its wait and the reason for its
+             last failure, a code
     """
 
     count: int
@@ -463,7 +476,7 @@ async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> St
 
 
 async def notification_counts(connection: AsyncConnection, *, enough: int) -> tuple[int, int]:
-    """Count those that wait, and those that were given up, each up to `enough`."""
+    """Count the waiting notifications, and those given up, each up to `enough`."""
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:

@@ -1,14 +1,15 @@
-"""Tells the shop of every published revision: signed, in order for each order, at least once.
+"""Notifies the shop of every published revision: signed, in order for each order, at least once.
 
-    (1) take what is due  (2) sign and POST each, side by side  (3) write down the results
+    (1) take what is due  (2) sign and POST each, side by side  (3) store the results
 
-Between (1) and (3) others pass over what was taken; if this process dies there, it comes due again
-and is sent with the same id. No transaction is open while the shop is waited for.
+Between (1) and (3) other processes skip what was taken. If this process dies then, the
+notifications come due again and are sent with the same ids. No transaction is open while the
+process waits for the shop.
 
-A shop is away once notifications of two orders have failed and none was taken between. From then
-on one of all processes tries one notification at a time, a probe, soon again. Once a probe is
-taken, all that wait are sent at once. A single notification that is refused is tried again by
-itself, with growing pauses, and holds up no order but its own: it may be the cause itself.
+A shop is away once notifications of two orders have failed and none was accepted in between. From
+then on one of all processes tries one notification at a time, a probe, after short pauses. Once a
+probe is accepted, all that wait are sent at once. A single notification that is refused is tried
+again separately, with growing pauses, and holds up only its own order: it may be the cause itself.
 """
 
 import asyncio
@@ -55,28 +56,28 @@ State = notification_store.State
 STATES: Final = notification_store.STATES
 
 AT_ONCE: Final = 16
-"""Requests to the shop at one moment: a small shop's server bears so many."""
+"""Most simultaneous requests to the shop: as many as a small shop's server can handle."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the shop has to answer; it should do its work afterwards."""
+"""Seconds that the shop has to answer. It should do its work afterwards."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
-"""Before the second try; each further pause is four times as long."""
+"""Pause before the second try. Each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = HOUR
-"""Between two tries of one notification that is refused while others are taken."""
+"""Longest pause between two tries of a notification that is refused while others are accepted."""
 
 LONGEST_PROBE_PAUSE: Final[Duration] = MINUTE
-"""Between two probes: a shop that is back waits no longer, unless it asked for that."""
+"""Longest pause between two probes, unless the shop asked for a longer one (Retry-After)."""
 
 LONGEST_ASKED_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause that a shop may ask for (Retry-After); a proxy in front of it may ask for hours."""
+"""Longest pause that a shop may ask for (Retry-After). A proxy in front may ask for hours."""
 
 GIVE_UP_AFTER: Final[Duration] = 3 * DAY
-"""A shop that is down over a weekend still hears of everything by itself."""
+"""Time after which a notification is given up. A shop may be down for a weekend."""
 
 MOST_NAMED: Final = 20
-"""Notifications that the trail names of those that a person sends again; it counts all."""
+"""Most notifications that the audit trail names when a person sends some again. All are counted."""
 
 KIND: Final[Literal["order.revised"]] = "order.revised"
 
@@ -92,7 +93,7 @@ class Shop:
 
     @property
     def destination(self) -> str:
-        """Return the name under which its health is stored."""
+        """Return the name under which the shop's state is stored."""
         return destination_of(self.url)
 
 
@@ -109,7 +110,7 @@ def shop_of(settings: Settings) -> Shop | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notifier:
-    """Context, shop and client of the notifications."""
+    """Context, shop and HTTP client for the notifications."""
 
     context: AppContext
     shop: Shop
@@ -118,12 +119,12 @@ class Notifier:
 
 
 def destination_of(url: str) -> str:
-    """Name an address without showing it: it may contain a credential."""
+    """Return a name for an address that does not show it, because it may contain a credential."""
     return sha256(url.encode("utf-8")).hexdigest()
 
 
 async def notify_due(notifier: Notifier) -> int:
-    """Send due notifications, up to AT_ONCE; to a shop that is away, one. Returns their number."""
+    """Send due notifications: up to AT_ONCE, or one to a shop that is away. Returns how many."""
     context, shop = notifier.context, notifier.shop
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -177,7 +178,7 @@ async def _take(notifier: Notifier, now: Instant) -> list[Notification]:
 async def _settle(
     notifier: Notifier, taken: Sequence[Notification], answers: Sequence[Exchange]
 ) -> None:
-    """Write down the results, and the state of the shop that they show."""
+    """Store the results, and the state of the shop that they show."""
     context, destination = notifier.context, notifier.shop.destination
     now = context.clock.now()
     async with context.database.writing() as connection:
@@ -224,8 +225,11 @@ def judge(
     before: Away | None,
     now: Instant,
 ) -> tuple[Away | None, list[SendResult]]:
-    """Judge the shop and each notification by the answers to all that was sent at one moment, each
-    of another order. None says that the shop took one of them, or that the only one is given up."""
+    """Return the state of the shop and each notification's result, from simultaneous answers.
+
+    Each notification is about another order. A state of None says that the shop accepted one of
+    them, or that the only one is given up.
+    """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
         return None, [_result(each, answer, now=now) for each, answer in sent]
@@ -256,7 +260,10 @@ def judge(
 def _result(
     sent: Notification, answer: Exchange, *, now: Instant, again_at: Instant | None = None
 ) -> SendResult:
-    """Return the result of one; `again_at`: the next try if it was not taken, or by its pauses."""
+    """Return the result of one notification.
+
+    again_at  time of the next try if it was not accepted; None: by its own pauses
+    """
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
     until = again_at
@@ -271,7 +278,7 @@ def _result(
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
-    """Return the pause from the last of so many failures in a row to the next probe."""
+    """Return the pause until the next probe, after so many failures in a row."""
     pause: Duration = min(FIRST_PAUSE * 4 ** min(failures - 1, 10), LONGEST_PROBE_PAUSE)
     return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
 
@@ -279,12 +286,13 @@ def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
 def pause_after(
     tries: int, *, seq: int, headers: Mapping[str, str], busy: bool = False
 ) -> Duration:
-    """Return the pause between two tries of one that is refused while others are taken.
+    """Return the pause between two tries of a notification that is refused while others are
+    accepted.
 
-    The shop may ask for longer (Retry-After, in seconds). Up to a sixteenth is added, by the
-    notification's number, so that those that failed together do not all come back at once.
+    The shop may ask for longer (Retry-After, in seconds). Up to a sixteenth is added, depending on
+    the notification's number, so that those that failed together do not all come back at once.
 
-    busy  the shop had too many requests at that moment, whichever they were
+    busy  whether the shop had too many requests at that moment
     """
     longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)
@@ -295,7 +303,7 @@ def pause_after(
 def notification_id(published: Published) -> str:
     """Return an id that is the same at every try, and differs from that of any other revision.
 
-    Even where a database is silently put back and another revision takes this one's number.
+    It even differs where a database is silently restored and another revision gets the same number.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
@@ -316,6 +324,7 @@ def notification_body(
 
     It has the same bytes at every try, unless the shop has stated something since, or the window of
     a slow payment has changed.
+
     See https://www.standardwebhooks.com, "Payload structure".
     """
     document: NotificationDocument = {
@@ -337,7 +346,7 @@ async def list_notifications(
     order: str | None = None,
     before: int | None = None,
 ) -> list[ListedNotification]:
-    """Return notifications, newest first, of one state and order where given, below a number."""
+    """Return notifications below a number, newest first, by state and order where given."""
     url = context.settings.shop.url
     async with context.database.reading() as connection:
         away = url and await notification_store.away(connection, destination_of(url))
@@ -390,11 +399,12 @@ async def redeliver(
     by: str | None = None,
     why: str = "",
 ) -> int:
-    """Set notifications due again; a running service or worker sends them at once.
+    """Set notifications due again. A running service or worker sends them at once.
 
-    revisions  those to send; None: all that were tried and not taken, given up or not
+    revisions  those to send; None: all that were tried and not accepted, given up or not
 
-    Raises NotFoundError where one of them is no notification, UsageError for a person who may not.
+    Raises NotFoundError where one of them is no notification, UsageError for a person without
+    permission.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()

@@ -1,6 +1,9 @@
-"""Facts that the shop states of an order: its price and what of it was paid otherwise; when it was
-placed, canceled and fulfilled; and the payments or sessions of a provider that belong to it. Facts
-are only added: a later one corrects an earlier one."""
+"""Facts that the shop states about an order.
+
+They are its price and the parts of it that were paid otherwise; when it was placed, canceled and
+fulfilled; and the provider's payments or sessions that belong to it. Facts are only added: a later
+one corrects an earlier one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +40,10 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Do as `in_force_since`, and note or forget the instant, when a process starts to serve."""
+    """Return the instant as `in_force_since` does, and store or delete it as the rule requires.
+
+    Called when a process starts to serve.
+    """
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)
@@ -60,7 +66,7 @@ async def start_requiring(context: AppContext) -> Instant | None:
 class Reference:
     """A provider's name for a payment or for its session; exactly one of the two.
 
-    money  amount that the session was opened for, where the shop says it
+    money  amount that the session was opened for, if the shop states it
     """
 
     source: str
@@ -70,7 +76,7 @@ class Reference:
 
     @property
     def name(self) -> str:
-        """Name it with its kind and source, for people."""
+        """Return the reference with its kind and source, for people."""
         kind, reference = (
             ("payment", self.payment) if self.session is None else ("session", self.session)
         )
@@ -78,17 +84,17 @@ class Reference:
 
 
 NOT_SO: Final[Literal["not so"]] = "not so"
-"""The shop states that an order was not canceled, or not fulfilled."""
+"""Statement of the shop that an order was not canceled, or not fulfilled."""
 
 Moment = Instant | Literal["not so"] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderFacts:
-    """Facts that the shop states of an order. A moment that is None states nothing.
+    """Facts that the shop states about an order. A time of None states nothing.
 
     money    the whole price
-    tenders  parts of it that are paid otherwise; None: as stated before
+    tenders  parts of the price that are paid otherwise; None: as stated before
     free     whether the order costs nothing; only with a price of zero
     """
 
@@ -103,11 +109,11 @@ class OrderFacts:
 
 
 class TendersDoNotFit(UsageError):
-    """Refusal of a price that the order's tenders exceed, or that has another currency."""
+    """Refusal of a price that the order's tenders exceed, or whose currency differs from theirs."""
 
 
 class ReferenceTaken(UsageError):
-    """Refusal of a reference that belongs to another order, `order`; nothing was written."""
+    """Refusal of a reference that belongs to another order, `order`. Nothing was written."""
 
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
@@ -126,9 +132,9 @@ async def tell_order(
 
     Returns the new records.
 
-    author  who states it, as the records name them, and the trail where the price changes
+    author  who states the facts; stored in the records, and in the audit trail if the price changes
 
-    Raises ReferenceTaken and TendersDoNotFit, and then nothing is written.
+    Raises ReferenceTaken and TendersDoNotFit without writing anything.
     """
 
     def record(connection: PlainConnection) -> list[Record]:
@@ -156,8 +162,8 @@ def news(
 ) -> list[Record]:
     """Return the records that these facts add to the known ones.
 
-    lost_at  when statements were last lost; what the shop denied before that may have
-                 happened since, so it is recorded again
+    lost_at  when statements were last lost; an earlier denial of the shop may be out of date, so it
+             is recorded again
 
     Raises TendersDoNotFit.
     """
@@ -245,7 +251,7 @@ def named(
     now: Instant,
     author: str,
 ) -> list[Record]:
-    """Return records of references that are not yet known as the order's, or not of this amount."""
+    """Return records of references that are new for the order, or that have a new amount."""
     recorded = {(record.source, record.session, record.payment) for record in known}
     amounts = {
         (record.source, record.session): record.money
@@ -275,7 +281,7 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
     """Raise ReferenceTaken for a reference that belongs to another order.
 
     The shop may have named it before, a session may have been opened, or the provider's events may
-    say so. Others wait with linking until the transaction ends.
+    say so. Other transactions cannot link references until this one ends.
     """
     if not references:
         return
@@ -294,7 +300,7 @@ def refuse_taken(connection: PlainConnection, order: str, references: Sequence[R
 def _note_price(
     connection: PlainConnection, known: list[Record], fresh: list[Record], *, at: Instant
 ) -> None:
-    """Note in the trail that the amount due changed, with both amounts."""
+    """Note in the audit trail that the amount due changed, with both amounts."""
     prices = {each.kind: each.due for each in known if each.due is not None}
     before = prices.get("order_placed", prices.get("session_requested"))
     for record in fresh:

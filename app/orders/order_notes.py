@@ -1,7 +1,7 @@
 """Notes on orders, which one person leaves for the next.
 
-A note is an entry of the audit trail, so it is only added, sealed with the others, and holds no
-personal data: an erasure leaves it as it is.
+A note is an entry of the audit trail, so it is only added and is sealed with the others. It holds
+no personal data, so an erasure does not change it.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from app.orders.customers import checked_reason, phones_of
 from app.orders.read_orders import explain_order
 
 SHOWN: Final = 50
-"""Notes of one order that are shown, the newest."""
+"""Most notes of one order that are shown: the newest."""
 
 ABOVE_ALL: Final = 2**62
 
@@ -21,8 +21,8 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError for a person who may not and for a note that is empty, too long or contains a
-    phone number; NotFoundError for no such order.
+    Raises UsageError for a person without permission, and for a note that is empty, too long or
+    contains a phone number. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:
@@ -40,5 +40,5 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
 
 
 async def notes_of(context: AppContext, order: str) -> list[AuditEntry]:
-    """Return the newest notes on an order, newest first; their text is the entry's reason."""
+    """Return the notes on an order, newest first, at most SHOWN. The text is the entry's reason."""
     return await trail(context, subject=order, action="note_added", before=ABOVE_ALL, limit=SHOWN)

@@ -1,10 +1,10 @@
-"""Session requests that the payment service has not answered yet, and the process that asks now.
+"""Session requests that the payment service has not answered yet, and which process asks now.
 
-A row is written in the transaction that commits the key and removed in the one that records the
-answer, so that the next process finds what one leaves behind when it dies. The process that asks
-the service holds the row: of several on one database only one asks at a time.
+A row is written in the transaction that commits the key, and removed in the one that records the
+answer. So when a process dies, the next one finds its open requests. The process that asks the
+service holds the row, so that of several processes on one database only one asks at a time.
 
-The request is the customer's: it is kept only as long as it may have to be sent again.
+The request has the customer's data: it is stored only as long as it may have to be sent again.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ _COLUMNS: Final = "key, order_key, request, due_at, held_until, tries, in_vain"
 class PendingSession:
     """Session request without an answer.
 
-    request     the body, byte for byte as it was sent first
-    due_at      when the service is asked again, unless that happens before
-    held_until  until then only the process that asks now may ask
-    tries       passes that have ended without an answer
-    in_vain     those of them in which the service was there
+    request     the body, byte for byte as it was first sent
+    due_at      when the service is asked again, at the latest
+    held_until  until then only the process that holds the row may ask
+    tries       rounds that have ended without an answer
+    in_vain     those of them in which the service was reachable
     """
 
     key: str
@@ -40,7 +40,7 @@ class PendingSession:
 
 
 def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
-    """Write down a request, unless it is there."""
+    """Store a request, unless it is stored already."""
     connection.ask(
         "INSERT INTO unanswered (key, order_key, request, due_at, held_until, tries, in_vain) "
         "VALUES (?, ?, ?, ?, ?, 0, 0) ON CONFLICT DO NOTHING",
@@ -49,7 +49,7 @@ def note_pending(connection: PlainConnection, entry: PendingSession) -> None:
 
 
 def pending_session(connection: PlainConnection, key: str) -> PendingSession | None:
-    """Return the request of this key; None once it was answered, or given up."""
+    """Return the request of this key; None once it was answered or given up."""
     found = connection.ask(_OF_KEY, (key,))
     return _session_of(found[0]) if found else None
 
@@ -62,7 +62,7 @@ def due_sessions(
 ) -> Sequence[PendingSession]:
     """Return up to `limit` requests that are due and not held, the longest waiting first.
 
-    beyond  requests that wait or are held beyond it count as due: a clock was ahead
+    beyond  requests that wait or are held beyond it count as due, because a clock was fast
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -90,9 +90,9 @@ _OF_ORDERS: Final = statement(
 def hold(
     connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
-    """Take the right to ask. False where another process has it, or nothing is left to ask.
+    """Take the right to ask. Return False if another process has it, or nothing is left to ask.
 
-    beyond  a hold beyond it does not count: a clock was ahead
+    beyond  a hold beyond it does not count, because a clock was fast
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -103,19 +103,19 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Give the right back; the next process may have it at once."""
+    """Release the right to ask. The next process may take it at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
 def release_all(connection: PlainConnection) -> None:
-    """Release all claims. Only for a process that knows that it is alone."""
+    """Release all claims. Only for a process that knows that no other is running."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Give the right back; the service is asked again at `until`, unless that happens before."""
+    """Release the right to ask. The service is asked again at `until` at the latest."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),
@@ -123,7 +123,7 @@ def put_off(
 
 
 def forget(connection: PlainConnection, key: str) -> None:
-    """Remove a request that was answered, or is given up."""
+    """Remove a request that was answered or is given up."""
     connection.ask("DELETE FROM unanswered WHERE key=?", (key,))
 
 

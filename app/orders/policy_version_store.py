@@ -1,10 +1,11 @@
-"""The policy by which the orders are folded, in one row of `meta`, and its short name, which is
-kept beside each order's last fold; and what else sets many orders due at once.
+"""The policy by which the orders are folded, and what else sets many orders due at once.
+
+The policy is in one row of `meta`; its short name is stored beside each order's last fold.
 
     v1 {…}       every order was folded by this policy since, or is due
-    to v1 {…}    orders are being set due for it; if that is broken off, it begins anew
-    several      a process folded by another policy than was noted: it is not known for which orders
-    (no row)     not known: a new database, or a rebuild that was broken off
+    to v1 {…}    orders are being set due for it; if that is interrupted, it starts over
+    several      a process folded by another policy than the noted one, unknown for which orders
+    (no row)     not known: a new database, or a rebuild that was interrupted
 
 It is written after due marks in the same transaction, so that locks are taken in one order.
 """
@@ -35,7 +36,7 @@ _SOME_WITH_MONEY: Final = (
     "IN ('succeeded', 'partially_refunded', 'disputed', 'charged_back', 'unresolved')) "
     "ORDER BY order_key"
 )
-"""Orders that money came for, by their last fold; those that were never folded are due anyway."""
+"""Orders that received money, by their last fold. Orders that were never folded are due anyway."""
 
 _SET_DUE: Final = (
     "UPDATE order_due SET generation=generation+1, "
@@ -44,7 +45,7 @@ _SET_DUE: Final = (
 
 
 def _setting_due(some: str) -> dict[str, str]:
-    """Return the statement that sets these orders due, by dialect."""
+    """Return the statement that sets these orders due, for each dialect."""
     return {
         "sqlite": statement(
             "{set_due} WHERE order_key IN ({some}) RETURNING order_key",
@@ -68,19 +69,19 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 def rules_of(policy: str) -> str:
     """Return the short name of a policy's rules: the engine's form and the merchant's choices.
 
-    It is kept beside each order, so that the orders folded by these rules are known even where an
-    upgrade or a rebuild was broken off.
+    It is stored beside each order, so that the orders folded by these rules are known even after an
+    interrupted upgrade or rebuild.
     """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
 
 def engine_form(noted: str) -> str:
-    """Return the engine's form in a policy's text or note, such as `v2`; empty without one."""
+    """Return the engine's form in a policy's text or note, such as `v2`; empty if there is none."""
     return next((word for word in noted.split(" ") if word.startswith("v")), "")
 
 
 async def noted_policy(connection: AsyncConnection) -> str | None:
-    """Return the note on the policy, or None."""
+    """Return the note on the policy; None if there is none."""
     row = await connection.execute(text("SELECT value FROM meta WHERE name='policy'"))
     noted: str | None = row.scalar_one_or_none()
     return noted
@@ -95,7 +96,7 @@ async def anything_folded(connection: AsyncConnection) -> bool:
 
 
 async def note_policy(connection: AsyncConnection, policy: str) -> None:
-    """Note that every order was folded by this policy, or is due."""
+    """Note that every order was folded by this policy or is due."""
     await connection.execute(text(_NOTE), {"value": policy})
 
 
@@ -105,7 +106,10 @@ async def note_change(connection: AsyncConnection, policy: str) -> None:
 
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
-    """Note that every order is due for it; False where another policy was used meanwhile."""
+    """Note that every order is due for the policy.
+
+    Return False if another policy was used meanwhile.
+    """
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -114,7 +118,7 @@ async def note_changed(connection: AsyncConnection, policy: str) -> bool:
 
 
 def note_folded(connection: PlainConnection, policy: str) -> bool:
-    """Note that orders were folded by this policy. True where another one was noted."""
+    """Note that orders were folded by this policy. Return whether another one was noted."""
     noted = connection.ask(
         "UPDATE meta SET value=? WHERE name='policy' AND value NOT IN (?, ?, ?) RETURNING name",
         (_SEVERAL, _SEVERAL, policy, _to(policy)),
@@ -123,17 +127,17 @@ def note_folded(connection: PlainConnection, policy: str) -> bool:
 
 
 async def forget_policy(connection: AsyncConnection) -> None:
-    """Note that the policy of each order's fold is not known."""
+    """Note that it is not known by which policy each order was folded."""
     await connection.execute(text("DELETE FROM meta WHERE name='policy'"))
 
 
 async def set_some_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> list[str]:
-    """Set orders due, in key order, after a key; an order that is due already keeps its place.
+    """Set orders due, in key order, after a key. An order that is due already keeps its due time.
 
-    Each mark counts a generation, as with new evidence: a fold under way is dropped, and whatever
-    else was made of the order is behind.
+    Each mark starts a new generation, as with new evidence: a fold under way is dropped, and other
+    results made from the order become outdated.
     """
     sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
@@ -148,7 +152,7 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return the noted instant, or None."""
+    """Return the noted instant; None if there is none."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -157,7 +161,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Note the instant, unless one is noted: it never moves."""
+    """Note the instant, unless one is noted. It never changes."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -168,7 +172,7 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Forget the instant: such a price is no longer required."""
+    """Delete the instant. A price from the shop is no longer required."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 
@@ -176,7 +180,7 @@ async def forget_required(connection: AsyncConnection) -> None:
 
 
 async def gaps_to_follow(connection: AsyncConnection) -> int | None:
-    """Return how many gaps are accepted, where not all these orders were set due since; or None."""
+    """Return the number of accepted gaps if their orders have not all been set due; else None."""
     gaps = int(await connection.scalar(text("SELECT count(*) FROM gaps")) or 0)
     noted = await connection.scalar(text("SELECT value FROM meta WHERE name='gaps_followed'"))
     return gaps if gaps > int(noted or 0) else None
@@ -185,8 +189,10 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Set due which of the next orders money came for. Return the last order that was looked at;
-    None behind the last one."""
+    """Set due those of the next orders that received money.
+
+    Return the last order that was looked at; None at the end.
+    """
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -208,5 +214,5 @@ async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
 
 
 async def forget_gaps_followed(connection: AsyncConnection) -> None:
-    """Note that their due marks may be gone, so that they are set anew."""
+    """Note that their due marks may be lost, so that they are set again."""
     await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

@@ -1,11 +1,11 @@
-"""Preview of an upgrade: its migrations, and the changes that its rules bring to earlier orders.
+"""Preview of an upgrade: its migrations, and how its rules change earlier orders.
 
     1 migrations   those that are due
-    2 outcomes     how many orders would be published otherwise, by what was known when they were
-                   published last
+    2 outcomes     how many orders would be published with another outcome, by what was known when
+                   they were last published
     3 held         orders that would be held: only the rules of this version make them fulfillable
 
-It leaves out what time alone brings, and evidence that came since. It writes nothing.
+It leaves out changes that time alone brings, and evidence that came since. It writes nothing.
 """
 
 from collections import Counter
@@ -33,8 +33,8 @@ _MAY = {True: ", fulfillable", False: ""}
 class Preview:
     """Effects of an upgrade.
 
-    migrations  number and title of each that is due
-    outcomes    how many orders go from one outcome, in words, to another
+    migrations  number and title of each migration that is due
+    outcomes    how many orders change from one outcome, in words, to another
     held        each order that would be held, as JSON values
     seen        how many orders were read, and how many of them cannot be folded
     """
@@ -47,7 +47,7 @@ class Preview:
     seen: Counter[str] = field(default_factory=Counter)
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the preview as JSON values."""
         return {
             "version": self.before,
             "needed": self.after,
@@ -62,7 +62,7 @@ class Preview:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return lines of a table: migrations, outcomes, then each order that would be held."""
+        """Return table rows: migrations, outcomes, then each order that would be held."""
         migrations = [{"what": "migration", "name": f"{v} {b}"} for v, b in self.migrations]
         outcomes = [{"what": "outcome", **each} for each in self.document()["outcomes"]]
         held = [
@@ -78,7 +78,7 @@ class Preview:
         return [*migrations, *outcomes, *held]
 
     def sentence(self) -> str:
-        """Sum it up in a sentence for people."""
+        """Summarize the preview in a sentence for people."""
         changed = sum(self.outcomes.values())
         unfoldable = self.seen["unfoldable"]
         aside = f"; {counted(unfoldable, 'order')} cannot be folded" if unfoldable else ""
@@ -96,10 +96,10 @@ async def previewed(
     policy: Policy,
     progress: Callable[[int, int], None],
 ) -> Preview:
-    """Preview an upgrade; fold orders only where no migration is due.
+    """Return the preview of an upgrade. Orders are folded only where no migration is due.
 
     version   the version of the database
-    progress  is called with how many orders were looked at, and of how many
+    progress  called with how many orders were read, and of how many
     """
     preview = Preview(
         before=version, after=schema.NEWEST, migrations=schema.versions_after(version)

@@ -29,19 +29,21 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Events of an order that has all of its trials: a hundred of so many take some seconds. The trials
-of a larger order take as long together as those of one with so many."""
+"""Events of the largest order that gets all its trials. A hundred then take some seconds.
+
+A larger order gets fewer trials, which together take as long as those of this order.
+"""
 
 LEAST: Final = 5
-"""Trials of any order."""
+"""Fewest trials of any order."""
 
 MAX_EXAMPLES = 20
-"""Counter-examples that are kept; one is enough to act on."""
+"""Most counterexamples that are kept. One is enough to act on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterExample:
-    """Trial that broke a law, with what is needed to repeat it."""
+    """Trial that broke a law, with everything needed to repeat it."""
 
     order: str
     law: str
@@ -65,12 +67,12 @@ class Proof:
     counter_examples: tuple[CounterExample, ...]
 
     def sentence(self) -> str:
-        """Sum it up in a sentence for people."""
+        """Summarize the proof in a sentence for people."""
         tried = f"{counted(self.orders, 'order')}, {counted(self.trials, 'trial')}"
         return f"{tried}; counter-examples: {len(self.counter_examples) or 'none'}"
 
     def document(self) -> dict[str, Any]:
-        """Return it as JSON values."""
+        """Return the proof as JSON values."""
         return asdict(self)
 
 
@@ -115,18 +117,21 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with so many events: `shuffles`; fewer beyond EVENTS
-    events, but at least LEAST."""
+    """Return the number of trials for an order with so many events.
+
+    It is `shuffles` up to EVENTS events, and fewer beyond, but at least LEAST.
+    """
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 
 def prove(
     history: History, *, policy: Policy, as_of: Instant, shuffles: int, seed: int
 ) -> Iterator[list[CounterExample]]:
-    """Yield the counter-examples of each trial of one history.
+    """Yield the counterexamples of each trial of one history.
 
-    A trial takes the first delivery of each event and one that is drawn of its further ones, so
-    that it takes time by the number of events. Its position must be that of the whole history.
+    A trial takes the first delivery of each event and one further delivery chosen at random, so
+    that its time depends on the number of events. Its position must equal that of the whole
+    history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
@@ -182,7 +187,7 @@ def _regrouped(history: History, chance: Chance) -> History:
 
 
 def _redelivered(history: History, chance: Chance, as_of: Instant) -> History:
-    """Deliver one delivery once more, later: counts may change, the position may not."""
+    """Add a later redelivery of one delivery. Counts may change, the position may not."""
     if not history.deliveries:
         return history
     first = chance.choice(sorted(history.deliveries, key=lambda d: d.delivery_id))

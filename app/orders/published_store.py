@@ -1,8 +1,8 @@
 """Published revisions, as the outcome feed and the shop's notifications show them; their numbers.
 
-Numbers follow one another, and none is given twice, not even by a database that was restored from a
-backup: the numbers given since the backup are unknown, so a restore goes on far beyond them. Each
-such gap is noted in `meta`, to tell it from any other.
+Numbers are consecutive, and none is assigned twice, not even by a database that was restored from a
+backup. The numbers assigned since the backup are unknown, so a restore continues far beyond them.
+Each such gap is noted in `meta`, to distinguish it from any other.
 """
 
 import json
@@ -27,14 +27,14 @@ PUBLISHED_COLUMNS: Final = (
     "before_fulfillable",
     "because",
 )
-"""The columns of `revisions` that make a published revision."""
+"""The columns of `revisions` that a published revision is made of."""
 
 REVISIONS: Final = table("revisions", *map(column, PUBLISHED_COLUMNS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """Revision as the feed shows it. `seq` is its place in publishing order, from 1."""
+    """Revision as the feed shows it. `seq` is its position in publishing order, from 1."""
 
     seq: int
     order: str
@@ -63,26 +63,31 @@ def published_of(row: Sequence[Any]) -> Published:
 # --- numbers -------------------------------------------------------------------------------------
 
 AHEAD: Final = 2**40
-"""Least count of numbers that a restore leaves out: more than were given since any backup."""
+"""Fewest numbers that a restore skips: more than were assigned since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers that stand for one second of the restore's time: more than are given in one. So a later
-restore has higher numbers, whatever the heads of the two backups."""
+"""Numbers that stand for one second of the restore's time: more than are assigned in a second.
+
+So a later restore has higher numbers, whatever the last numbers of the two backups.
+"""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""Largest whole number that every reader of JSON takes exactly. The seconds reach it in 2242."""
+"""Largest integer that every JSON reader represents exactly. The seconds reach it in 2242."""
 
 _JUMP: Final = "revisions after "
-"""Name in `meta`, with the last number before a restore; its value is the first one after it."""
+"""Prefix of a name in `meta` that ends with the last number before a restore.
+
+The value is the first number after the restore.
+"""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
-    """Return the first number that a restored database gives.
+    """Return the first number that a restored database assigns.
 
-    head   last number that the backup gave
-    given  last number that the replaced database gave, where that is known
+    head   last number that was assigned in the backup
+    given  last number that was assigned in the replaced database, where known
 
-    Raises StoreUnavailable where no reader of JSON could take it.
+    Raises StoreUnavailable if the number is too large for JSON readers.
     """
     first = max(head + AHEAD, now // SECOND * A_SECOND, given + 1)
     if first > MAX_NUMBER:
@@ -94,9 +99,9 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
 
 
 async def head_of(connection: AsyncConnection) -> int:
-    """Return the last place in the feed; 0 where nothing was published.
+    """Return the last position in the feed; 0 where nothing was published.
 
-    Between a restore and the next revision it is the place before that revision.
+    Between a restore and the next revision, it is the position before that revision.
     """
     counter = await connection.scalar(text("SELECT value FROM counters WHERE name='revisions'"))
     newest = await connection.scalar(text("SELECT max(seq) FROM revisions"))
@@ -104,7 +109,7 @@ async def head_of(connection: AsyncConnection) -> int:
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Make this the next number, and note that those between are left out."""
+    """Make this the next number, and note that the numbers in between are skipped."""
     head = await head_of(connection)
     await connection.execute(
         text(
@@ -120,7 +125,7 @@ async def go_on_from(connection: AsyncConnection, first: int) -> None:
 
 
 async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
-    """Return the last number before each restore and the first after it, sorted."""
+    """Return the last number before each restore and the first number after it, sorted."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name LIKE :name"), {"name": f"{_JUMP}%"}
     )
@@ -130,17 +135,18 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 async def place_to_read_from(connection: AsyncConnection) -> int:
     """Return the cursor from which a reader with a cursor beyond the head must read.
 
-    Its cursor was beyond the last restore, so it has read what was published before that; of later
-    revisions nothing is sure. Where no restore was noted, nothing at all is sure.
+    The reader's cursor was beyond the last restore, so it has read everything published before the
+    restore. It may have missed any later revision. If no restore was noted, it may have missed any.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
 
 
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each fault of the feed's numbers.
+    """Return a sentence for each fault of the feed's numbers.
 
-    They must be 1, 2, 3 …, except for those that restores left out, and the next one must follow.
+    They must be 1, 2, 3 …, except for numbers that restores skipped, and the next number must
+    follow.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

@@ -1,4 +1,4 @@
-"""The outcome feed: revisions in publishing order, without gaps, with a wait for the next one."""
+"""The outcome feed: revisions in publishing order, without gaps. Readers can wait for more."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from reconcile.ledger.ledger import Outcome, PaymentWindow
 __all__ = ["Published", "outcome_documents", "read_feed", "read_from", "superseded_of"]
 
 LOOK_AGAIN_S: Final = 0.2
-"""Pause between two looks of a waiting reader; a look costs one indexed read."""
+"""Pause between two checks of a waiting reader. A check costs one indexed read."""
 
 
 async def read_feed(
@@ -44,9 +44,10 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of revisions in a page whose order has a later revision by now.
+    """Return the numbers of those revisions in a page whose order has a later revision by now.
 
-    A reader from far back would otherwise ship what was paid then and refunded since.
+    Otherwise a reader far behind would ship an order that was paid then and has been refunded
+    since.
     """
     if not page:
         return []
@@ -55,10 +56,10 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:
-    """Return where to read from instead of a cursor beyond the last place of the feed; else None.
+    """Return where to read from instead of a cursor beyond the end of the feed; else None.
 
-    A reader has such a cursor where the database was silently replaced by an older one. It would
-    wait for numbers that never come.
+    A reader has such a cursor where the database was silently replaced by an older one. The reader
+    would wait for numbers that never come.
     """
     async with context.database.reading() as connection:
         if after <= await head_of(connection):
@@ -114,7 +115,7 @@ async def outcome_documents(
 def outcome_document(
     published: Published, facts: ShopFacts, *, window: PaymentWindow
 ) -> OutcomeDocument:
-    """Return one entry of the feed as JSON values; the shop's notifications carry the same."""
+    """Return one entry of the feed as JSON values. The shop's notifications contain the same."""
     before: BeforeDocument | None = None
     if published.before_outcome is not None:
         before = {

@@ -1,6 +1,6 @@
-"""Reads ledgers, always folded from what is stored now, never from the cache.
+"""Reads ledgers, always folded from current evidence, never from the cache.
 
-An order that the fold worker is going to hold is read as held before the worker has come to it.
+An order that the fold worker is about to hold is read as held already.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ from reconcile.ledger.unheard import (
 from reconcile.transparency.evidence import value_document
 
 NotItsOwn = Aside | Literal["standalone"]
-"""Reasons why a payment that names an order is not the order's."""
+"""Reasons why a payment that names an order does not belong to it."""
 
 
 class PrunedDocument(TypedDict):
@@ -124,7 +124,7 @@ class OrderPageDocument(TypedDict):
 
 
 FOLDS_IN_A_ROW: Final = 25
-"""Orders folded before other requests have their turn: about a millisecond."""
+"""Orders folded before other requests get their turn: about a millisecond."""
 
 
 class _Explained(NamedTuple):
@@ -260,8 +260,10 @@ async def _explained(
 
 
 def without_words(history: History) -> History:
-    """Return a history as an erasure leaves it: reasons of failures, which may contain a name, are
-    left out unless they are codes."""
+    """Return a history as an erasure leaves it.
+
+    Reasons of failures may contain a name, so they are left out unless they are codes.
+    """
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -282,14 +284,14 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error that nothing was known of an order by then.
+    """Return the error that nothing was known of an order at that time.
 
-    behind_s  age in seconds of accepted deliveries that are unread, and may be about it
-    message   one that names it and cannot be read
-    refusing  a source of which everything is refused, and since when
-    not_kept  requests of the day before, which nobody signs, beyond what is kept
+    behind_s  age in seconds of accepted deliveries that are unread and may be about it
+    message   a message that names it and cannot be read
+    refusing  a source whose deliveries are all rejected, and since when
+    not_kept  number of unsigned requests of the day before that exceeded the limit
     gaps      accepted gaps before the instant
-    aside     a payment that names it and is not the order's, as `of_another_shop` returns it
+    aside     a payment that names the order but does not belong to it, from `of_another_shop`
     """
     if message is not None:
         return NotFoundError(
@@ -342,8 +344,11 @@ def nothing_known(
 
 
 def spoken_of(history: History) -> bool:
-    """Return whether a history has more than events of other orders and shops, and refunds of no
-    payment that name its order."""
+    """Return whether a history proves that its order exists.
+
+    Events of other orders and shops do not count, nor refunds without a payment that name the
+    order.
+    """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
     return any(record.kind != "redated" for record in history.records) or any(
@@ -357,8 +362,11 @@ def spoken_of(history: History) -> bool:
 def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
-    """Return the id of a payment that names this order and is another shop's, else a refund of no
-    payment, else one of an unknown shop, with which of the three it is."""
+    """Return the id of a payment that names this order but does not belong to it, with the reason.
+
+    First comes a payment of another shop, then a refund without a payment, then one of an unknown
+    shop.
+    """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside
     naming = [each for each in events if each.order == history.order]
@@ -387,9 +395,9 @@ async def list_orders(
     """Return ledgers of orders, sorted by reference and folded as of now.
 
     The ledger cache says which orders match, so an order that has just become due may still be
-    listed under its earlier outcome; the returned ledger is always current.
+    listed under its earlier outcome. The returned ledger is always current.
 
-    since, until  only orders with a publication from the one instant on, and before the other
+    since, until  only orders with a publication from `since` to before `until`
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -417,21 +425,21 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
 
 
 def order_row(ledger: Ledger, facts: ShopFacts) -> OrderRowDocument:
-    """Return an order's row of any list: the summary, and what the shop has stated by now."""
+    """Return an order's row of any list: the summary, and the shop's statements by now."""
     return {**ledger_summary(ledger), **facts.document(), **window_document(ledger.window)}
 
 
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON: the summary, and the facts stated by the shop by now."""
+    """Return rows of a list as JSON: the summary, and the shop's statements by now."""
     async with context.database.reading() as connection:
         facts = await facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
 
 
 class Changed(NamedTuple):
-    """An order's present ledger, the shop's facts, and its last revision."""
+    """An order's current ledger, the shop's facts, and its last revision."""
 
     ledger: Ledger
     facts: ShopFacts
@@ -450,7 +458,7 @@ async def newest_orders(
     """Return orders by their last revision, newest first, each folded as of now.
 
     before             only those whose last revision is before this one
-    outcomes, finding  only those that were published with one of these, and with this
+    outcomes, finding  only those published with one of these outcomes, and with this finding
     """
     async with context.database.reading() as connection:
         found = [
@@ -466,8 +474,10 @@ async def newest_orders(
 
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
-    """Return orders that nobody has tried to pay, by reference, each folded as of now. The number
-    is 0 for unpublished ones, which are most."""
+    """Return orders that nobody has tried to pay, by reference, each folded as of now.
+
+    The revision number is 0 for unpublished ones, which are most.
+    """
     async with context.database.reading() as connection:
         orders = await listed_orders(connection, after=after, limit=limit, outcome="not_attempted")
         numbers = await run(connection, last_numbers, orders)
@@ -501,14 +511,16 @@ async def _changed(
 
 
 async def counted_outcomes(context: AppContext) -> dict[str, int]:
-    """Return how many orders have each outcome, as published."""
+    """Return how many orders were published with each outcome."""
     async with context.database.reading() as connection:
         return await outcome_counts(connection)
 
 
 async def counted_listed(context: AppContext) -> int:
-    """Return the length of the list of all orders. Orders that were only placed are not in it:
-    nothing of them is published."""
+    """Return the length of the list of all orders.
+
+    Orders that were only placed are not in the list, because nothing about them is published.
+    """
     async with context.database.reading() as connection:
         counts = await outcome_counts(connection)
         untried = await listed_with(connection, "not_attempted")
@@ -516,7 +528,7 @@ async def counted_listed(context: AppContext) -> int:
 
 
 async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[str, int]:
-    """Return how many orders have each of these findings, or need a person, as published."""
+    """Return how many orders were published with each of these findings, or as needing a person."""
     async with context.database.reading() as connection:
         return await finding_counts(connection, words)
 
@@ -539,7 +551,7 @@ async def published_of_order(
 async def arrivals_of(
     context: AppContext, order: str, *, as_of: Instant | None = None
 ) -> list[dict[str, Any]]:
-    """Return the deliveries that an order's ledger rests on, by arrival, as JSON values."""
+    """Return the deliveries that an order's ledger rests on as JSON values, by arrival."""
     async with context.database.reading() as connection:
         history = (await as_judged(connection, [order], policy=context.policy))[order]
     known = [d for d in history.deliveries if as_of is None or d.received_at <= as_of]

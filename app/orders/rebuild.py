@@ -1,12 +1,12 @@
 """Rebuilds every ledger from the stored history, by ranges of orders, in several processes.
 
-    1 cut      all orders into ranges of about as many events, in key order
-    2 fold     a range: its histories, the last publications of its orders, their present ledgers
-    3 publish  what differs, range by range in their order, in one process
+    1 cut      all orders into ranges with about the same number of events, in key order
+    2 fold     a range: its histories, the last publications of its orders, their current ledgers
+    3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the same numbers as where one process does all of it. A process that folds only reads.
-If it dies, the rebuild ends, and what was published until then is whole: the next rebuild, or the
-next start, does the rest.
+Revisions get the same numbers as where one process does everything. A process that folds only
+reads. If it dies, the rebuild ends, and everything published until then is complete. The next
+rebuild, or the next start, does the rest.
 """
 
 import asyncio
@@ -47,14 +47,14 @@ from reconcile.instants import Instant
 from reconcile.ledger.policy import Policy, policy_text
 
 EVENTS_AT_ONCE: Final = 16_000
-"""Events of one range: a third of a second's work, and some 10 MiB in each process."""
+"""Events of one range: a third of a second's work, and about 10 MiB in each process."""
 
 AHEAD: Final = 2
-"""Ranges that each process may be ahead of what is published."""
+"""Most ranges by which a process may be ahead of publishing."""
 
 
 class Rebuilt(NamedTuple):
-    """Publications of a range, and the orders that could not be folded."""
+    """Publications of a range, and its orders that could not be folded."""
 
     publications: list[Publication]
     aside: list[str]
@@ -63,12 +63,12 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every ledger, in memory that does not grow with their number. Returns how many.
+    """Rebuild every ledger in memory that does not grow with their number. Returns how many.
 
     A revision is published where the rebuilt ledger differs from the last publication.
 
     progress  called with how many orders were folded since its last call
-    jobs      processes that fold; with 1, this one does all of it
+    jobs      processes that fold; with 1, this one does everything
 
     Raises UnreachableError where another process died.
     """
@@ -110,7 +110,7 @@ FoldRange = Callable[[Range], Awaitable[Rebuilt]]
 async def in_order(
     pieces: AsyncIterator[Piece], work: Callable[[Piece], Awaitable[Done]], *, ahead: int
 ) -> AsyncIterator[Done]:
-    """Yield the results of pieces of work in their order, while later ones are under way."""
+    """Yield the results of pieces of work in order, while later pieces are already under way."""
     under_way: deque[asyncio.Future[Done]] = deque()
     try:
         async for each in pieces:
@@ -126,13 +126,15 @@ async def in_order(
 
 
 Elsewhere = Callable[..., Awaitable[Any]]
-"""Function that calls a function of a module, with the given words, in another process."""
+"""Callable that runs a function of a module, with the given words, in another process."""
 
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Begin so many processes with the settings and policy of a context, and end them. Calls raise
-    UnreachableError, which says `died`, where a process has died."""
+    """Start so many processes with the settings and policy of a context, and end them.
+
+    Calls raise UnreachableError with the message `died` where a process has died.
+    """
     pool = ProcessPoolExecutor(
         jobs,
         mp_context=get_context("spawn"),
@@ -178,7 +180,7 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
 # --- in each process that folds ------------------------------------------------------------------
 
 begun_with: Final[list[tuple[Settings, Policy]]] = []
-"""What a process of `processes` works with."""
+"""Settings and policy with which a process of `processes` works."""
 
 
 def _begin(settings: Settings, policy: Policy) -> None:
@@ -186,7 +188,7 @@ def _begin(settings: Settings, policy: Policy) -> None:
 
 
 def in_context(use: Callable[[AppContext], Awaitable[Done]]) -> Done:
-    """Call `use` in a process of `processes` with a context of its own, which only reads."""
+    """Call `use`, in a process of `processes`, with a separate context that only reads."""
     settings, policy = begun_with[0]
 
     async def work() -> Done:
@@ -201,7 +203,7 @@ def _folded_elsewhere(orders: Range, now: Instant) -> Rebuilt:
 
 
 async def folded_range(context: AppContext, orders: Range, *, now: Instant) -> Rebuilt:
-    """Fold every order of a range; only read."""
+    """Fold every order of a range. Only reads."""
     rules = rules_of(policy_text(context.policy))
     found = Rebuilt([], [])
     async with context.database.reading() as connection:

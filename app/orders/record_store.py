@@ -55,7 +55,7 @@ def keep_records(
 
 
 _CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_placed", "redated"))
-"""Kinds that may change orders that share evidence with the record's."""
+"""Kinds that may change other orders that share evidence with the record's order."""
 
 
 def reference_links(records: Iterable[Record]) -> Links:
@@ -69,7 +69,7 @@ def reference_links(records: Iterable[Record]) -> Links:
 
 
 Named = tuple[str, str | None, str | None]
-"""(source, session, payment); one of the last two is None."""
+"""Source, session and payment; session or payment is None."""
 
 
 async def owners_of(
@@ -84,10 +84,10 @@ def linked_orders(
 ) -> dict[Named, str]:
     """Return the order of each reference that belongs to one by now.
 
-    A person's assignment counts before the first link; one that was withdrawn leaves the reference
-    to the order that the shop named it for.
+    A person's assignment has priority over the first link. If it was withdrawn, the reference
+    belongs to the order that the shop named it for.
 
-    lasting  whether others wait with linking until the caller's transaction ends
+    lasting  whether other transactions cannot link until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -112,7 +112,7 @@ def linked_orders(
 
 
 def order_records(connection: PlainConnection, order: str) -> list[Record]:
-    """Return an order's records in the order of their writing."""
+    """Return an order's records in the order in which they were written."""
     return [record_of(row) for row in connection.ask(_OF_ORDER, (order,))]
 
 
@@ -124,21 +124,21 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return now, or an instant after all these records where a clock was ahead.
+    """Return now, or an instant after all these records where a clock was fast.
 
-    Of a hold and a release, and of two prices, the one that was recorded later counts.
+    This matters because of a hold and a release, and of two prices, the one recorded later counts.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 
 
 def details_of(connection: PlainConnection, record: Record) -> str | None:
-    """Return the text kept beside a record; the engine does not read it."""
+    """Return the text stored beside a record. The engine does not read it."""
     rows = connection.ask("SELECT details FROM records WHERE id=?", (record.record_id,))
     return rows[0][0] if rows else None
 
 
 BY_SERVICE: Final = "service"
-"""The author of what the service records by itself."""
+"""The author of records that the service writes by itself."""
 
 
 def hold_record(

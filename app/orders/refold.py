@@ -1,6 +1,6 @@
 """Folds due orders and publishes what changed.
 
-Its due mark wakes an order both for new evidence and at a deadline. Publishing compares
+An order's due mark wakes it both for new evidence and at a deadline. Publishing compares
 generations, so evidence that arrives during a fold is never missed.
 """
 
@@ -36,15 +36,14 @@ log = structlog.get_logger()
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 
 AT_ONCE: Final = 1_000
-"""Orders set due in one transaction, so that no acknowledgement waits long for it."""
+"""Most orders set due in one transaction, so that no acknowledgement waits long for it."""
 
 
 class TakingUp:
-    """Adoption of the context's policy, and of accepted gaps, a batch of orders at a time, before
-    any fold.
+    """Sets orders due for the context's policy and for accepted gaps, in batches, before any fold.
 
-    The policy, and the number of gaps, are noted with the last batch. A process that ends before
-    that begins anew, and sets some orders due twice.
+    The policy, and the number of gaps, are noted with the last batch. If the process ends before
+    that, it starts over and sets some orders due twice.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -58,11 +57,11 @@ class TakingUp:
         self._gaps_after: str | None = ""
 
     async def some(self) -> int:
-        """Set a batch of orders due. Returns how many, or 1; 0 when there is nothing left to do."""
+        """Set a batch of orders due. Returns how many, or 1; 0 when nothing is left to do."""
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set due which of some orders may be held for an accepted gap."""
+        """Set due those of some orders that may be held for an accepted gap."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -137,7 +136,7 @@ class TakingUp:
 
 
 def warn_of_several() -> None:
-    """Log that another process folds by another policy."""
+    """Log a warning that another process folds by another policy."""
     log.warning(
         "another process folds by other settings; give all the same, and start them again: every "
         "order is then folded anew"
@@ -145,24 +144,26 @@ def warn_of_several() -> None:
 
 
 PUT_ASIDE: Final = 10 * MINUTE
-"""Pause until an order that could not be folded is tried again; new evidence ends it."""
+"""Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""How long other workers pass over a taken order: many times what a round takes. If the worker that
-took it dies, another one takes it then."""
+"""How long other workers skip a taken order: many times what a round takes.
+
+If the worker that took the order dies, another one takes it then.
+"""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Orders called up in one transaction: a delivery never waits for more."""
+"""Most orders called up in one transaction. A delivery never waits longer."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:
     """Fold up to `limit` due orders and publish. Returns how many were due.
 
-    Orders that share evidence with a due one are folded with it: it may be evidence of theirs. If
-    another process has folded and published an order meanwhile, this fold is dropped. An order with
-    evidence after the instant up to which anything may be published is due again at that evidence.
+    Orders that share evidence with a due order are folded with it, because its evidence may concern
+    them. If another process has folded and published an order meanwhile, this fold is dropped. An
+    order whose evidence is later than the latest publishable instant is due again at that evidence.
 
-    pace  asks for several transactions; by default there is one
+    pace  called for permission to use several transactions; by default there is one
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -207,13 +208,16 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
 
 
 Sharing = list[Due]
-"""The marks of orders that share evidence; of most orders only one."""
+"""The marks of orders that share evidence. Most orders share none."""
 
 
 async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
-    """Return marks and histories of due orders and their evidence's other orders, on a snapshot."""
+    """Return marks and histories of due orders, and of orders that share their evidence.
+
+    All are read from one snapshot.
+    """
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])
@@ -227,7 +231,7 @@ async def gathered(
 
 
 def _next_part(left: list[Sharing], *, size: int) -> list[Sharing]:
-    """Take about `size` marks, without separating marks that belong together."""
+    """Remove and return about `size` marks, without separating marks that belong together."""
     part, count = [left.pop(0)], 0
     while left and (count := count + len(part[-1])) < size:
         part.append(left.pop(0))
@@ -245,7 +249,7 @@ def _publish_standing(
     now: Instant,
     policy: str,
 ) -> tuple[list[Publication], bool]:
-    """Publish the orders without new evidence since they were read.
+    """Publish the orders that have no new evidence since they were read.
 
     Returns the publications, and whether other processes fold by another policy.
 
@@ -289,7 +293,7 @@ async def publishable(context: AppContext) -> Instant:
     """Return the latest instant for which anything may be published.
 
     It is now, or just before the arrival of the oldest unread delivery, which may change the
-    result. Where a clock that was ahead dated unread ones, it is not known when they came.
+    result. Arrivals of unread deliveries that a fast clock dated are not known.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -299,11 +303,11 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set due the orders that wait for an instant that a clock that was ahead has given.
+    """Set due the orders that wait for an instant that came from a fast clock.
 
-    An order's mark is the arrival of its evidence, or its ledger's next decision. Where the clock
-    has been set back, an arrival may lie ahead: money that is here would be published only then.
-    The same holds for notifications to the shop. Returns how many orders there were.
+    An order's mark is the arrival of its evidence, or its ledger's next decision. After the clock
+    has been set back, an arrival may be in the future, and money that is here would be published
+    only then. The same holds for notifications to the shop. Returns how many orders there were.
     """
     now = context.clock.now()
     # Where several fold, a mark may be a claim; where one does, an order that was put aside is
@@ -327,7 +331,7 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders to fold. Where other processes fold, too, claim them first."""
+    """Return due orders to fold. Where other processes fold too, claim the orders first."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:
@@ -337,7 +341,7 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
     """Return the ledger; None where the order cannot be folded.
 
-    That is a fault of ours: it is logged, and the order is put aside, so that it does not stop the
+    That is our own fault: it is logged, and the order is put aside, so that it does not block
     others.
     """
     try:
@@ -369,7 +373,7 @@ def decided(ledger: Ledger, before: Position | None, *, rules: str) -> Publicati
 
 
 def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Publication | None:
-    """Do what `decided` does; None for an order that can be folded but not published."""
+    """Return what `decided` returns; None for an order that can be folded but not published."""
     try:
         return decided(ledger, before, rules=rules)
     except Exception as error:
@@ -380,7 +384,7 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Replace publications that only new rules make fulfillable by those with a hold.
+    """Replace publications of orders that only new rules make fulfillable by held ones.
 
     The hold is recorded in this transaction, so nobody is ever notified that the order may be
     fulfilled.

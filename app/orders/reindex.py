@@ -1,6 +1,6 @@
 """Reads every stored body again and rebuilds the index, after a profile was corrected.
 
-It is one transaction: the index is either wholly corrected or unchanged.
+It is one transaction: the index is either completely corrected or unchanged.
 """
 
 import hashlib
@@ -36,24 +36,25 @@ from reconcile.ledger.events import Event
 
 
 class Reads(Protocol):
-    """Reader of bodies by a profile: a source, or its profile alone."""
+    """Reads bodies by a profile: a source, or its profile alone."""
 
     def read(self, incoming: Incoming, *, digest: str) -> Reading:
         """Read a genuine request. Raises Unreadable."""
         ...
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:
-        """Read the provider's answer to a question of ours. Raises Unreadable."""
+        """Read the provider's answer to our question. Raises Unreadable."""
         ...
 
 
 def read_bytes_again(
     source: Reads, delivery: RawDelivery, *, environment: str | None = None
 ) -> Reread:
-    """Read a delivery's event, or the reason why it has none. It must not be pruned.
+    """Read a delivery's event, or the reason why it has none. The delivery must not be pruned.
 
-    environment  the store's own. An event of the other one counts as none: a profile that did not
-                 find it in the body may have let it in. None: events of either
+    environment  the store's own environment. An event of the other environment counts as none: a
+                 profile that did not find the environment in the body may have accepted it. None:
+                 events of either environment
     """
     assert delivery.body is not None
     try:
@@ -86,12 +87,12 @@ def read_bytes_again(
 
 
 AT_ONCE = 500
-"""Deliveries indexed at a time: their bodies are in memory together."""
+"""Deliveries indexed at a time. Their bodies are in memory together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries read again. A pruned one counts by its former reading."""
+    """Counts of deliveries that were read again. A pruned one counts by its former reading."""
 
     read: int
     events: int
@@ -99,7 +100,7 @@ class Reindexed:
 
 
 async def reindex(context: AppContext, *, progress: Callable[[int], None] = silent) -> Reindexed:
-    """Rebuild the index. Raises ConfigurationError, changing nothing, where a source is missing."""
+    """Rebuild the index. Raises ConfigurationError, without changes, where a source is missing."""
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:
@@ -123,8 +124,10 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return the digest of the settings on which reading each source depends, and of its profile's
-    file where that is the merchant's own."""
+    """Return by source the digest of the settings that reading depends on.
+
+    It also covers the file of the source's profile, if that is the merchant's own.
+    """
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
@@ -144,7 +147,7 @@ def _own_readings(settings: Settings) -> dict[str, str]:
 
 
 async def note_first_readings(context: AppContext) -> None:
-    """Note the settings of sources that are new, or have nothing stored yet."""
+    """Store the settings of sources that are new or have nothing stored yet."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await noted_readings(connection)
@@ -157,7 +160,7 @@ async def note_first_readings(context: AppContext) -> None:
 
 
 async def sources_read_otherwise(context: AppContext) -> list[str]:
-    """Return the sources whose stored deliveries were read by settings that have changed since."""
+    """Return the sources whose settings have changed since their stored deliveries were read."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
         noted = await noted_readings(connection)
@@ -169,7 +172,10 @@ async def sources_read_otherwise(context: AppContext) -> list[str]:
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
-    """Read a delivery by its source's settings of now; without all bytes, keep the old reading."""
+    """Read a delivery by the current settings of its source.
+
+    Without all bytes, keep the old reading.
+    """
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)

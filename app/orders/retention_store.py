@@ -1,7 +1,7 @@
-"""Deletion of bodies and headers: finds deliveries that still have them, and empties the rows.
+"""Deletes bodies and headers: finds deliveries that still have them, and empties the rows.
 
-A row stays: a redelivery is judged by its id, digest, verdict, size and time. SQLite overwrites
-freed space at once (`engine`), so that nothing can be read from unused pages.
+A row stays, because a redelivery is judged by its id, digest, verdict, size and time. SQLite
+overwrites freed space at once (`engine`), so that nothing can be read from unused pages.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,12 +19,12 @@ _WHOLE = (
     "(SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})) AND NOT EXISTS "
     "(SELECT 1 FROM deliveries WHERE deliveries.envelope = envelopes.digest AND pruned_at IS NULL)"
 )
-"""The whole body of several events goes with the last of them."""
+"""SQL that deletes a body with several events together with the last of these events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpruned:
-    """Delivery that still has its headers; `order` is None if it belongs to none."""
+    """Delivery that still has its headers. `order` is None if it belongs to no order."""
 
     delivery_id: str
     received_at: Instant
@@ -41,7 +41,7 @@ class Pruned:
 
 
 async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> list[Unpruned]:
-    """Return deliveries that were not pruned, by id, which is by arrival."""
+    """Return deliveries that were not pruned, sorted by id, which is by arrival."""
     rows = await connection.execute(
         text(
             "SELECT deliveries.id, deliveries.received_at, events.order_key, deliveries.source "
@@ -60,9 +60,10 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return those of the deliveries that were read and belong to no order.
+    """Return the deliveries, of those given, that were read and belong to no order.
 
-    Their event is ignored and names no order, payment or session: a customer's new address.
+    Their event is ignored and names no order, payment or session, for example a customer's new
+    address.
     """
     rows = await select_in(
         connection,
@@ -77,7 +78,7 @@ async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]
 
 
 async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of body and headers of those that were not pruned."""
+    """Return the size in bytes of body and headers of the deliveries that were not pruned."""
     rows = await select_in(
         connection,
         sql="SELECT id, coalesce(length(body), 0) + length(headers) FROM deliveries "
@@ -88,7 +89,7 @@ async def sizes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> di
 
 
 def pruned_among(connection: PlainConnection, deliveries: Iterable[str]) -> Pruned | None:
-    """Return how many of these deliveries were pruned, and when; None where none was."""
+    """Return how many of these deliveries were pruned, and when; None if none was."""
     sql = "SELECT pruned_at FROM deliveries WHERE pruned_at IS NOT NULL AND id IN ({})"
     rows = select_rows(connection, sql=sql, values=deliveries)
     if not rows:
@@ -122,6 +123,6 @@ async def old_rejections(
 
 
 async def drop_rejections(connection: AsyncConnection, rejections: Sequence[str]) -> None:
-    """Delete whole rejections: nothing is judged by them."""
+    """Delete whole rejections. No later judgement needs them."""
     sql = "DELETE FROM rejections WHERE id IN ({})"
     await select_in(connection, sql=sql, values=rejections)

@@ -1,7 +1,7 @@
 """Finds orders by facts that a person may know, with a limit for each way.
 
 References, payments, sessions and ids have an index. Amounts have none, since every delivery would
-have to keep it: the newest events are searched, a stretch at a time.
+have to update it. Instead, the newest events are searched, a stretch at a time.
 """
 
 from collections.abc import AsyncIterator, Collection, Sequence
@@ -21,10 +21,10 @@ STRETCH: Final = 200_000
 """Events searched before it is checked whether there are enough hits."""
 
 AT_ONCE: Final = 500
-"""Events of a day that are read at a time."""
+"""Most events of a day that are read at a time."""
 
 MOST: Final = 5_000_000
-"""Events searched for one amount; that takes some seconds."""
+"""Most events searched for one amount, which takes some seconds."""
 
 _LAST: Final = "\U0010ffff"
 
@@ -83,7 +83,7 @@ _OF_AMOUNT: Final = text(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundEvent:
-    """Event that was found; `order` is None if it belongs to none."""
+    """Event that was found. `order` is None if it belongs to no order."""
 
     order: str | None
     event_id: str
@@ -99,19 +99,19 @@ class FoundEvent:
 
     @property
     def unplaced_name(self) -> str:
-        """The reference of its payment, as an unallocated payment has it."""
+        """Return the reference of its payment, as written for an unallocated payment."""
         return self.payment or self.session or self.event_id
 
     @property
     def is_payment(self) -> bool:
-        """Return whether it says that somebody pays or paid."""
+        """Return whether the event says that somebody pays or paid."""
         return self.claim in ("succeeded", "authorized", "pending")
 
 
 async def orders_named(
     connection: AsyncConnection, name: str, *, beginning: bool, limit: int
 ) -> list[str]:
-    """Return the order of this reference, or orders with a reference that begins with it."""
+    """Return the order with this reference, or orders whose reference begins with it."""
     rows = await connection.execute(
         text(
             "SELECT order_key FROM order_due WHERE order_key >= :name AND order_key <= :last "
@@ -123,7 +123,7 @@ async def orders_named(
 
 
 async def orders_linked(connection: AsyncConnection, reference: str) -> list[tuple[str, str, str]]:
-    """Return (order, `payment` or `session`, source) of a provider's reference."""
+    """Return (order, `payment` or `session`, source) for a provider's reference."""
     rows = await connection.execute(
         text(
             "SELECT order_key, kind, source FROM links WHERE reference = :reference "
@@ -137,7 +137,10 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return (order, `event` or `delivery`) of an id; order None where the event has none yet."""
+    """Return (order, `event` or `delivery`) for an id.
+
+    The order is None if the event has none yet.
+    """
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -153,9 +156,9 @@ async def orders_of_event(
 async def events_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Read events received from `day` until `end`, oldest first, some at a time.
+    """Yield events received from `day` to before `end`, oldest first, some at a time.
 
-    minors  only events that state one of these amounts in minor units, where there are any
+    minors  if not empty, only events that state one of these amounts in minor units
     """
     sql = _OF_DAY_AND_AMOUNT if minors else _OF_DAY
     values: dict[str, Any] = {"after": first_id("dlv_", day), "end": first_id("dlv_", end)}
@@ -172,7 +175,7 @@ async def events_of_day(
 async def events_of_amount(
     connection: AsyncConnection, minors: Collection[int]
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
-    """Read events that state one of these amounts in minor units, newest first.
+    """Yield events that state one of these amounts in minor units, newest first.
 
     Each stretch comes with whether older events are left out.
     """
@@ -188,8 +191,10 @@ async def events_of_amount(
 async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
-    """Read events that state one of these amounts and happened from `day` until `end`, however much
-    later they were received, oldest first."""
+    """Yield events that state one of these amounts and happened from `day` to before `end`.
+
+    They are sorted by arrival, the oldest first. An event may have arrived any time later.
+    """
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -209,7 +214,7 @@ async def records_of_amount(
 ) -> list[tuple[str, Money]]:
     """Return (order, money) of records that state one of these amounts.
 
-    during  only of what was ordered, or recorded, from one instant until another
+    during  only orders placed, or records made, from one instant to before another
     """
     values: dict[str, Any] = {"minors": sorted(minors), "limit": limit}
     if during is not None:
@@ -257,10 +262,11 @@ ENDING: Final = (
 
 
 async def orders_ending(connection: AsyncConnection, tail: str, *, limit: int) -> list[str]:
-    """Return orders whose references end with this text, without case and punctuation; the shortest
-    first.
+    """Return orders whose references end with this text, ignoring case and punctuation.
 
-    tail  as `due_store.backwards` writes it
+    The shortest references come first.
+
+    tail  the text as `due_store.backwards` writes it
     """
     values = {"tail": tail, "last": tail + _LAST, "limit": limit}
     return [row[0] for row in await connection.execute(text(ENDING), values)]
@@ -278,8 +284,10 @@ WITH: Final = statement(
 
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
-    """Return events of this refund, dispute or capture, and events of this payment or session that
-    are on no order or are not confirmed: no link leads to those."""
+    """Return events of this refund, dispute or capture, and unlinked ones of a payment or session.
+
+    Events of a payment or session are unlinked if they belong to no order or are not confirmed.
+    """
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -296,7 +304,7 @@ _UNPLACED: Final = statement(
 async def unplaced_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return the events of no order with this id, or that this delivery brought."""
+    """Return the events without an order that have this id, or that this delivery brought."""
     rows = await connection.execute(text(_UNPLACED), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -330,8 +338,10 @@ OF_OTHER_SHOPS: Final = statement(
 async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
-    """Return events of no order that name this one and may not link their payment to it, or are of
-    another shop's payment."""
+    """Return events that name this order but do not belong to it.
+
+    They may not link their payment to it, or they are about another shop's payment.
+    """
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -339,7 +349,7 @@ async def events_suggesting(
 
 
 async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) -> list[FoundEvent]:
-    """Return events of no order that these deliveries brought."""
+    """Return events without an order that these deliveries brought."""
     rows = await connection.execute(_OF_DELIVERIES, {"ids": list(ids)}) if ids else ()
     return [_found_event(row) for row in rows]
 
@@ -355,8 +365,8 @@ class ImportedLine:
     """Imported line that concerns an order.
 
     order   as the line writes it; None where it names none
-    source  of the statement; empty for a line of the order book
-    what    the order's status in a book, the kind of movement in a statement; empty: not said
+    source  source of the statement; empty for a line of the order book
+    what    the order's status in a book, or the kind of movement in a statement; empty: not stated
     """
 
     order: str | None
@@ -385,7 +395,7 @@ _LINES: Final = (
     text(statement(_SETTLED, which="match_key = :key", in_force=_IN_FORCE)),
     text(statement(_SETTLED, which="subject = :subject", in_force=_IN_FORCE)),
 )
-"""Lines of books, and of statements by order and by payment: each has its index."""
+"""SQL for lines of books, and of statements by order and by payment, each with its index."""
 
 
 PAID_OUT: Final = statement(
@@ -410,8 +420,10 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return lines in force of order books that state one of these amounts, placed from `day` until
-    `end`."""
+    """Return lines in force of order books with one of these amounts, placed in a time span.
+
+    The span is from `day` to before `end`.
+    """
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]
@@ -420,7 +432,7 @@ async def book_lines_of_day(
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
     """Return lines in force of order books and statements that name this order or payment.
 
-    Order references are compared as in reconciliation, without case and punctuation.
+    Order references are compared as in reconciliation, ignoring case and punctuation.
     """
     values = {"key": match_key(name), "subject": f"p:{name}", "limit": limit}
     if not values["key"]:

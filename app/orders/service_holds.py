@@ -1,9 +1,9 @@
 """Holds that the service records by itself: for unreadable messages, and for accepted gaps.
 
-    1 judge   what begins or ends by all that is known: unread_holds.py, gap_holds.py
+    1 judge   which holds begin or end by everything known: unread_holds.py, gap_holds.py
     2 record  in the transaction that publishes the fold that sees it
 
-A read supposes the record where the fold worker has not come to the order yet.
+A reader assumes the record where the fold worker has not reached the order yet.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
 
 SUPPOSED: Final = "rec_to_be_noted"
-"""The id of the record that a read supposes."""
+"""The id of the record that a reader assumes."""
 
 
 def _changes(
@@ -43,7 +43,7 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return histories with the records that the fold worker is going to write."""
+    """Return histories with the records that the fold worker is about to write."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -55,7 +55,10 @@ def with_supposed(
 def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
-    """Record holds that are due for these orders in the transaction. Return their histories."""
+    """Record the holds that are due for these orders, in the transaction.
+
+    Return their histories.
+    """
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []
@@ -72,7 +75,7 @@ def record_holds(
 
 
 def _states(context: AppContext, source: str) -> bool:
-    """Return whether the provider of a source can be asked how a payment stands."""
+    """Return whether the provider of a source can be asked for the position of a payment."""
     known = context.sources.get(source)
     rule = None if known is None else known.profile.fetch_back
     return rule is not None and rule.states
@@ -89,5 +92,5 @@ def _record(history: History, change: HoldChange, *, now: Instant, record_id: st
 
 
 def with_record(history: History, record: Record) -> History:
-    """Return the history with a record more."""
+    """Return the history with one more record."""
     return replace(history, records=history.records | {record})

@@ -1,7 +1,7 @@
-"""Deliveries that were accepted and could not be read, each tried alone three times.
+"""Deliveries that were accepted and could not be read. Each was tried alone three times.
 
-They are set aside and kept. The orders that they concern, where that is known, are held until they
-have been read, since they may say that money went back.
+They are set aside and kept. The orders that they concern, where known, are held until the
+deliveries have been read, because they may say that money went back.
 """
 
 from collections.abc import Collection, Sequence
@@ -48,7 +48,7 @@ BECAUSE: Final[HoldReason] = "poisoned_delivery"
 """The reason of these holds."""
 
 LISTED: Final = 1_000
-"""Deliveries listed at most; there should be none."""
+"""Most deliveries listed. There should be none."""
 
 
 async def poisoned(context: AppContext) -> list[Suspect]:
@@ -58,9 +58,9 @@ async def poisoned(context: AppContext) -> list[Suspect]:
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the reader try all of them again, which releases the orders of those that it reads.
+    """Let the reader try all of them again. The orders of those that it reads are released.
 
-    Returns how many there are. Raises UsageError for a person who may not.
+    Returns how many there are. Raises UsageError for a person without permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -78,7 +78,7 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
 
 
 async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[str]:
-    """Return the orders that arrivals name, and the owners of payments and sessions they name."""
+    """Return the orders that arrivals name, and the orders of payments and sessions they name."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     named = {event.order for event in events if event.order is not None}
     references: list[Named] = []
@@ -91,7 +91,7 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
 
 
 async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) -> None:
-    """Set one aside, and hold the orders that it concerns unless another one already does."""
+    """Set a delivery aside, and hold its orders unless another delivery already holds them."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
@@ -108,7 +108,7 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
 
 
 def _messages(context: AppContext, one: Suspect) -> list[UnreadMessage]:
-    """Return the values of one that is set aside, by which later orders are found."""
+    """Return the values of a delivery that is set aside, by which later orders are found."""
     item = one.item
     if not isinstance(item, Received):
         return []
@@ -119,7 +119,7 @@ def _messages(context: AppContext, one: Suspect) -> list[UnreadMessage]:
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
-    """Release orders of a delivery that was read, except those that another one holds."""
+    """Release orders of a delivery that was read, except those that another delivery holds."""
     if not orders:
         return
     async with context.database.writing() as connection:
@@ -167,17 +167,18 @@ async def _record(
 HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
-"""These functions, for the reader of the inbox."""
+"""The functions of this module, for the reader of the inbox."""
 
 
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Note that a person knows the content of an unreadable message. Returns how many orders are
-    folded again.
+    """Record that a person has judged an unreadable message.
 
-    Raises NotFoundError where it is no unreadable message that waits for that, and UsageError
-    without a reason or for a person who may not.
+    Returns how many orders are folded again.
+
+    Raises NotFoundError where it is no unreadable message that needs that, and UsageError without a
+    reason or for a person without permission.
     """
     why = checked_reason(reason, [], countries=context.countries)
     async with context.database.writing() as connection:

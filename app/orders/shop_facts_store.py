@@ -1,12 +1,13 @@
-"""Times of cancellation and fulfilment, as the shop has stated them by now; unknown ones after a
-restore or an accepted gap.
+"""When the shop canceled and fulfilled orders, by its statements so far.
+
+The times are unknown after a restore or an accepted gap:
 
     records ──file──▶ stated, denied, or nothing ──since a loss?──▶ an instant, null, "unknown"
 
-What the shop stated between a backup and its restore, or in a gap, is lost. So an order of which
-the database says neither may have been canceled and fulfilled meanwhile, and a denial of before the
-loss was noted may be out of date. An order that began after that cannot: all its events, and its
-placing if the shop dated it, are dated later.
+Statements of the shop between a backup and its restore, or in a gap, are lost. So an order without
+such statements may have been canceled and fulfilled meanwhile, and a denial from before the loss
+was noted may be out of date. This does not apply to an order that began later: all its events, and
+its placing if the shop dated it, are dated later.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,7 +25,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Statements of the shop were lost, and it has not said since whether it is so."""
+"""Value that says that statements of the shop were lost, and it has not repeated them since."""
 
 Stated = Instant | Literal["unknown"] | None
 
@@ -45,7 +46,7 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """When an order was fulfilled and canceled; None: the shop has not said that it was."""
+    """When an order was fulfilled and canceled. None: the shop has not said that it was."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None
@@ -64,7 +65,7 @@ def _stated_text(at: Stated) -> StatedText:
 def shop_facts(
     connection: PlainConnection, orders: Collection[str], *, as_of: Instant | None = None
 ) -> dict[str, ShopFacts]:
-    """Return the shop's facts of each order, by now or by `as_of`."""
+    """Return the shop's facts about each order, as of now or `as_of`."""
     known: dict[str, list[Record]] = {order: [] for order in orders}
     for row in select_rows(connection, sql=_RECORDS, values=known):
         record = record_of(row)
@@ -99,7 +100,10 @@ async def facts_of_orders(
 
 
 def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
-    """Return the facts. `lost_at`: until when statements of it may be lost; None: none are."""
+    """Return the facts.
+
+    lost_at  until when statements may be lost; None: none are lost
+    """
 
     def stated(said: Record | None, denied: Record | None) -> Stated:
         if said is not None:
@@ -117,7 +121,7 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the loss: an event dates them, and nothing earlier."""
+    """Return the orders that began after the loss: an event dates them, and nothing is earlier."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}
@@ -134,7 +138,7 @@ _DATES: Final = (
 
 
 def last_loss(connection: PlainConnection) -> Instant | None:
-    """Return when the database was last restored, or a gap of it accepted; None: never."""
+    """Return when the database was last restored, or a gap of it accepted; None if never."""
     rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")
     return Instant(rows[0][0]) if rows else None
 

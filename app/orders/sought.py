@@ -1,6 +1,6 @@
-"""Understands the text of a search: everything that it may mean.
+"""Interprets the text of a search: everything that it may mean.
 
-Leaves out: whether anything of the kind is stored, and who may ask for it (`find_orders`).
+Leaves out: whether anything of the kind is stored, and who may search for it (`find_orders`).
 """
 
 import re
@@ -22,10 +22,10 @@ from reconcile.money import EXPONENTS, MoneyError, from_major
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 256
-"""Characters: longer than any reference of a provider's."""
+"""Most characters of a search text: longer than any provider's references."""
 
 MAX_MESSAGE: Final = 1_000
-"""Characters of a pasted message: several joined SMS."""
+"""Most characters of a pasted message: several joined SMS."""
 
 GRAMMAR: Final = (
     "type a reference or its end, a payment, a refund, a session, an event id, a phone number "
@@ -39,7 +39,7 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""A day, the year first, or last behind a day and a month in either order."""
+"""A day, with the year first, or last after a day and a month in either order."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -47,19 +47,21 @@ _NUMBER: Final = re.compile(
     r"|\d{1,2}(?:,\d{2}){1,4},\d{3}(?:\.\d{1,4})?",
     re.ASCII,
 )
-"""An amount: its thousands apart by a comma, a quote or a blank, or as in India: `1,50,000`."""
+"""An amount with thousands separated by a comma, a quote or a blank, or as in India: `1,50,000`."""
 _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
-"""An amount whose decimals follow a comma, as in much of the world: `1.500,00`. Three digits after
-a comma are thousands."""
+"""An amount whose decimals follow a comma, as in much of the world: `1.500,00`.
+
+Three digits after a comma are thousands.
+"""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
     rf"(?:/[=-]| ?(?P<after>{_SIGN})\.?)?",
     re.ASCII,
 )
-"""A number with a currency's code or sign beside it; `/=` and `/-` say that no cents follow."""
+"""A number beside a currency's code or sign. `/=` and `/-` say that no cents follow."""
 
 _SIGNS: Final[dict[str, str]] = {
     "$": "USD CAD AUD NZD SGD HKD TWD MXN CLP COP ARS NAD LRD JMD TTD BBD BSD BZD FJD GYD XCD",
@@ -75,14 +77,14 @@ _SIGNS: Final[dict[str, str]] = {
     "ft": "HUF", "lei": "RON MDL", "kr": "SEK NOK DKK ISK", "fr": "CHF", "sfr": "CHF",
     "dh": "AED MAD", "dhs": "AED MAD", "₡": "CRC", "₲": "PYG", "le": "SLE",
 }  # fmt: skip
-"""Currencies by what people write in place of their codes."""
+"""Currencies by the signs that people write instead of codes."""
 
 _PHONE: Final = re.compile(r"\+?[\d\s().-]{7,30}", re.ASCII)
 _KINDS: Final = frozenset(EXPONENTS.values())
 
 
 _BARE_NATIONAL: Final = re.compile(r"[1-9]\d{6,9}", re.ASCII)
-"""A number without its country and without the zero before it, as many are written: 712 345 678."""
+"""A phone number without country and without the leading zero, as many are written: 712 345 678."""
 
 _CARD: Final = re.compile(
     r"(?:(?:card|visa|mastercard|amex|ending|in) +)*[*xX.\u2022 -]*(?P<last>\d{4})", re.ASCII | re.I
@@ -97,14 +99,16 @@ _RECEIPTS: Final = (
     ),
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
-"""The receipt in the SMS of a mobile money service, the surest form first: M-PESA begins with it,
-Airtel Money and MTN MoMo name it."""
+"""The receipt in the SMS of a mobile money service, the most certain form first.
+
+M-PESA begins with it; Airtel Money and MTN MoMo name it.
+"""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
     re.ASCII | re.I,
 )
-"""Account number that the customer typed, in an SMS: mostly the order's number."""
+"""Account number that the customer typed, in an SMS. It is usually the order's number."""
 
 _PRICED: Final = re.compile(r"(?<![^\W_])[A-Za-z\u00a2\u20b5]{2,5}\.? ?\d(?:[\d.,]*\d)?", re.ASCII)
 _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.ASCII)
@@ -112,17 +116,17 @@ _MONEY_AFTER: Final = re.compile(r"(?<![\w.,])\d(?:[\d.,]*\d)? ?[A-Z]{3}\b", re.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sought:
-    """Possible meanings of a text; one that it cannot have is empty or None.
+    """Possible meanings of a text. A meaning that the text cannot have is empty or None.
 
     names       references or ids, or the beginning or end of an order's reference
     phones      E.164 digits
     email, person, card
                 as `identifiers` writes them
     amounts     the amount in minor units, by the number of decimals of a currency
-    currencies  of the amount; empty: any
-    days        each day that may be meant: when it begins, and when the next one begins
+    currencies  possible currencies of the amount; empty: any
+    days        each possible day: when it begins, and when the next one begins
     zone        time zone of the days
-    national    whether it may be a phone number without its country, which no setting states
+    national    whether it may be a phone number without its country, where no setting states one
     message     whether it is a pasted SMS: its amount counts only where its receipt finds nothing
     """
 
@@ -140,8 +144,11 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Kinds of personal identifiers in the search, for the trail: never their values. Empty
-        where it names nobody."""
+        """Return the kinds of personal identifiers in the search, for the audit trail, without
+        values.
+
+        Return an empty text where it names nobody.
+        """
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -149,7 +156,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Say what is searched for, one sentence each, with phone numbers masked."""
+        """Return what is searched for, one sentence each, with phone numbers masked."""
         sentences = []
         if self.names:
             sentences.append(
@@ -226,8 +233,10 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
 
 
 def _message(text: str) -> Sought | None:
-    """Pick the receipt, the account and the amount out of the SMS of a mobile money service; None
-    for any other text."""
+    """Return the receipt, the account and the amount in the SMS of a mobile money service.
+
+    Return None for any other text.
+    """
     text = " ".join(text.split())
     if not (len(text.split()) > 4 and len(text) <= MAX_MESSAGE and text.isprintable()):
         return None
@@ -245,8 +254,10 @@ def _message(text: str) -> Sought | None:
 
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
-    """Yield the amounts with a currency in a text, as `_amount` returns them: the first is the
-    payment's, before balances and fees."""
+    """Yield the amounts with a currency in a text, as `_amount` returns them.
+
+    The first is the payment's, before balances and fees.
+    """
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])
@@ -255,7 +266,7 @@ def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words for a sentence; name only the first of more than three."""
+    """Join words for a sentence. Of more than three, name only the first."""
     shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
     return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 
@@ -278,9 +289,9 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the currencies that may be meant (none: any), and the amount in minor units.
+    """Return the possible currencies (none: any), and the amount in minor units.
 
-    The amount is None where the text is none.
+    The amount is None where the text is not an amount.
     """
     found = _AMOUNT.fullmatch(text)
     if found is None:

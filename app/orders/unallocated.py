@@ -1,10 +1,10 @@
-"""Unallocated payments: verified money that no order has, until a person assigns or dismisses it.
+"""Unallocated payments: verified money that belongs to no order until a person acts on it.
 
-1 look     stored events of no order, by payment (`unallocated_store`)
-2 fold     each by the same fold as any order's attempt, and placed by what people did last
+1 look     stored events without an order, by payment (`unallocated_store`)
+2 fold     each by the same fold as any order's attempt, placed by people's last decisions
 3 answer   a page, one payment, or counts and sums
 
-Unsigned and unconfirmed messages never make one.
+A person assigns or dismisses such a payment. Unsigned and unconfirmed messages never make one.
 """
 
 from collections import Counter
@@ -75,9 +75,11 @@ WHY: Final[Mapping[Why, str]] = {
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
 STATES: Final[tuple[State, ...]] = get_args(State)
-"""`open`: nobody has decided, or what was decided has been reopened. `named`: its events, or the
-shop, name its order, so it is not unallocated. `not_ours`: it is another shop's, and nobody placed
-it."""
+"""States of a payment.
+
+`open`: nobody has decided, or the decision has been reopened. `named`: its events or the shop name
+its order, so it is not unallocated. `not_ours`: it belongs to another shop, and nobody assigned it.
+"""
 
 Signed = Literal["signed", "fetched", "answered"]
 SIGNED: Final[Mapping[Standing, Signed]] = {
@@ -130,7 +132,7 @@ class UnallocatedPageDocument(TypedDict):
     next: NextText
 
 
-"""Words for how far the evidence of a payment can be trusted, the strongest first."""
+"""Words for how far the evidence of a payment can be trusted, the most trusted first."""
 
 MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
     ("declined", "canceled", "expired", "timed_out")
@@ -138,46 +140,49 @@ MONEYLESS: Final[frozenset[AttemptOutcome]] = frozenset(
 """Ends of an attempt that brought no money."""
 
 AT_ONCE: Final = 500
-"""Payments that are folded at a time."""
+"""Most payments that are folded at a time."""
 
 MOST_COUNTED: Final = 20_000
-"""Payments that a count goes through: about two seconds. It says when there are more."""
+"""Most payments that a count reads: about two seconds. The count says when there are more."""
 
 GREATEST: Final = 2**63 - 1
-"""Largest number of a row."""
+"""Largest number that a row can have."""
 
 READ_FOR_PHONE: Final = 3
-"""Deliveries of one payment that are read for its customer's number."""
+"""Most deliveries of one payment that are read for its customer's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unallocated:
-    """A payment that no order has, or that a person assigned or dismissed.
+    """A payment that belongs to no order, or that a person assigned or dismissed.
 
     id           `source:reference`; it never changes
     reference    the payment's own, else its session's, else its event's id
-    payment, session  the references that its events name
-    outcome      how the customer's attempt stands
-    captured, refunded, held  in the currency of the first movement; held is what is left of it.
-                 None where no money moved, or where its amount is unclear
-    amount_unclear  whether events disagree on an amount, or state none
+    payment, session
+                 the references that its events name
+    outcome      outcome of the customer's attempt
+    captured, refunded, held
+                 in the currency of the first movement; held is the amount that is left. None where
+                 no money moved, or where its amount is unclear
+    amount_unclear
+                 whether events disagree on an amount, or state none
     disputed     whether a dispute is open
-    standalone   whether it is only money given back of no payment
-    went_back    whether money of it went back, or a dispute is open
+    standalone   whether it is only a refund without a payment
+    went_back    whether some of its money went back, or a dispute is open
     entries      each movement of known amount, by date
-    occurred_at  the provider's first date of it
+    occurred_at  the first date that the provider gives
     received_at  the first arrival
-    changed_at   the last arrival, or the last act of a person
+    changed_at   the last arrival, or the last decision of a person
     standing     `signed`, `fetched` or `answered`
-    why          why no order has it
-    dismissed    the record by which it was dismissed, while that stands
+    why          why it belongs to no order
+    dismissed    the record by which it was dismissed, while that is valid
     assigned_to  the order that a person gave it to
-    suggested    the orders that its events name and may not link it to
-    named        the orders that its events name, or the shop named it for; none of an unallocated
+    suggested    the orders that its events name but may not link it to
+    named        the orders that its events name, or the shop named it for; empty for an unallocated
                  payment
-    aside        whether it is another shop's, or whose it is is not known; None where it is ours
+    aside        whether it belongs to another shop, or its shop is not known; None where it is ours
     last_act     id of the last record by which a person placed it
-    deliveries   ids of the deliveries that brought it, the first first
+    deliveries   ids of the deliveries that brought it, in order of arrival
     events       ids of its events
     """
 
@@ -212,7 +217,7 @@ class Unallocated:
 
     @property
     def key(self) -> PaymentKey:
-        """Its source and reference."""
+        """Return source and reference."""
         return PaymentKey(self.source, self.reference)
 
     @property
@@ -228,7 +233,7 @@ class Unallocated:
 
     @property
     def waits(self) -> bool:
-        """Return whether money of it waits for a person's decision."""
+        """Return whether money of the payment needs a person's decision."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
             return False  # it is listed, as money out
@@ -240,7 +245,7 @@ class Unallocated:
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
-        """Return it as JSON values. Its age is in whole seconds, since its arrival."""
+        """Return the payment as JSON values. Its age is in whole seconds since its arrival."""
         dismissed = self.dismissed
         return {
             "id": self.id,
@@ -286,10 +291,10 @@ def folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Unallocated]:
-    """Fold events that share payments or sessions, and return each payment of theirs.
+    """Fold events that share payments or sessions, and return each of their payments.
 
     deliveries  events of one payment, and of those that share a session with it
-    acts        what people did about each payment, the earliest first
+    acts        people's decisions about each payment, the earliest first
     """
     aside = judge_shops([each.event for each in deliveries if each.received_at <= as_of]).aside
     # Which order an event names, and whose it is, is no part of how its payment stands.
@@ -337,7 +342,7 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the newest arrival or act where a clock was ahead."""
+    """Return now, or the newest arrival or decision where a clock was fast."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -404,7 +409,7 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment that renews an agreement as unallocated, with its order suggested."""
+    """Return a payment that renews an agreement as an unallocated one with a suggested order."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -427,8 +432,10 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
-    """Return the dismissal if it stands. Money that goes back later reopens the payment, except the
-    refund that it was dismissed for."""
+    """Return the dismissal if it is still valid.
+
+    Money that goes back later reopens the payment, except the refund that it was dismissed for.
+    """
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -443,9 +450,9 @@ def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | Non
 class UnallocatedRequest:
     """Filters of a list of unallocated payments.
 
-    after       `next` of the page before
-    everything  dismissed ones too, and those that ended without money
-    not_ours    payments of other shops on the same account, instead
+    after       `next` of the previous page
+    everything  include dismissed payments and those that ended without money
+    not_ours    list payments of other shops on the same account instead
     """
 
     source: str | None = None
@@ -457,9 +464,9 @@ class UnallocatedRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedPage:
-    """Some unallocated payments, those heard of first before the others.
+    """Some unallocated payments, the earliest known first.
 
-    next  where to go on, if there are more
+    next  where to continue, if there are more
     """
 
     payments: list[Unallocated]
@@ -467,7 +474,7 @@ class UnallocatedPage:
 
 
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
-    """Return a page of unallocated payments. Raise UsageError for an `after` of another list."""
+    """Return a page of unallocated payments. Raises UsageError for an `after` of another list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
         raise UsageError("after is no place in this list: begin without it")
     found: list[tuple[Unallocated, int]] = []
@@ -494,8 +501,8 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
     """Return a payment by its id or its provider reference.
 
-    It is unallocated, or a person assigned or dismissed it. Raise NotFoundError for any other, and
-    UsageError where several sources have one of that reference.
+    It is unallocated, or a person assigned or dismissed it. Raises NotFoundError for any other, and
+    UsageError where several sources have a payment with that reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -507,8 +514,11 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 
 
 def due_of(ledger: Ledger) -> Money | None:
-    """Return what is still to be paid of an order; None without a price, and where it is canceled
-    or its price and its money are of several currencies."""
+    """Return the amount still to be paid for an order.
+
+    Return None without a price, and where the order is canceled or its price and money have
+    different currencies.
+    """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:
         return None
@@ -522,8 +532,11 @@ def due_of(ledger: Ledger) -> Money | None:
 def fitting_payments(
     connection: PlainConnection, history: History, ledger: Ledger
 ) -> list[Unallocated]:
-    """Return unallocated payments that may pay this order: they name it and may not be linked to
-    it, or they have the amount due and one of its customer's numbers."""
+    """Return unallocated payments that may be for this order.
+
+    They name the order and may not be linked to it, or they have the amount due and one of its
+    customer's numbers.
+    """
     suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
     keys = list(suggesting)
@@ -543,8 +556,10 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return those of the deliveries that brought a payment on which a person must decide, each
-    with the payment."""
+    """Return the deliveries, of those given, whose payment needs a person's decision.
+
+    Each comes with the payment.
+    """
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -560,8 +575,10 @@ def waiting_among(
 def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
-    """Return any payment by its id or its provider reference, also one of an order, without its
-    customer's number. Raise as `read_unallocated` does."""
+    """Return any payment by its id or provider reference, even one that belongs to an order.
+
+    The customer's number is left out. Raises as `read_unallocated` does.
+    """
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []
@@ -594,16 +611,17 @@ def found_payment(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnallocatedTotals:
-    """Totals of the payments that wait for a person.
+    """Totals of the payments that need a person.
 
     count      payments with money that nobody has decided about
-    held       what is left of them, by currency
+    held       amounts that are left of them, by currency
     unclear    payments among them whose amount is not clear
     oldest_at  when the oldest of them arrived; None where there is none
     more       whether there are more than were counted
-    not_ours   payments of other shops on the same accounts, which wait for nobody: those of the
-               first MOST_COUNTED events
-    back_of_unknown  ids of payments whose money went back and whose shop is not known
+    not_ours   payments of other shops on the same accounts, which need nobody: those of the first
+               MOST_COUNTED events
+    back_of_unknown
+               ids of payments whose money went back and whose shop is not known
     """
 
     count: int = 0
@@ -616,7 +634,7 @@ class UnallocatedTotals:
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
-    """Return counts and sums of the payments that wait, of the first MOST_COUNTED."""
+    """Return counts and sums of the payments that need a person, of the first MOST_COUNTED."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
     back: list[str] = []
@@ -651,7 +669,7 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments, each with its place in the list."""
+    """Yield all unallocated payments in batches, each with its position in the list."""
     now = context.clock.now()
     while True:
         some, last = await run(connection, _batch, context.policy, now, source, after, not_ours)
@@ -669,7 +687,7 @@ def _batch(
     after: int,
     not_ours: bool,
 ) -> tuple[list[tuple[Unallocated, int]], int | None]:
-    """Return some payments with their places, and the last place if more may follow."""
+    """Return some payments with their positions, and the last position if more may follow."""
     keys = other_shops_keys if not_ours else unplaced_keys
     numbered = dict(keys(connection, source=source, after=after, limit=AT_ONCE))
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
@@ -698,7 +716,7 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment that is no longer assigned belongs to an order by a weaker claim."""
+    """Return whether a payment belongs to an order by a weaker claim, once its assignment ended."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})
@@ -710,8 +728,7 @@ def _of_shop(
 async def _with_phone(
     context: AppContext, connection: Connection, payment: Unallocated
 ) -> Unallocated:
-    """Add the customer's number, masked, where the first deliveries name it and are not
-    restricted."""
+    """Add the customer's masked number, if the first deliveries name it and are not restricted."""
     if await run(connection, restricted_deliveries, payment.deliveries):
         return payment
     for delivery_id in payment.deliveries[:READ_FOR_PHONE]:

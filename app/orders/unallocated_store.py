@@ -1,6 +1,6 @@
-"""Stored events of payments that no order has, and the records by which people placed payments.
+"""Stored events of payments that belong to no order, and the records by which people placed them.
 
-Rows become values of `reconcile` at once; `unallocated` folds them.
+Rows become values of `reconcile` at once. `unallocated` folds them.
 """
 
 from collections import defaultdict
@@ -56,7 +56,7 @@ _LAST: Final = statement(
     later=LATER_AT,
     this=RECORD_AT,
 )
-"""Condition on a record: it is the last one by which a person placed its payment."""
+"""Condition on a record: no later record of a person places its payment."""
 
 _ALONE: Final = (
     "events.standalone = 1 AND events.order_key IS NOT NULL "
@@ -67,8 +67,10 @@ _ALONE: Final = (
     "AND NOT EXISTS (SELECT 1 FROM events AS making WHERE making.order_key = events.order_key "
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
-"""Condition on an event: it is a refund of no payment, and nothing makes the order that it names.
-`made_by` judges the same of a history."""
+"""Condition on an event: it is a refund without a payment, and nothing proves its order exists.
+
+`made_by` judges the same of a history.
+"""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -99,10 +101,14 @@ _KEYS: Final = (
     "WHERE {alone} AND {counts} AND {of_source}"
     ") AS found GROUP BY source, reference HAVING min(number) > ? ORDER BY 3 LIMIT ?"
 )
-"""Payments without an order. Events that may not be our shop's are stored under the order that they
-name, as are payments of an agreement that has several: the caller leaves out its first one. Events
-whose assignment was withdrawn under the one that they were first linked to. Refunds of no payment
-under the order that they name. CROSS JOIN has SQLite begin with the records, which are few."""
+"""SQL for payments without an order.
+
+Events that may not belong to our shop are stored under the order that they name. So are payments of
+an agreement that has several: the caller leaves out its first one. Refunds without a payment are
+also stored under the order that they name. Events whose assignment was withdrawn are stored under
+the order that they were first linked to. CROSS JOIN makes SQLite begin with the records, which are
+few.
+"""
 
 _SHARED: Final = {
     "reference": "coalesce(events.payment, events.session, events.event_id)",
@@ -118,7 +124,7 @@ _KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = 
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments without an order, each with the number of its first event, in that order.
+    """Return payments without an order with the number of their first event, sorted by it.
 
     after  only those whose first event has a larger number
     """
@@ -157,7 +163,7 @@ _FIRST_OF_KEY: Final = {
 def other_shops_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments with an event that states another shop, as `unplaced_keys` does."""
+    """Return payments with an event that states another shop, in the form of `unplaced_keys`."""
     of_source = "1 = 1" if source is None else "source = ?"
     sql = statement(_OF_OTHER_SHOPS, **_FIRST_OF_KEY, of_source=of_source)
     values = (after, limit) if source is None else (after, source, limit)
@@ -184,8 +190,10 @@ _NAMED_ORPHANS: Final = (
 
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
-    """Return the payments that a text may name, with an order or without: a payment's or session's
-    reference, or an event's id."""
+    """Return the payments that a text may name, with or without an order.
+
+    The text may be a payment's or session's reference, or an event's id.
+    """
     sources = [
         row[0]
         for member in _MEMBERS
@@ -219,12 +227,14 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Deliveries of one customer's numbers that are looked at, the last ones."""
+"""Most deliveries of one customer's numbers that are looked at: the last ones."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
-    """Return payments without an order whose payer has a phone number noted for one of these orders
-    or deliveries."""
+    """Return payments without an order whose payer's phone number is noted for one of these.
+
+    things  orders or deliveries
+    """
     notes = select_rows(connection, sql=NOTES_OF, values=things)
     digests = sorted({bytes(row[0]) for row in notes if is_of_a_number(bytes(row[0]))})
     if not digests:
@@ -241,7 +251,7 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Payments that name one order without belonging to it, of which the first are looked at."""
+"""Most payments looked at that name one order without belonging to it: the first ones."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "
@@ -266,7 +276,7 @@ NAMED_BY_OTHERS: Final = statement(
 def other_shops_key_naming(
     connection: PlainConnection, order: str, *, until: Instant
 ) -> PaymentKey | None:
-    """Return a payment with an event that states another shop and names this order's reference."""
+    """Return a payment with an event that states another shop but names this order's reference."""
     rows = connection.ask(NAMED_BY_OTHERS, (order, until))
     return PaymentKey(rows[0][0], rows[0][1]) if rows else None
 
@@ -286,8 +296,10 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the first deliveries of all statements about each payment, in one set for payments
-    that share a session. Payments without stored events are left out."""
+    """Return the first deliveries of all statements about each payment.
+
+    Payments that share a session have one set. Payments without stored events are left out.
+    """
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -312,7 +324,7 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return a refund of no payment as one that only suggests the order that it names."""
+    """Return a refund without a payment so that it only suggests the order that it names."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -327,10 +339,11 @@ def renewals_among(
     as_of: Instant,
     cases: dict[str, frozenset[tuple[str, str]]],
 ) -> frozenset[tuple[str, str]]:
-    """Return (source, payment) of the payments that renew an agreement among these deliveries,
-    whatever people decided about them.
+    """Return the payments, as (source, payment), that renew an agreement among these deliveries.
 
-    cases  results by order, for further calls
+    People's decisions about the payments are ignored.
+
+    cases  results by order, reused in further calls
     """
     agreed = [each.event for each in deliveries if each.event.agreement is not None]
     orders = {event.order for event in agreed if event.order is not None}
@@ -360,7 +373,7 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Divide deliveries into sets that share no payment and no session."""
+    """Divide deliveries into sets that share neither payments nor sessions."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)
@@ -402,8 +415,10 @@ _NAMING: Final = (
 def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
-    """Return the orders for which the shop named a payment or its session, or opened that session:
-    among these orders, and those that share evidence with them."""
+    """Return the orders for which the shop named a payment or its session, or opened the session.
+
+    Only these orders are considered, and orders that share evidence with them.
+    """
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

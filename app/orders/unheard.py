@@ -1,5 +1,7 @@
-"""Finds messages that may be about an order and are in no ledger; see
-`reconcile.ledger.unheard`."""
+"""Finds messages that may be about an order and are in no ledger.
+
+See `reconcile.ledger.unheard`.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Messages shown of one order, the first ones: a wrong profile makes every message unreadable."""
+"""Most messages shown for one order: the first ones. A wrong profile makes every one unreadable."""
 
 
 def unheard_of(

@@ -1,13 +1,13 @@
-"""The customers' phone numbers of several orders, for one operator, once another has agreed.
+"""The customers' phone numbers of several orders, for one operator, with another's approval.
 
-1 choose   orders by name, or the newest of a list's filters; no more than MOST_ORDERS
-2 propose  for a purpose and with a reason; no number has been read
-3 agree    another operator approves or rejects it (`app.access.proposals`); none has been read
-4 look     the proposer alone, until OPEN_FOR after the approval; each look is an entry of the
-           audit trail for each order
+1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
+2 propose  for a purpose and with a reason; no number has been read yet
+3 agree    another operator approves or rejects it (`app.access.proposals`); still none is read
+4 look     the proposer alone, until OPEN_FOR after the approval; each look is an entry of the audit
+           trail for each order
 
-Only step 4 returns numbers: they are not in the proposal, the trail or the log. They are read anew
-at each look, so that a customer who was erased meanwhile is not seen.
+Only step 4 returns numbers: they are not in the proposal, the trail or the log. They are read again
+at each look, so that a customer who was erased meanwhile is not shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,10 +43,10 @@ from reconcile.instants import DAY, HOUR, Duration, format_instant
 from reconcile.ledger.history import History
 
 MOST_ORDERS: Final = 200
-"""Orders of one proposal: one person can call them in a day or two, and another review them."""
+"""Most orders of one proposal. One person can call them in a day or two, another review them."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""Time from the approval for which the numbers can be seen: one day's work."""
+"""How long after the approval the numbers can be seen: one day's work."""
 
 NAME: Final = "unmask"
 
@@ -58,7 +58,7 @@ PURPOSES: Final[Mapping[str, str]] = {
     "authority": "answer a bank or an authority",
     "other": "do something else, which the reason names",
 }
-"""Purposes of seeing numbers: a closed list, so that the trail can be counted by it."""
+"""Purposes of seeing numbers. The list is closed, so that the trail can be counted by purpose."""
 
 NOT_ALONE: Final = "numbers of several customers at once take two operators"
 
@@ -87,21 +87,21 @@ class NumbersDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomerNumbers:
-    """Numbers of an order as E.164 digits; `note` says in a sentence why there are none."""
+    """Numbers of an order as E.164 digits. `note` is a sentence on why there are none."""
 
     order: str
     phones: tuple[str, ...]
     note: str
 
     def document(self) -> CustomerNumbersDocument:
-        """Return it as JSON values, which are also a row of a table."""
+        """Return the numbers as JSON values, which are also a row of a table."""
         return {"order": self.order, "phones": list(self.phones), "note": self.note}
 
 
 async def chosen_orders(
     context: AppContext, *, outcome: str | None = None, finding: str | None = None
 ) -> list[str]:
-    """Return the orders that fit a list's filters, the newest first.
+    """Return the orders that match a list's filters, the newest first.
 
     Raises UsageError for more than MOST_ORDERS, and for none.
     """
@@ -122,10 +122,11 @@ async def chosen_orders(
 async def propose_unmasking(
     context: AppContext, kind: ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
-    """Propose that a person sees the numbers of these orders.
+    """Propose that a person may see the numbers of these orders.
 
-    Raises UsageError for a person who may not or has not proved who they are, for no orders, too
-    many, no purpose or reason, and where the same waits already; NotFoundError for no such order.
+    Raises UsageError for a person without permission or who has not proved their identity, for no
+    orders, too many orders, no purpose or reason, and where an equal proposal is pending. Raises
+    NotFoundError for an unknown order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:
@@ -163,7 +164,7 @@ async def propose_unmasking(
 def unmasking_kind(context: AppContext) -> ProposalKind:
     """Return the kind of proposal to see the numbers of several orders.
 
-    Approving shows nobody anything: it lets the proposer look, each time with entries of the trail.
+    Approving shows nobody anything. It lets the proposer look, each time with entries in the trail.
     """
 
     return ProposalKind(
@@ -232,7 +233,7 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raise UsageError where this person may not look now, with what to do."""
+    """Raise UsageError where this person may not look now. The message says what to do."""
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
     must_be_open(kind, proposal, who=who, now=context.clock.now())

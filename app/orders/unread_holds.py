@@ -1,10 +1,11 @@
-"""Holds for messages that name an order and cannot be read: such a message may say that money went
-back.
+"""Holds for messages that name an order and cannot be read.
+
+Such a message may say that money went back.
 
     1 find    the messages whose values name the order or a payment of it
-    2 judge   hold it for those that came since a person released it; release it if none is left
+    2 judge   hold it for messages that came since a person released it; release it if none is left
 
-`service_holds.py` records that.
+`service_holds.py` records holds and releases.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.records import UNREADABLE, HoldReason
 
 _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
-"""Reason of a hold for a message that was set aside, which the reader itself records."""
+"""Reason of a hold for a message that was set aside. The reader records such a hold itself."""
 
 
 # --- (1) find ------------------------------------------------------------------------------------
@@ -28,7 +29,7 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return the messages that name each order, those that no person has judged, by arrival."""
+    """Return the messages that name each order and that no person has judged, by arrival."""
     if not any_unread(connection):
         return {}
     names = {
@@ -57,7 +58,7 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the names of an order and its payments, each with its source; None: any source."""
+    """Return the names of an order and its payments, each with its source. None: any source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -75,7 +76,7 @@ def _names_of(history: History) -> set[tuple[str, str | None]]:
 
 
 def judged_at(history: History) -> Instant:
-    """Return when a person last released the order from unreadable messages."""
+    """Return when a person last released the order's hold for unreadable messages."""
     return max(
         (
             record.recorded_at
@@ -94,7 +95,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the orders whose hold for unreadable messages begins or ends."""
+    """Return the orders whose hold for unreadable messages must begin or end."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():

@@ -1,6 +1,6 @@
 """The fold worker: folds orders as they come due.
 
-It begins by setting every order due where the merchant has changed the settings that folds use.
+It begins by setting every order due if the merchant has changed settings that folds use.
 """
 
 import asyncio
@@ -21,27 +21,33 @@ from reconcile.instants import SECOND, Duration
 log = structlog.get_logger()
 
 IDLE_S: Final = 1.0
-"""Longest sleep: other processes, such as a command, set orders due without a signal."""
+"""Longest sleep. Other processes, such as a command, set orders due without a signal."""
 
 PAUSE_S: Final = 0.01
 """Shortest sleep after a round that had nothing to fold."""
 
 TRY_AGAIN_S: Final = 1.0
-"""Pause after the store could not take a round's work: a full disk or a busy database."""
+"""Pause after the store could not write a round's work: a full disk or a busy database."""
 
 BACKLOG_S: Final = 0.25
-"""Pause between two rounds while there is a backlog to read: the next rows are about most orders
-again, which would be folded, published and sealed once for each."""
+"""Pause between two rounds while there is a backlog to read.
+
+The next rows are mostly about the same orders, which would otherwise be folded, published and
+sealed once for each row.
+"""
 
 LONG_BACKLOG_S: Final = 5.0
-"""Longest such pause, where the reader is far behind; it is a quarter of its delay."""
+"""Longest such pause, where the reader is far behind. The pause is a quarter of its delay."""
 
 
 class FoldWorker:
-    """Worker that folds until it is stopped. `alive` tells readiness whether it is running."""
+    """Folds orders until it is stopped. `alive` tells the readiness check whether it is running."""
 
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
-        """Take the context; `beside`: another process reads the inbox and has a backlog."""
+        """Take the context.
+
+        beside  whether another process reads the inbox and has a backlog
+        """
         self._context = context
         self._beside = beside
         self._signals = context.signals
@@ -54,7 +60,7 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """End after the present round: to cancel it could leave its transaction half open."""
+        """Stop after the current round. Cancelling it could leave its transaction half open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 
@@ -113,5 +119,5 @@ async def _within(seconds: float, signal: asyncio.Event) -> None:
 
 
 def backlog_pause_s(behind: Duration) -> float:
-    """Return the seconds between two rounds while the oldest unread delivery is so old."""
+    """Return the seconds between two rounds for an oldest unread delivery of this age."""
     return min(max(behind / SECOND / 4, BACKLOG_S), LONG_BACKLOG_S)

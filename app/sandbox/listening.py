@@ -1,8 +1,8 @@
-"""Forwarding: requests of a tunnel or a provider go unchanged to another address.
+"""Forwarding: requests of a tunnel or a provider are sent unchanged to another address.
 
     request ──bounded──▶ recorded, if asked for ──▶ sent on ──▶ the answer goes back
 
-Nothing is verified, stored or repeated: the sender gets the answer of the address, 502 if it could
+Nothing is verified, stored or repeated. The sender gets the answer of the address, 502 if it could
 not be reached, or 504 if it took too long.
 """
 
@@ -20,7 +20,7 @@ from app.core.http import Exchange
 from app.core.recorded import MAX_BODY_BYTES, Recorded, of_request, send_on
 
 MOST_AT_ONCE: Final = 64
-"""Requests that are forwarded at a time; more wait."""
+"""Most requests that are forwarded at a time. Further requests wait."""
 
 METHODS: Final = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 STATUS_OF: Final = {"timed_out": 504}
@@ -31,7 +31,7 @@ OnExchange = Callable[[Recorded, Exchange], None]
 def build_listener(
     forward: str, *, client: httpx2.AsyncClient, on_exchange: OnExchange
 ) -> Starlette:
-    """Build the application that forwards to an address, and reports each exchange."""
+    """Build the application that forwards to an address and reports each exchange."""
     limiter = anyio.CapacityLimiter(MOST_AT_ONCE)
 
     async def hand_on(request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""Playing of scripts: each step at its time, with newly signed events, then compared.
+"""Plays scripts: each step at its time, with newly signed events. Then compares the ledgers.
 
-Distances of time are divided by `speed`; dates in events are moved along. Records of the shop go to
-the API, which needs a token; without one only the events are played.
+Time spans are divided by `speed`, and dates in events are shifted accordingly. Records of the shop
+go to the API, which needs a token. Without a token, only the events are played.
 """
 
 import json
@@ -26,12 +26,12 @@ from reconcile.money import major_text, to_json
 from reconcile.transparency.evidence import record_of
 
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024
-"""Size of a script: a thousand bodies of 64 KiB."""
+"""Largest size of a script: a thousand bodies of 64 KiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStep:
-    """Step of a script: an event that arrives, or a record of the shop by its API."""
+    """Step of a script: an event that arrives, or a record that the shop states by the API."""
 
     at: Instant
     source: str = ""
@@ -41,7 +41,10 @@ class ScriptStep:
     record: Record | None = None
 
     def body(self, moved: Callable[[Instant], Instant]) -> bytes:
-        """Write the event's body. `moved` maps a moment then to its moment now."""
+        """Return the event's body.
+
+        moved  maps a moment of the script to its moment now
+        """
         return "".join(
             each
             if isinstance(each, str)
@@ -52,7 +55,7 @@ class ScriptStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """Steps in the order of time, the signers, and the ledger to expect by `ends_at`."""
+    """Steps in time order, the signers, and the ledger to expect at `ends_at`."""
 
     order: str
     steps: tuple[ScriptStep, ...]
@@ -65,8 +68,8 @@ class Script:
 def read_script(path: Path, *, secret: str) -> Script:
     """Read a script.
 
-    Raises UsageError for a file that is none, ConfigurationError if a source's profile signs with
-    another kind of key than the sandbox's.
+    Raises UsageError for a file that is not a script, ConfigurationError if a source's profile
+    signs with another kind of key than the sandbox's.
     """
     try:
         with path.open("rb") as file:
@@ -129,12 +132,15 @@ _PASSING: Final = (
     re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z"),
     re.compile(r"\b\d+ (?:d|h|min|s|ms)\b"),
 )
-"""Parts that differ from one run of an order to another: ids of records, moments, durations."""
+"""Parts that differ between runs of one order: ids of records, moments, durations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stage:
-    """Receiver of a script. `token`: of the API; None: records of the shop are left out."""
+    """Receiver of a script.
+
+    token  token of the API; None: records of the shop are left out
+    """
 
     client: httpx2.AsyncClient
     webhook_url: str
@@ -144,7 +150,10 @@ class Stage:
     token: str | None = field(default=None, repr=False)
 
     def target(self, source: str, *, several: bool) -> str:
-        """Return the address of a source's events; of several sources each has its path."""
+        """Return the address of a source's events.
+
+        If there are several sources, each has its own path.
+        """
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 
@@ -156,7 +165,7 @@ class Stage:
 
 
 async def play_script(script: Script, stage: Stage, say: Callable[[str], None]) -> list[str]:
-    """Play a script to its end; return the differences from what it expects.
+    """Play a script to its end. Return the differences from its expected ledger.
 
     Raises UnreachableError if the receiver does not answer, UsageError for a wrong token.
     """
@@ -208,7 +217,7 @@ class _Player:
         return f"event {step.event_id}: {verdict}"
 
     async def tell(self, step: ScriptStep) -> str:
-        """Report a record of the shop."""
+        """Send a record of the shop to the API."""
         record, token = step.record, self._stage.token
         assert record is not None
         word = record.kind.removeprefix("order_")
@@ -252,7 +261,7 @@ class _Player:
 
 
 def comparable(value: Any) -> Any:
-    """Remove values that differ between two runs of one order."""
+    """Return the value without parts that differ between two runs of one order."""
     if isinstance(value, str):
         for pattern in _PASSING:
             value = pattern.sub("…", value)

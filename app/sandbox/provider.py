@@ -1,6 +1,6 @@
 """The provider: opens sessions and plays their scenarios to the end.
 
-A session is opened once for an idempotency key; its timeline then runs by the clock, even if the
+A session is opened once for each idempotency key. Its timeline then runs by the clock, even if the
 answer was lost. Leaves out: HTTP on the merchant's side.
 """
 
@@ -33,7 +33,10 @@ _RANKS: Final = (
     ("payment.timed_out", "timed_out"),
     ("payment.pending", "timed_out"),
 )
-"""Outcome of a payment by its kinds of events, the strongest first. A pending one times out."""
+"""Outcomes of a payment by the kinds of its events, the strongest first.
+
+A pending one times out.
+"""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})
@@ -43,7 +46,7 @@ _CLOSES: Final = frozenset({"payment.dispute_won", "payment.dispute_lost"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Happening:
-    """Event of a payment. `contradicted`: the provider states it in two ways."""
+    """Event of a payment. `contradicted`: whether the provider states it in two ways."""
 
     at: Instant
     kind: str
@@ -55,7 +58,7 @@ class Happening:
 
 @dataclass(slots=True)
 class OrderTruth:
-    """An order: its money as first asked for, its latest session, and all that happened."""
+    """An order: its money as first requested, its latest session, and everything that happened."""
 
     money: Money
     session: sessions.CheckoutSession
@@ -98,7 +101,7 @@ def payment_outcome(happenings: list[Happening], payment: str) -> str:
 def outcome_of(order: Money, happenings: list[Happening]) -> str:
     """Return the outcome that a correct receiver reaches after all deliveries and deadlines.
 
-    It compares the money held, of the payments without contradiction, with the price.
+    It compares the money held on payments without contradiction with the price.
     """
     if not any(h.kind in _CAPTURED for h in happenings):
         return _outcome_unpaid(happenings)
@@ -126,7 +129,7 @@ def outcome_of(order: Money, happenings: list[Happening]) -> str:
 
 
 def _outcome_unpaid(happenings: list[Happening]) -> str:
-    """Return the outcome of the payment that ended last, of payments without money."""
+    """Return the outcome of the last payment to end, among payments without money."""
     ends = {h.payment: payment_outcome(happenings, h.payment) for h in happenings}
     if "authorized" in ends.values():
         return "authorized"
@@ -139,7 +142,7 @@ def _outcome_unpaid(happenings: list[Happening]) -> str:
 
 
 class TruthBook:
-    """The truth about all orders. `changes` counts changes, for the writer of the file."""
+    """The truth about all orders. `changes` counts changes, for the writer of the truth file."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -165,7 +168,7 @@ class TruthBook:
         self.changes += 1
 
     def to_json(self) -> bytes:
-        """Write a JSON list sorted by order, one entry a line."""
+        """Return a JSON list sorted by order, with one entry on each line."""
         lines = ",\n".join(self._texts[order] for order in sorted(self._texts))
         return f"[{lines}]\n".encode()
 
@@ -180,7 +183,7 @@ def event_body(
     event_id: str,
     copy: scenarios.Copy = "true",
 ) -> bytes:
-    """Build an event's body; any copy but `true` has another amount of the same payment."""
+    """Build an event's body. Any copy but `true` states another amount for the same payment."""
     asked = session.asked
     paid = session.paid_by(step) if copy == "true" else session.amount("other")
     data: dict[str, Any] = {
@@ -210,7 +213,7 @@ def _figures(money: Money) -> dict[str, Any]:
 
 
 def exact_json(value: Any) -> str:
-    """Write JSON in which a Decimal keeps exactly its digits. Raises TypeError for floats."""
+    """Return JSON in which a Decimal keeps its exact digits. Raises TypeError for floats."""
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, dict):
@@ -222,7 +225,7 @@ def exact_json(value: Any) -> str:
 
 
 class TruthFile:
-    """File of the truth; with the path None nothing is written."""
+    """File of the truth. If the path is None, nothing is written."""
 
     def __init__(self, book: TruthBook, path: Path | None) -> None:
         self._book = book
@@ -251,7 +254,7 @@ class TruthFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderAct:
-    """Act of the provider: money moves (`happening`), or deliveries are sent (`parcels`)."""
+    """Action of the provider: money moves (`happening`), or deliveries are sent (`parcels`)."""
 
     at: Instant
     happening: Happening | None = None
@@ -259,10 +262,10 @@ class ProviderAct:
 
 
 def acts_of(session: sessions.CheckoutSession) -> list[ProviderAct]:
-    """Plan all acts of a session, in the order of time.
+    """Plan all actions of a session, in time order.
 
-    What happens at an instant happens before anything of that instant is sent. A step that would
-    move nothing (the rest after a full refund) is left out.
+    Events at an instant happen before anything of that instant is sent. A step that would move
+    nothing (the rest after a full refund) is left out.
     """
     moved, sent = [], []
     for step, event_id in zip(session.scenario.steps, session.events, strict=True):
@@ -300,7 +303,7 @@ TRUTH_PAUSE_S = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxAnswer:
-    """Body of a 201; `dropped`: it is not sent, and the connection is closed instead."""
+    """Body of a 201 answer. `dropped`: it is not sent, and the connection is closed instead."""
 
     body: bytes
     replayed: bool = False
@@ -309,7 +312,7 @@ class SandboxAnswer:
 
 @dataclass(slots=True)
 class Counts:
-    """Counts of deliveries: not sent yet (pending), and not acknowledged yet (undelivered)."""
+    """Numbers of deliveries that are not sent (pending) or not acknowledged yet (undelivered)."""
 
     pending: int = 0
     undelivered: int = 0
@@ -346,7 +349,7 @@ class Provider:
         tasks.start_soon(self._keep_truth)
 
     def check(self) -> None:
-        """Raise RefusalError 503 once something has failed for good."""
+        """Raise RefusalError 503 once something has failed permanently."""
         if self.fault is not None:
             raise sessions.RefusalError(503, "sandbox_failed", detail=self.fault)
 
@@ -419,7 +422,7 @@ class Provider:
             self.counts.undelivered -= 1
 
     async def settle_truth(self) -> None:
-        """Bring the truth file up to date; `fault` says why if that fails."""
+        """Bring the truth file up to date. If that fails, `fault` says why."""
         try:
             await self.truth_file.flush()
         except OSError as error:

@@ -1,7 +1,7 @@
 """The sixteen scenarios as one table: what the simulated customer and the network do.
 
-A scenario is data: a new one is a row, and no code depends on its number. Times are units after the
-opening of the session.
+A scenario is data: a new one is a row, and no code depends on its number. Times are in units after
+the session is opened.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,14 +12,16 @@ from typing import Final, Literal
 from reconcile.money import Money
 
 AmountRule = Literal["order", "other", "third", "rest"]
-"""The order's amount; some minor units less; a third of it; the rest beyond the third."""
+"""Rule for an amount: the order's amount, some minor units less, a third of it, or the rest."""
 
 Copy = Literal["true", "other_amount", "tampered"]
-"""A delivery of an event: unchanged; with another amount, properly signed; or changed after it was
-signed."""
+"""A delivery of an event.
+
+It is unchanged, or properly signed with another amount, or changed after it was signed.
+"""
 
 Start = Literal["opening", "expiry"]
-"""Start from which a time of delivery counts."""
+"""Instant from which a delivery's time counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class ScenarioStep:
 class Scenario:
     """A row of the table.
 
-    ending        last two digits of the phone number that choose it
+    ending        last two digits of the phone number that select it
     story         text of the customer's page
     steps         events, in the order in which they happen
     refusals      503 answers to the session request before it is accepted
@@ -74,7 +76,7 @@ def _rest(money: Money) -> Money:
 
 
 def _other(money: Money) -> Money:
-    """Return 100 minor units less; one less of 100 or fewer, and 100 more of a single one."""
+    """Return 100 minor units less; for 100 or fewer, one less; for a single unit, 100 more."""
     change = -100 if money.minor > 100 else -1 if money.minor > 1 else 100
     return Money(minor=money.minor + change, currency=money.currency)
 
@@ -225,9 +227,9 @@ _ROWS: Final = (
 )
 
 SCENARIOS: Final[Mapping[str, Scenario]] = MappingProxyType({row.ending: row for row in _ROWS})
-"""Scenarios by the two digits that choose them."""
+"""Scenarios by the two digits that select them."""
 
 
 def scenario_for(phone: str | None) -> Scenario:
-    """Return the scenario for a phone number's last two digits; 01 if there is none."""
+    """Return the scenario for a phone number's last two digits; scenario 01 if there is none."""
     return SCENARIOS.get((phone or "")[-2:], SCENARIOS["01"])

@@ -54,7 +54,7 @@ _PAGE = """<!doctype html>
 
 
 def checkout_page(session: sessions.CheckoutSession) -> str:
-    """Render the page of a session, without the phone number."""
+    """Render the page of a session without the phone number."""
     asked, scenario = session.asked, session.scenario
     texts = {
         "reference": session.reference,
@@ -75,7 +75,7 @@ EXTENSION: Final = "tallyhook.sandbox.drop"
 
 
 class DroppingProtocol(HttpToolsProtocol):
-    """Protocol of uvicorn that puts the connection's `close` into each request's scope."""
+    """Uvicorn protocol that puts the connection's `close` into each request's scope."""
 
     def on_message_begin(self) -> None:
         """Extend the request's scope."""
@@ -100,7 +100,7 @@ class DroppedConnection(Response):
 
 
 MAX_BODY_BYTES: Final = 64 * 1024
-"""A session request has about 300 bytes."""
+"""Largest body in bytes. A session request has about 300."""
 
 GRACEFUL_SHUTDOWN_S: Final = 2
 """Seconds that current requests may take when the server stops."""
@@ -154,7 +154,7 @@ def build_sandbox(
 class _Server(uvicorn.Server):
     """Server that stops normally on SIGTERM and SIGINT as soon as its port is open.
 
-    Uvicorn would raise them again. Before, they end the process.
+    Uvicorn would raise the signals again. Before the port is open, they end the process.
     """
 
     @contextmanager
@@ -177,7 +177,7 @@ async def serve_sandbox(
 ) -> None:
     """Serve until SIGTERM or SIGINT. Raises PortTaken.
 
-    listener  a socket that is bound to host and port already
+    listener  a socket that is already bound to host and port
     """
     config = uvicorn.Config(
         app,

@@ -1,7 +1,7 @@
 """Checkout sessions: idempotency keys, validation of requests, and the session itself.
 
-All references of a session are drawn at its opening from a generator seeded with the run's seed and
-the idempotency key, so that neither concurrency nor the clock changes them.
+All references of a session are drawn when it is opened, from a generator seeded with the run's seed
+and the idempotency key. So neither concurrency nor the clock changes them.
 """
 
 import json
@@ -33,7 +33,7 @@ FieldProblem = tuple[str, str]
 
 
 class RefusalError(Exception):
-    """A request that the provider refuses; `status` and `code` are for programs."""
+    """A request that the provider refuses. `status` and `code` are for programs."""
 
     def __init__(
         self,
@@ -53,7 +53,10 @@ class RefusalError(Exception):
 
 
 def answer_refusal(_: Request, refusal: Exception) -> Response:
-    """Answer a RefusalError: `{"type", "title", "status", "code", "detail", "problems"?}`."""
+    """Return the response to a RefusalError.
+
+    Its body is `{"type", "title", "status", "code", "detail", "problems"?}`.
+    """
     assert isinstance(refusal, RefusalError)
     document: dict[str, object] = {
         "type": "about:blank",
@@ -75,7 +78,7 @@ def answer_refusal(_: Request, refusal: Exception) -> Response:
 
 
 def answer_http_error(request: Request, error: Exception) -> Response:
-    """Answer a refusal of Starlette (404, 405, 413)."""
+    """Return the response to an error that Starlette raises (404, 405, 413)."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     code = phrase.lower().replace(" ", "_")
@@ -86,7 +89,7 @@ def answer_http_error(request: Request, error: Exception) -> Response:
 
 
 def answer_fault(request: Request, _: Exception) -> Response:
-    """Answer an error of our own, which the server logs."""
+    """Return the response to an error of our own, which the server logs."""
     detail = "The sandbox itself made a mistake; see its log."
     return answer_refusal(request, RefusalError(500, "sandbox_failed", detail=detail))
 
@@ -101,7 +104,7 @@ FULL: Final = "This sandbox keeps no more sessions; start it anew."
 
 @dataclass(slots=True)
 class IdempotencyEntry:
-    """State of a key. `answer` is the body of the 201, once there is one."""
+    """State of a key. `answer` is the body of the 201 once there is one."""
 
     digest: str
     running: bool = False
@@ -110,7 +113,7 @@ class IdempotencyEntry:
 
 
 class IdempotencyKeys:
-    """The keys seen so far, at most `limit`."""
+    """The keys used so far, at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -150,7 +153,7 @@ def check_key(key: str | None) -> str:
 
 
 MAX_DEPTH: Final = 16
-"""Levels of nesting; a real request has two."""
+"""Most levels of nesting. A real request has two."""
 
 _AMOUNT = re.compile(r"\d{1,19}(\.\d{1,4})?", re.ASCII)
 _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
@@ -158,7 +161,10 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
-    """A merchant's request: `money` is the whole order's, `phone` 8 to 15 digits or None."""
+    """A merchant's request.
+
+    `money` is that of the whole order, `phone` has 8 to 15 digits or is None.
+    """
 
     order: str
     money: Money
@@ -170,8 +176,8 @@ class SessionRequest:
 def read_json(body: bytes) -> Any:
     """Parse JSON, with all numbers as Decimal. Raises ValueError with a sentence.
 
-    Refused are repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond
-    MAX_DEPTH.
+    Repeated names, NaN, text that is not UTF-8, lone surrogates, and nesting beyond MAX_DEPTH are
+    refused.
     """
     try:
         document = json.loads(
@@ -199,7 +205,10 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def request_digest(document: Any) -> str:
-    """Digest a document; spaces, order of names and notation of numbers make no difference."""
+    """Return a document's digest.
+
+    Spaces, order of names and notation of numbers don't change it.
+    """
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -214,7 +223,10 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 
 def _number_text(value: Decimal) -> str:
-    """Write 1500, 1500.00 and 15e2 alike, by digits: 1e999999999 must cost nothing."""
+    """Return equal text for 1500, 1500.00 and 15e2.
+
+    Work on digits, so that 1e999999999 is cheap.
+    """
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")
@@ -225,7 +237,7 @@ def _number_text(value: Decimal) -> str:
 
 
 def check_request(document: Any) -> SessionRequest | list[FieldProblem]:
-    """Return the request, or all its problems: `[("order.amount", "…"), …]`."""
+    """Return the request, or a list of all its problems: `[("order.amount", "…"), …]`."""
     problems = [
         (path, sentence) for path, right, sentence in _FIELDS if not right(_at(document, path))
     ]
@@ -284,7 +296,7 @@ _FIELDS: Final[tuple[tuple[str, Callable[[Any], bool], str], ...]] = (
 class CheckoutSession:
     """An open session.
 
-    unit       a scenario unit, in microseconds
+    unit       length of a scenario unit, in microseconds
     payments   references by the number of the attempt
     movements  references of refunds and disputes, by their names in the scenario
     events     an event id for each step of the scenario
@@ -312,7 +324,7 @@ class CheckoutSession:
         return start + _milliseconds(step.sent * self.unit)
 
     def paid_by(self, step: ScenarioStep) -> Money:
-        """Return the amount of a step's payment, also if the step refunds or disputes it."""
+        """Return the amount of the payment that a step makes, refunds or disputes."""
         if step.movement is None:
             return self.amount(step.amount)
         captures = (
@@ -336,7 +348,7 @@ def open_session(
     unit_s: float,
     lifetime_units: float,
 ) -> CheckoutSession:
-    """Open a session at `now`, with the scenario that its phone number chooses."""
+    """Open a session at `now`, with the scenario that its phone number selects."""
     chance = random.Random(f"{seed}:{key}")  # noqa: S311  # a simulation that must repeat itself
     scenario = scenario_for(asked.phone)
     unit = Duration(round(unit_s * SECOND))

@@ -14,23 +14,24 @@ DEFAULT_WEBHOOK_URL: Final = "http://127.0.0.1:8080/webhooks/checkout"
 """Default address of a receiver on this machine."""
 
 SANDBOX_TOKEN: Final = "sandbox_token_0001"  # noqa: S105  # no secret: it opens a simulator only
-"""Default bearer token of a sandbox. It is in the documentation, and no secret."""
+"""Default bearer token of a sandbox. It is public in the documentation."""
 
 SANDBOX_SECRET: Final = "whsec_dGFsbHlob29rLXNhbmRib3gtbm90LWEtc2VjcmV0IQ=="  # noqa: S105
 """Default signing secret of a sandbox. It decodes to words that say so."""
 
 SHORTEST_LIFETIME_UNITS: Final = 10.0
-"""Units within which every scenario moves its money, before a session expires."""
+"""Units within which every scenario has moved its money, before a session expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxSettings:
-    """Settings of one sandbox. Making them raises ConfigurationError with every problem.
+    """Settings of one sandbox. Creating them raises ConfigurationError with every problem.
 
-    token                   bearer token that opens sessions; no live one
+    token                   bearer token that opens sessions; not a live one
     secrets                 signing secrets, newest first
-    webhook_url             address of the events: absolute, http or https
-    public_url              address of this sandbox for customers; begins every `checkout_url`
+    webhook_url             address for events: absolute, http or https
+    public_url              address of this sandbox for customers; every `checkout_url` begins with
+                            it
     seed                    runs with one seed have equal references, ids and bodies
     unit_s                  seconds of a scenario unit
     session_lifetime_units  units from a session's opening to its `expires_at`
@@ -38,8 +39,8 @@ class SandboxSettings:
     retry_schedule_units    units before the 2nd, 3rd, … try of a delivery; the last one repeats
     retry_after_s           seconds in the Retry-After of a 503
     truth_path              file of the truth; None: only GET /sandbox/truth has it
-    max_sessions            sessions in memory; beyond it new ones get 503
-    max_concurrent          deliveries at a time
+    max_sessions            most sessions in memory; beyond it, new ones get 503
+    max_concurrent          most deliveries at a time
     delivery_timeout_s      seconds that a receiver has to answer a delivery
     """
 
@@ -83,7 +84,7 @@ class SandboxSettings:
 
 
 def is_live_token(token: str) -> bool:
-    """Return whether a token looks like one of the live service, in any case."""
+    """Return whether a token looks like one of the live service, ignoring case."""
     return SessionApi().refuses(token, environment="sandbox")
 
 

@@ -1,7 +1,7 @@
-"""Delivery of signed events to the receiver, repeated until it acknowledges them.
+"""Delivers signed events to the receiver, and repeats them until it acknowledges them.
 
-Each try is signed anew, with the same event id and a new timestamp. Redirects are not followed and
-acknowledge nothing. First tries keep their order; failed ones are repeated in the background.
+Each try is signed anew, with the same event id and a new timestamp. A redirect is not followed and
+is no acknowledgement. First tries are sent in order. Failed ones are repeated in the background.
 """
 
 from collections.abc import Awaitable, Callable
@@ -16,13 +16,13 @@ from app.sandbox.settings import SandboxSettings
 from reconcile.instants import Instant
 
 Sleep = Callable[[float], Awaitable[None]]
-"""Function that waits a number of seconds: anyio.sleep, or a test's."""
+"""Function that waits a number of seconds: anyio.sleep, or a test's replacement."""
 
 USER_AGENT: Final = "tallyhook-sandbox/1"
 
 
 class WebhookSigner(Protocol):
-    """Signatures of a source: the only thing shared with the receiver."""
+    """Signs as a source does. It is the only code shared with the receiver."""
 
     def sign(self, body: bytes, *, event_id: str, now: Instant) -> list[tuple[str, str]]:
         """Return the headers that sign `body` as event `event_id` at `now`."""
@@ -31,7 +31,7 @@ class WebhookSigner(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parcel:
-    """A delivery: the signature is over `signed`, and `sent` is sent.
+    """A delivery. The signature covers `signed`, and `sent` is sent.
 
     If the two differ, a refusal (4xx) is correct and ends the delivery.
     """
@@ -53,7 +53,7 @@ class Parcel:
 
 
 class WebhookSender:
-    """Sender of parcels to one webhook URL, a bounded number at a time."""
+    """Sends parcels to one webhook URL, a limited number at a time."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class WebhookSender:
         self._limiter = anyio.CapacityLimiter(settings.max_concurrent)
 
     async def deliver_once(self, parcel: Parcel) -> bool:
-        """Try once; return whether that ended the delivery."""
+        """Try once. Return whether that ended the delivery."""
         async with self._limiter:
             return parcel.is_settled_by(await self._post(parcel))
 
@@ -88,7 +88,7 @@ class WebhookSender:
             tries += 1
 
     async def _post(self, parcel: Parcel) -> int | None:
-        """Post a parcel; return the answer's status, or None if none came in time."""
+        """Post a parcel. Return the answer's status, or None if no answer came in time."""
         headers = [("content-type", "application/json"), ("user-agent", USER_AGENT)]
         headers += self._signer.sign(parcel.signed, event_id=parcel.event_id, now=self._clock.now())
         try:
@@ -104,7 +104,10 @@ class WebhookSender:
 def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
-    """Build the client of deliveries, without a proxy: the receiver is tested, not the network."""
+    """Build the HTTP client of deliveries.
+
+    It uses no proxy: the receiver is tested, not the network.
+    """
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
         follow_redirects=False,

@@ -427,10 +427,7 @@ class PeriodTally:
         notes: tuple[str, ...] = (),
         coverage: Coverage | None = None,
     ) -> r.PeriodReport:
-        """Return the report.
-
-        matching  totals of the run that found the breaks
-        """
+        """Return the report. `matching` has the totals of the run that found the breaks."""
         flow, control = orders.flow_rows(self._flow), self._control.rows()
         money = self._money.rows(bank=self._bank is not None)
         suspense = self._suspense_rows()
