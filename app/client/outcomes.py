@@ -83,9 +83,7 @@ class Keeper(Protocol):
 
     def settle(self, news: News) -> None:
         """Act on the current state of an undecided order, in one transaction.
-
-        If UNKNOWN, it keeps waiting.
-        """
+        If UNKNOWN, it keeps waiting."""
         ...
 
     def place(self) -> int:

@@ -102,9 +102,7 @@ class SqliteKeeper:
 
     def _decide(self, news: News, *, shipped: bool) -> None:
         """Decide whether to ship, not to ship, or to wait until it is known.
-
-        Then call the shop's Act.
-        """
+        Then call the shop's Act."""
         ship = news.may_ship and not shipped
         if ship:
             self._connection.execute(SHIPPED, {"ref": news.order})

@@ -235,9 +235,7 @@ def _lower_scheme(parts: SplitResult, value: str) -> str:
 
 def public_url(value: Any) -> Any:
     """Validate as `base_url` does, or an empty value.
-
-    Also raises ValueError for a source's address.
-    """
+    Also raises ValueError for a source's address."""
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
@@ -259,9 +257,7 @@ def https_url(value: Any) -> Any:
 
 def issuer(value: Any) -> Any:
     """Validate as `base_url` does; the URL must be https or on this machine. Raises ValueError.
-
-    A slash at its end stays, because the provider's tokens state exactly this text.
-    """
+    A slash at its end stays, because the provider's tokens state exactly this text."""
     if not isinstance(value, str):
         return value
     found = str(base_url(value))
@@ -289,9 +285,7 @@ def roles(value: Any) -> Any:
 
 def words(value: Any) -> Any:
     """Parse a list of texts without blanks, as `listed` does.
-
-    Raises ValueError for an invalid one.
-    """
+    Raises ValueError for an invalid one."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
         raise ValueError("must be names without blanks, with commas between")
@@ -316,9 +310,7 @@ def calling_code(value: Any) -> Any:
 
 def time_zone(value: Any) -> Any:
     """Validate the name of a time zone, such as Africa/Nairobi, or an empty value.
-
-    Raises ValueError.
-    """
+    Raises ValueError."""
     if not isinstance(value, str) or value in ("UTC", ""):
         return value
     try:
@@ -763,16 +755,13 @@ class Settings(BaseModel):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Return a sentence, with the variable, on each setting that a live environment would
-        refuse.
-        """
+        refuse."""
         return self._warnings
 
     @property
     def profile_files(self) -> Mapping[str, str]:
         """Return the texts of the merchant's own profiles by path.
-
-        A service reads each only once.
-        """
+        A service reads each only once."""
         return self._profile_files
 
     def _beside_database(self, ending: str) -> Path | None:
@@ -794,16 +783,12 @@ class Settings(BaseModel):
     @property
     def erasure_journal_path(self) -> Path | None:
         """Return the path of the erasure journal: as set, else beside the database.
-
-        Return None on PostgreSQL without a setting.
-        """
+        Return None on PostgreSQL without a setting."""
         return self.erasure_journal or self._beside_database("erasures")
 
     def for_copy(self, database_url: str) -> Settings:
         """Return the settings of a copy of the database.
-
-        Its keys and journal are where the database's own are.
-        """
+        Its keys and journal are where the database's own are."""
         return self.model_copy(
             update={
                 "database_url": database_url,

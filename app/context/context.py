@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class AppContext:
     """One open database, used with one policy and one clock.
-
-    Objects that are built from the settings are built when they are first needed.
-    """
+    Objects that are built from the settings are built when they are first needed."""
 
     settings: Settings
     database: Database
@@ -41,9 +39,7 @@ class AppContext:
     @cached_property
     def sources(self) -> Mapping[str, Source]:
         """Return every configured source.
-
-        Raises ConfigurationError with the mistakes of all of them.
-        """
+        Raises ConfigurationError with the mistakes of all of them."""
         from app.providers.configured import compile_sources  # what few commands need
 
         return compile_sources(self.settings, phone_key=self.phone_key)
@@ -51,9 +47,7 @@ class AppContext:
     @cached_property
     def phone_key(self) -> PhoneKey | None:
         """Return the key of phone digests. None: numbers are neither stored nor found.
-
-        Raises ConfigurationError if its file cannot be read.
-        """
+        Raises ConfigurationError if its file cannot be read."""
         return read_phone_key(self.settings.phone_key_path)
 
     @cached_property

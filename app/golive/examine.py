@@ -167,9 +167,7 @@ def _may_write_to(folder: Path) -> bool:
 
 async def of_running_service(context: AppContext, client: httpx2.AsyncClient) -> list[Check]:
     """Compare the settings with those of the service that was started last.
-
-    Also ask that service whether it is ready. Return nothing before the first start.
-    """
+    Also ask that service whether it is ready. Return nothing before the first start."""
     note, key = await noted_service(context), context.phone_key
     if note is None:
         return []
@@ -273,9 +271,7 @@ class Checked:
 
 CHECKS_LIMIT_S: Final = 120.0
 """Most seconds for all checks. The commands have no such limit.
-
-A service that does not answer takes about forty seconds, and its source's trials more.
-"""
+A service that does not answer takes about forty seconds, and its source's trials more."""
 
 
 async def check_all(context: AppContext) -> Checked:

@@ -182,9 +182,7 @@ async def play(
     progress: Callable[[RehearsedScenario], None],
 ) -> list[RehearsedScenario]:
     """Play every scenario that has a number.
-
-    Raises ConfigurationError where there is no provider, or no number in a live environment.
-    """
+    Raises ConfigurationError where there is no provider, or no number in a live environment."""
     settings = context.settings
     numbers = settings.rehearsal.numbers
     given = {name: each.get_secret_value() for name, each in numbers.items()}

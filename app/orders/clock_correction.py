@@ -51,9 +51,7 @@ AT_ONCE: Final = 1_000
 
 COMPARED: Final = 1_000
 """Most recent deliveries whose own dates are compared with the clock.
-
-A few wrong dates of providers do not decide.
-"""
+A few wrong dates of providers do not decide."""
 
 
 class ClockState(Enum):
@@ -87,9 +85,7 @@ class ClockWatch:
 
     def note(self) -> None:
         """Note the clock's time. Call this after anything that is dated by it.
-
-        Otherwise a clock that was fast for less than a round of the worker would not be noticed.
-        """
+        Otherwise a clock that was fast for less than a round of the worker would not be noticed."""
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
         if latest is None:

@@ -87,9 +87,7 @@ def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
     """Return about `limit` things dated later than now that are not redated, the earliest first.
-
-    Also return whether there are no more.
-    """
+    Also return whether there are no more."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -136,9 +134,7 @@ _NEWEST: Final = (
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
     """Return the latest instant of anything that is not redated, but at least now.
-
-    Of the audit trail, only the last entry counts, because a correction adds an entry.
-    """
+    Of the audit trail, only the last entry counts, because a correction adds an entry."""
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
     values = (*ids, (now, soon), (now, soon), (now,))

@@ -181,9 +181,7 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
 
 async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
     """Return one arrival, without its headers where it is restricted.
-
-    Raises NotFoundError; a rejection may have left the ring.
-    """
+    Raises NotFoundError; a rejection may have left the ring."""
     async with context.database.reading() as connection:
         entry = await find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -256,9 +254,7 @@ def is_nameless(entry: LogEntry) -> bool:
 
 def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
     """Return a sentence that a delivery names no order, and what to do about it.
-
-    Returns None where the delivery is in a ledger, or its kind means nothing.
-    """
+    Returns None where the delivery is in a ledger, or its kind means nothing."""
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None

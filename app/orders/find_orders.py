@@ -56,9 +56,7 @@ SHORTEST_END: Final = 3
 
 PERSON_SEARCHES: Final = 60
 """Most searches for a person that an operator may make in an hour.
-
-It is as many as one can make during phone calls, and too few to go through a list of numbers.
-"""
+It is as many as one can make during phone calls, and too few to go through a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
@@ -267,9 +265,7 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
     """Note a search for a person in the audit trail, and return why it is not allowed.
-
-    Returns an empty text where it is allowed.
-    """
+    Returns an empty text where it is allowed."""
     only = f"{sought.of_a_person} was not looked for, only references and amounts".capitalize()
     async with context.database.writing() as connection:
         try:
@@ -315,9 +311,7 @@ class _Look:
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
         """Yield orders as `all` does, without restricted ones.
-
-        Note a restricted one that is searched by its own reference.
-        """
+        Note a restricted one that is searched by its own reference."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -441,9 +435,7 @@ class _Look:
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
         """Note an event without an order, once for each payment.
-
-        The payment is folded at the end.
-        """
+        The payment is folded at the end."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)

@@ -44,9 +44,7 @@ log = structlog.get_logger()
 
 BEHIND: Final = 1_000
 """Number of unread deliveries beyond which a second process is started.
-
-At a thousand a second, one process has 200 of them waiting.
-"""
+At a thousand a second, one process has 200 of them waiting."""
 
 LOOK_S: Final = 0.25
 """Seconds between two checks of how many deliveries wait."""
@@ -56,24 +54,18 @@ LOOKS: Final = 2
 
 SILENT_S: Final = 60.0
 """Seconds without a finished round after which a child is stuck and is killed.
-
-A round takes a few seconds at most, where the disk is slow. An unfinished round is repeated.
-"""
+A round takes a few seconds at most, where the disk is slow. An unfinished round is repeated."""
 
 ENDING_S: Final = 2.0
 """Seconds that a child has to end after it closed its connection, before it is killed."""
 
 REST_S: Final = 5.0
 """Seconds until the next start after a child that had little to do, though many still wait.
-
-Folding is then not the bottleneck.
-"""
+Folding is then not the bottleneck."""
 
 REFUSED_S: Final = 60.0
 """Seconds until the next start after a child found that the program was replaced.
-
-The next child would find the same.
-"""
+The next child would find the same."""
 
 QUIET_S: Final = 30.0
 """Seconds over which a child measures how much it has to do."""

@@ -75,9 +75,7 @@ def _hold(history: History, new: Sequence[Gap], *, policy: Policy) -> HoldChange
 
 def _may_have_been_paid(history: History, *, until: Instant) -> bool:
     """Return whether an event of the order is dated up to an instant.
-
-    Return False if the shop stated that the order was fulfilled and never took that back.
-    """
+    Return False if the shop stated that the order was fulfilled and never took that back."""
     stated = {each.kind for each in history.records}
     if "order_fulfilled" in stated and "order_not_fulfilled" not in stated:
         return False

@@ -277,8 +277,7 @@ async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
     """Return, for each order and instant, the newest delivery of the order at that instant, or
-    None.
-    """
+    None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,

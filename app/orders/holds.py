@@ -256,7 +256,5 @@ async def _release(
 
 def author_of(who: Operator) -> str:
     """Return the author as written in a record:
-
-    `operator:ada`, or `account:root` without operators.
-    """
+    `operator:ada`, or `account:root` without operators."""
     return f"{'account' if who.role == 'account' else 'operator'}:{who.name}"

@@ -89,9 +89,7 @@ ALL_PUBLISHED = (
 
 def positions_of(condition: str) -> str:
     """Return SQL that selects positions of orders for a scan.
-
-    The last of an order is the latest.
-    """
+    The last of an order is the latest."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -311,9 +309,7 @@ PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
 """Condition for orders with a publication in a time span.
-
-It uses the index of `at`, so that a page costs as much as has changed, not as much as there is.
-"""
+It uses the index of `at`, so that a page costs as much as has changed, not as much as there is."""
 
 
 async def listed_orders(

@@ -323,9 +323,7 @@ async def claim_probe(
 
 async def note_away(connection: AsyncConnection, destination: str, found: Away) -> None:
     """Store that a destination accepts nothing.
-
-    The instant of the first failure does not change.
-    """
+    The instant of the first failure does not change."""
     await connection.execute(
         text(
             "INSERT INTO destinations_away "

@@ -41,9 +41,7 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 async def start_requiring(context: AppContext) -> Instant | None:
     """Return the instant as `in_force_since` does, and store or delete it as the rule requires.
-
-    Called when a process starts to serve.
-    """
+    Called when a process starts to serve."""
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)

@@ -107,9 +107,7 @@ async def note_change(connection: AsyncConnection, policy: str) -> None:
 
 async def note_changed(connection: AsyncConnection, policy: str) -> bool:
     """Note that every order is due for the policy.
-
-    Return False if another policy was used meanwhile.
-    """
+    Return False if another policy was used meanwhile."""
     done = await connection.execute(
         text("UPDATE meta SET value=:own WHERE name='policy' AND value IN (:own, :to_own)"),
         {"own": policy, "to_own": _to(policy)},
@@ -190,9 +188,7 @@ async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
     """Set due those of the next orders that received money.
-
-    Return the last order that was looked at; None at the end.
-    """
+    Return the last order that was looked at; None at the end."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:

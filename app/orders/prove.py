@@ -30,9 +30,7 @@ from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
 """Events of the largest order that gets all its trials. A hundred then take some seconds.
-
-A larger order gets fewer trials, which together take as long as those of this order.
-"""
+A larger order gets fewer trials, which together take as long as those of this order."""
 
 LEAST: Final = 5
 """Fewest trials of any order."""
@@ -118,9 +116,7 @@ async def prove_orders(
 
 def trials_of(events: int, *, shuffles: int) -> int:
     """Return the number of trials for an order with so many events.
-
-    It is `shuffles` up to EVENTS events, and fewer beyond, but at least LEAST.
-    """
+    It is `shuffles` up to EVENTS events, and fewer beyond, but at least LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 
 

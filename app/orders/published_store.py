@@ -67,18 +67,14 @@ AHEAD: Final = 2**40
 
 A_SECOND: Final = 2**20
 """Numbers that stand for one second of the restore's time: more than are assigned in a second.
-
-So a later restore has higher numbers, whatever the last numbers of the two backups.
-"""
+So a later restore has higher numbers, whatever the last numbers of the two backups."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly. The seconds reach it in 2242."""
 
 _JUMP: Final = "revisions after "
 """Prefix of a name in `meta` that ends with the last number before a restore.
-
-The value is the first number after the restore.
-"""
+The value is the first number after the restore."""
 
 
 def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:

@@ -261,9 +261,7 @@ async def _explained(
 
 def without_words(history: History) -> History:
     """Return a history as an erasure leaves it.
-
-    Reasons of failures may contain a name, so they are left out unless they are codes.
-    """
+    Reasons of failures may contain a name, so they are left out unless they are codes."""
     deliveries = [
         each
         if each.event.reason is None or is_code(each.event.reason)
@@ -475,9 +473,7 @@ async def newest_orders(
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
     """Return orders that nobody has tried to pay, by reference, each folded as of now.
-
-    The revision number is 0 for unpublished ones, which are most.
-    """
+    The revision number is 0 for unpublished ones, which are most."""
     async with context.database.reading() as connection:
         orders = await listed_orders(connection, after=after, limit=limit, outcome="not_attempted")
         numbers = await run(connection, last_numbers, orders)
@@ -518,9 +514,7 @@ async def counted_outcomes(context: AppContext) -> dict[str, int]:
 
 async def counted_listed(context: AppContext) -> int:
     """Return the length of the list of all orders.
-
-    Orders that were only placed are not in the list, because nothing about them is published.
-    """
+    Orders that were only placed are not in the list, because nothing about them is published."""
     async with context.database.reading() as connection:
         counts = await outcome_counts(connection)
         untried = await listed_with(connection, "not_attempted")

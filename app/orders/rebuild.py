@@ -132,9 +132,7 @@ Elsewhere = Callable[..., Awaitable[Any]]
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
     """Start so many processes with the settings and policy of a context, and end them.
-
-    Calls raise UnreachableError with the message `died` where a process has died.
-    """
+    Calls raise UnreachableError with the message `died` where a process has died."""
     pool = ProcessPoolExecutor(
         jobs,
         mp_context=get_context("spawn"),

@@ -148,9 +148,7 @@ PUT_ASIDE: Final = 10 * MINUTE
 
 CLAIM: Final = 30 * SECOND
 """How long other workers skip a taken order: many times what a round takes.
-
-If the worker that took the order dies, another one takes it then.
-"""
+If the worker that took the order dies, another one takes it then."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Most orders called up in one transaction. A delivery never waits longer."""
@@ -215,9 +213,7 @@ async def gathered(
     context: AppContext, due: Sequence[Due]
 ) -> tuple[list[Sharing], dict[str, History]]:
     """Return marks and histories of due orders, and of orders that share their evidence.
-
-    All are read from one snapshot.
-    """
+    All are read from one snapshot."""
 
     def read(connection: PlainConnection) -> tuple[list[Sharing], dict[str, History]]:
         contests = contests_of(connection, [mark.order for mark in due])

@@ -125,9 +125,7 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 def _own_readings(settings: Settings) -> dict[str, str]:
     """Return by source the digest of the settings that reading depends on.
-
-    It also covers the file of the source's profile, if that is the merchant's own.
-    """
+    It also covers the file of the source's profile, if that is the merchant's own."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
@@ -173,9 +171,7 @@ def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> Reread:
     """Read a delivery by the current settings of its source.
-
-    Without all bytes, keep the old reading.
-    """
+    Without all bytes, keep the old reading."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
         return Reread(delivery=delivery, event=delivery.kept, problem=problem)

@@ -138,9 +138,7 @@ async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
     """Return (order, `event` or `delivery`) for an id.
-
-    The order is None if the event has none yet.
-    """
+    The order is None if the event has none yet."""
     rows = await connection.execute(
         text(
             "SELECT order_key, 'event' FROM events WHERE event_id = :name UNION "
@@ -192,9 +190,7 @@ async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
     """Yield events that state one of these amounts and happened from `day` to before `end`.
-
-    They are sorted by arrival, the oldest first. An event may have arrived any time later.
-    """
+    They are sorted by arrival, the oldest first. An event may have arrived any time later."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -285,9 +281,7 @@ WITH: Final = statement(
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
     """Return events of this refund, dispute or capture, and unlinked ones of a payment or session.
-
-    Events of a payment or session are unlinked if they belong to no order or are not confirmed.
-    """
+    Events of a payment or session are unlinked if they belong to no order or are not confirmed."""
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -339,9 +333,7 @@ async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
     """Return events that name this order but do not belong to it.
-
-    They may not link their payment to it, or they are about another shop's payment.
-    """
+    They may not link their payment to it, or they are about another shop's payment."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -421,9 +413,7 @@ async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
     """Return lines in force of order books with one of these amounts, placed in a time span.
-
-    The span is from `day` to before `end`.
-    """
+    The span is from `day` to before `end`."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]

@@ -56,9 +56,7 @@ def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
     """Record the holds that are due for these orders, in the transaction.
-
-    Return their histories.
-    """
+    Return their histories."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []

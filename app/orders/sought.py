@@ -52,9 +52,7 @@ _COMMA: Final = re.compile(
     r"(?:\d{1,15}|\d{1,3}([.'\u2019 ])\d{3}(?:\1\d{3}){0,3}),\d{1,2}", re.ASCII
 )
 """An amount whose decimals follow a comma, as in much of the world: `1.500,00`.
-
-Three digits after a comma are thousands.
-"""
+Three digits after a comma are thousands."""
 _SIGN: Final = r"[^\d\s.,'\u2019+()#/_=-]{1,5}"
 _AMOUNT: Final = re.compile(
     rf"(?:(?P<before>{_SIGN})\.? ?)?(?P<number>\d(?:[\d.,'\u2019 ]*\d)?)"
@@ -100,9 +98,7 @@ _RECEIPTS: Final = (
     re.compile(r"\b((?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{8,14})\b"),
 )
 """The receipt in the SMS of a mobile money service, the most certain form first.
-
-M-PESA begins with it; Airtel Money and MTN MoMo name it.
-"""
+M-PESA begins with it; Airtel Money and MTN MoMo name it."""
 
 _ACCOUNT: Final = re.compile(
     r"\b(?:for account|account(?: number)?|acc\.?(?: no\.?)?)[.: ]+(?=[\w#/-]*\d)([\w#/-]{1,40})",
@@ -234,9 +230,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
 
 def _message(text: str) -> Sought | None:
     """Return the receipt, the account and the amount in the SMS of a mobile money service.
-
-    Return None for any other text.
-    """
+    Return None for any other text."""
     text = " ".join(text.split())
     if not (len(text.split()) > 4 and len(text) <= MAX_MESSAGE and text.isprintable()):
         return None
@@ -255,9 +249,7 @@ def _message(text: str) -> Sought | None:
 
 def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
     """Yield the amounts with a currency in a text, as `_amount` returns them.
-
-    The first is the payment's, before balances and fees.
-    """
+    The first is the payment's, before balances and fees."""
     for each in (_PRICED, _MONEY_AFTER):
         for found in each.finditer(text):
             currencies, amounts = _amount(found[0])

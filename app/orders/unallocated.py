@@ -433,9 +433,7 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
     """Return the dismissal if it is still valid.
-
-    Money that goes back later reopens the payment, except the refund that it was dismissed for.
-    """
+    Money that goes back later reopens the payment, except the refund that it was dismissed for."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -557,9 +555,7 @@ def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
     """Return the deliveries, of those given, whose payment needs a person's decision.
-
-    Each comes with the payment.
-    """
+    Each comes with the payment."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
     return {
@@ -576,9 +572,7 @@ def found_payment(
     connection: PlainConnection, policy: Policy, now: Instant, payment: str
 ) -> Unallocated:
     """Return any payment by its id or provider reference, even one that belongs to an order.
-
-    The customer's number is left out. Raises as `read_unallocated` does.
-    """
+    The customer's number is left out. Raises as `read_unallocated` does."""
     source, _, reference = payment.partition(":")
     keys = [PaymentKey(source, reference)] if reference else []
     found: list[Unallocated] = []

@@ -68,9 +68,7 @@ _ALONE: Final = (
     "AND making.standing <> 'unconfirmed' AND making.standalone IS NULL)"
 )
 """Condition on an event: it is a refund without a payment, and nothing proves its order exists.
-
-`made_by` judges the same of a history.
-"""
+`made_by` judges the same of a history."""
 
 _OF_NO_ORDER: Final = ("order_key IS NULL", _ALONE)
 _MEMBERS: Final = ("payment", "session", "event_id")
@@ -191,9 +189,7 @@ _NAMED_ORPHANS: Final = (
 
 def keys_named(connection: PlainConnection, name: str) -> list[PaymentKey]:
     """Return the payments that a text may name, with or without an order.
-
-    The text may be a payment's or session's reference, or an event's id.
-    """
+    The text may be a payment's or session's reference, or an event's id."""
     sources = [
         row[0]
         for member in _MEMBERS
@@ -297,9 +293,7 @@ def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
     """Return the first deliveries of all statements about each payment.
-
-    Payments that share a session have one set. Payments without stored events are left out.
-    """
+    Payments that share a session have one set. Payments without stored events are left out."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -416,9 +410,7 @@ def orders_naming(
     connection: PlainConnection, key: PaymentKey, session: str | None, orders: Collection[str]
 ) -> list[str]:
     """Return the orders for which the shop named a payment or its session, or opened the session.
-
-    Only these orders are considered, and orders that share evidence with them.
-    """
+    Only these orders are considered, and orders that share evidence with them."""
     among = contest_of(connection, orders) | set(orders)
     return sorted(
         {

@@ -151,9 +151,7 @@ class Stage:
 
     def target(self, source: str, *, several: bool) -> str:
         """Return the address of a source's events.
-
-        If there are several sources, each has its own path.
-        """
+        If there are several sources, each has its own path."""
         base = self.webhook_url.rpartition("/")[0]
         return f"{base}/{quote(source)}" if several else self.webhook_url
 

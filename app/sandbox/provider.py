@@ -34,9 +34,7 @@ _RANKS: Final = (
     ("payment.pending", "timed_out"),
 )
 """Outcomes of a payment by the kinds of its events, the strongest first.
-
-A pending one times out.
-"""
+A pending one times out."""
 
 _CAPTURED: Final = frozenset({"payment.succeeded"})
 _REFUNDED: Final = frozenset({"payment.refunded"})

@@ -16,9 +16,7 @@ AmountRule = Literal["order", "other", "third", "rest"]
 
 Copy = Literal["true", "other_amount", "tampered"]
 """A delivery of an event.
-
-It is unchanged, or properly signed with another amount, or changed after it was signed.
-"""
+It is unchanged, or properly signed with another amount, or changed after it was signed."""
 
 Start = Literal["opening", "expiry"]
 """Instant from which a delivery's time counts."""

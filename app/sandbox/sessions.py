@@ -54,9 +54,7 @@ class RefusalError(Exception):
 
 def answer_refusal(_: Request, refusal: Exception) -> Response:
     """Return the response to a RefusalError.
-
-    Its body is `{"type", "title", "status", "code", "detail", "problems"?}`.
-    """
+    Its body is `{"type", "title", "status", "code", "detail", "problems"?}`."""
     assert isinstance(refusal, RefusalError)
     document: dict[str, object] = {
         "type": "about:blank",
@@ -162,9 +160,7 @@ _PHONE = re.compile(r"\+?\d{8,15}", re.ASCII)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRequest:
     """A merchant's request.
-
-    `money` is that of the whole order, `phone` has 8 to 15 digits or is None.
-    """
+    `money` is that of the whole order, `phone` has 8 to 15 digits or is None."""
 
     order: str
     money: Money
@@ -206,9 +202,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def request_digest(document: Any) -> str:
     """Return a document's digest.
-
-    Spaces, order of names and notation of numbers don't change it.
-    """
+    Spaces, order of names and notation of numbers don't change it."""
     return fingerprint(_without_numbers(document, 0))
 
 
@@ -224,9 +218,7 @@ def _without_numbers(value: Any, depth: int) -> Any:
 
 def _number_text(value: Decimal) -> str:
     """Return equal text for 1500, 1500.00 and 15e2.
-
-    Work on digits, so that 1e999999999 is cheap.
-    """
+    Work on digits, so that 1e999999999 is cheap."""
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int)
     written = "".join(map(str, digits)).lstrip("0")

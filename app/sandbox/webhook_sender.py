@@ -105,9 +105,7 @@ def webhook_client(
     settings: SandboxSettings, transport: httpx2.AsyncBaseTransport | None
 ) -> httpx2.AsyncClient:
     """Build the HTTP client of deliveries.
-
-    It uses no proxy: the receiver is tested, not the network.
-    """
+    It uses no proxy: the receiver is tested, not the network."""
     return httpx2.AsyncClient(
         timeout=settings.delivery_timeout_s,
         follow_redirects=False,

@@ -55,9 +55,7 @@ def left_to_settle(ledger: Ledger) -> tuple[FindingCode, ...]:
 
 def acceptance(ledger: Ledger) -> Callable[[Finding], bool]:
     """Return a function that tells whether a person has accepted a finding of this ledger.
-
-    An acceptance counts only if it was made after all evidence of the finding was known.
-    """
+    An acceptance counts only if it was made after all evidence of the finding was known."""
     accepted, known = ledger.case.filed.accepted, dict[str, Instant]()
     for heard in ledger.case.heard if accepted else ():
         event_id = heard.event.event_id

@@ -72,9 +72,7 @@ def cites_of(heard: Sequence[Heard]) -> tuple[str, ...]:
 
 Link = tuple[str | None, Heard]
 """Refund or dispute that ties events to an attempt, and the tying event.
-
-None stands for the session.
-"""
+None stands for the session."""
 
 
 @dataclass(slots=True)
@@ -197,9 +195,7 @@ class AttemptEvidence:
     @property
     def assignment(self) -> str | None:
         """Return the id of the record by which a person or the shop gave the payment to this order.
-
-        Weaker claims are ignored where there is such a record. Without one, return None.
-        """
+        Weaker claims are ignored where there is such a record. Without one, return None."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:

@@ -95,9 +95,7 @@ def doubts_of(
 
 MOST_TOGETHER: Final = 8
 """Most payments of one order whose sums are compared with its prices, which makes 255 sums.
-
-Where there are more, each payment is compared alone.
-"""
+Where there are more, each payment is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:

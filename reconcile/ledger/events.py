@@ -71,9 +71,7 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 
 Shop = Literal["ours", "other", "unstated"]
 """Which shop the event's payment belongs to, as the event states it.
-
-Used where the settings of the source ask for the shop. `unstated`: the event names no shop.
-"""
+Used where the settings of the source ask for the shop. `unstated`: the event names no shop."""
 
 PartKind = Literal[
     "base",

@@ -170,9 +170,7 @@ def _why_moved(ledger: Ledger, heard: list[Heard]) -> str:
 
 def explain(ledger: Ledger) -> tuple[str, ...]:
     """Return sentences on what happened, why, and what would change it.
-
-    Each sentence cites its ids. Many like findings or attempts share one sentence.
-    """
+    Each sentence cites its ids. Many like findings or attempts share one sentence."""
     sentences = [_reason(reason) for reason in ledger.reasons]
     if len(ledger.attempts) > 1:
         sentences += attempt_sentences(ledger.attempts)
@@ -214,9 +212,7 @@ def _reason(reason: Reason) -> str:
 
 def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
     """Return sentences with cited ids on how attempts ended.
-
-    Many like endings share one sentence.
-    """
+    Many like endings share one sentence."""
     return [
         f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
         f"{_reason(reason)}"

@@ -92,9 +92,7 @@ def of_attempts(case: Case, judgement: Judgement) -> list[Finding]:
 
 def _arrived_late(heard: list[Heard]) -> bool:
     """Return whether an event arrived before one that is dated earlier.
-
-    Equal dates have no order.
-    """
+    Equal dates have no order."""
     date = EARLIEST - TICK
     earlier = same = 0
     for each in heard:
@@ -304,9 +302,7 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """Find an order that only the provider knows.
-
-    Holds and assignments do not count as the shop's word.
-    """
+    Holds and assignments do not count as the shop's word."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):

@@ -117,9 +117,7 @@ def is_settled(history: History, ledger: Ledger, *, quiet: Duration) -> bool:
 
 def is_known(ledger: Ledger) -> bool:
     """Return whether anything is known about the order itself.
-
-    Payments of other shops, and refunds without a payment that name the order, do not count.
-    """
+    Payments of other shops, and refunds without a payment that name the order, do not count."""
     case = ledger.case
     return bool(case.heard or case.foreign or case.moved or case.filed.records())
 

@@ -60,9 +60,7 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 def _needs_a_record(case: Case) -> bool:
     """Return whether the policy requires the shop's own price for this order.
-
-    It does for orders that began after the start of that policy.
-    """
+    It does for orders that began after the start of that policy."""
     since = case.policy.require_order_record_since
     if since is None:
         return False
@@ -87,9 +85,7 @@ def is_unread(heard: Heard) -> bool:
 
 def _may_go_back(case: Case, judgement: Judgement) -> Iterable[Reason]:
     """Yield a reason if money that may still go back leaves less than the price.
-
-    Such money is in refunds under way, unread events and disputes.
-    """
+    Such money is in refunds under way, unread events and disputes."""
     price = judgement.expected.money
     if price is None:
         return

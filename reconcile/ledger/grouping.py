@@ -42,9 +42,7 @@ Each = TypeVar("Each")
 
 def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[Each]]:
     """Yield groups of items. A code with more than ONE_BY_ONE items has one group.
-
-    That group takes the place of the code's first item. All other items are groups of one.
-    """
+    That group takes the place of the code's first item. All other items are groups of one."""
     by_code: dict[str, list[Each]] = {}
     for one in each:
         by_code.setdefault(code(one), []).append(one)
@@ -72,9 +70,7 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
     """Return the references of attempts with the reason for their end.
-
-    Each attempt has its own pair. More than ONE_BY_ONE attempts that ended alike share one.
-    """
+    Each attempt has its own pair. More than ONE_BY_ONE attempts that ended alike share one."""
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

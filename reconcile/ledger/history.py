@@ -61,9 +61,7 @@ class History:
 
     def as_it_counts(self) -> History:
         """Return the history with each redated member at the instant when the clock was put right.
-
-        This undoes `as_stored`.
-        """
+        This undoes `as_stored`."""
         return self._moved((r.replaces, r.at) for r in self._redatings())
 
     def _redatings(self) -> list[Record]:

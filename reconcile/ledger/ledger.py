@@ -44,9 +44,7 @@ EntryKind = Literal["captured", "refunded", "reversed", "dispute_lost"]
 FactValue = str | int | bool | Money | None
 Facts = tuple[tuple[str, FactValue], ...]
 """Named values of a reason or finding.
-
-Names in `_at` hold an Instant, names in `_us` a Duration.
-"""
+Names in `_at` hold an Instant, names in `_us` a Duration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,9 +129,7 @@ class Movement:
     @property
     def stating(self) -> Sequence[Heard]:
         """Return the events that state the movement.
-
-        For a lost dispute, return those of the loss alone.
-        """
+        For a lost dispute, return those of the loss alone."""
         if len(self.heard) == 1 or self.kind != "dispute_lost":
             return self.heard
         losses = [each for each in self.heard if each.event.claim == "dispute_lost"]

@@ -135,9 +135,7 @@ class Payment:
 
     def returned(self, currency: str) -> int:
         """Return the minor units that went back.
-
-        Only movements with exactly one stated amount count.
-        """
+        Only movements with exactly one stated amount count."""
         return _sum(self.returns, currency)
 
 
@@ -342,8 +340,7 @@ class Refunds:
 
     def _taken_back(self, name: str) -> list[Movement]:
         """Return a refund that only answers report as failed, and its reversal on the day of
-        failure.
-        """
+        failure."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -507,9 +504,7 @@ def _beyond(
 
 def _capture_sum(payment: Payment, steps: Sequence[Step], currency: str, undos: list[Undo]) -> None:
     """Add the part of a stated sum that exceeds a payment's captures.
-
-    A falling sum is a reversal.
-    """
+    A falling sum is a reversal."""
     most, top, gone = _sum(payment.captures, currency), 0, 0
     rests_on = [h for m in payment.captures for h in m.heard]
     returns, falls = [*payment.returns], list[Step]()
@@ -729,9 +724,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
     """Return whether a reversal takes back a capture.
-
-    It does not if it names another capture of `names`, or is dated before this one.
-    """
+    It does not if it names another capture of `names`, or is dated before this one."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

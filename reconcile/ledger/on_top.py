@@ -17,9 +17,7 @@ from reconcile.money import Money
 
 ON_TOP: Final[tuple[PartKind, ...]] = ("tip", "donation", "surcharge", "fee", "shipping", "tax")
 """Kinds of parts on top of a price, in the order in which an amount on top is assigned to them.
-
-Shops often include tax and shipping in the price, so these kinds are last.
-"""
+Shops often include tax and shipping in the price, so these kinds are last."""
 
 
 @dataclass(slots=True)

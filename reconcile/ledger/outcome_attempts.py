@@ -25,9 +25,7 @@ _RELEASES: Final[tuple[ClaimKind, ...]] = ("declined", "canceled", "reversed", "
 
 LONGEST_WINDOW: Final[Duration] = 60 * DAY
 """Longest time after its arrival that a claim of a slow payment keeps an attempt open.
-
-A voucher may be payable for longer, but a provider's date must not keep an order open for ever.
-"""
+A voucher may be payable for longer, but a provider's date must not keep an order open for ever."""
 
 _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for outcome in RANKED}
 
@@ -84,9 +82,7 @@ def _slow_until(heard: Heard) -> Instant:
 
 def _method(evidence: AttemptEvidence) -> str | None:
     """Return the slow method that the latest event names, or UNKNOWN_METHOD if none is named.
-
-    Return None if no method is slow.
-    """
+    Return None if no method is slow."""
     if not evidence.slow:
         return None
     named = [h.event.method for h in evidence.heard if h.event.method is not None]

@@ -111,9 +111,7 @@ class Placing:
 
     def followed(self, event: Event) -> Placed | None:
         """Return the order of an event that has no claim, as other events of its payment name it.
-
-        Return None if the event's own order number counts.
-        """
+        Return None if the event's own order number counts."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -129,9 +127,7 @@ class Placing:
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
         """Return the ids that give an event without a link to this order.
-
-        They exist where events name several orders for its payment. Otherwise return none.
-        """
+        They exist where events name several orders for its payment. Otherwise return none."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
@@ -158,9 +154,7 @@ class Placing:
 
 def may_link(event: Event) -> bool:
     """Return whether an event links its payment to the order that it names.
-
-    An event of money that goes back links nothing: its reference may be the refund's own.
-    """
+    An event of money that goes back links nothing: its reference may be the refund's own."""
     return (
         event.order is not None
         and event.standing != UNCONFIRMED

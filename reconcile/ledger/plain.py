@@ -139,9 +139,7 @@ UNALLOCATED: Final = (
     "looked into."
 )
 """Sentence for a customer about an unallocated payment that may be for this order.
-
-Such a payment names the order, or has the amount due and the customer's number.
-"""
+Such a payment names the order, or has the amount due and the customer's number."""
 
 NOT_SURELY_FOR_IT: Final = (
     "Money came with the number of this order, and it is being checked that it is meant for it."
@@ -354,9 +352,7 @@ _URGENCY: Final = ("error", "warning", "info")
 
 def _to_settle(ledger: Ledger) -> list[Finding]:
     """Return the findings that tell staff what to do.
-
-    Accepted findings are left out, and findings whose events have a more specific finding.
-    """
+    Accepted findings are left out, and findings whose events have a more specific finding."""
     filed = ledger.case.filed
     stronger = {"refund_pending": "refund_overdue", "unrecognized_event": "unread_money_event"}
     known, is_accepted = {(each.code, each.cites) for each in ledger.findings}, acceptance(ledger)

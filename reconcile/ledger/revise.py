@@ -109,9 +109,7 @@ def _restated(finding: Finding, amounts: _Amounts) -> str:
 
 def _counts_in(parts: Iterable[str]) -> Counter[str]:
     """Count the findings of _EACH_BY_ITSELF in a substance.
-
-    A finding without a number counts as one.
-    """
+    A finding without a number counts as one."""
     counts = Counter[str]()
     for part in parts:
         number, _, code = part.rpartition(" ")

@@ -128,9 +128,7 @@ class Alone:
 
 NAMED_WITHIN: Final[Duration] = 90 * DAY
 """Longest distance in time between a payout and a bank line that names it.
-
-A line farther away belongs to another payout with the same name.
-"""
+A line farther away belongs to another payout with the same name."""
 
 EARLY: Final[Duration] = DAY
 """How much earlier than the provider a bank may date a transfer."""
@@ -663,9 +661,7 @@ def _of_payout(payout: Payout) -> Searchable:
 
 def _of_line(line: BankLine) -> Searchable:
     """Return a searchable bank line that shows only its id.
-
-    Its texts hold other people's data, and breaks are stored for ever.
-    """
+    Its texts hold other people's data, and breaks are stored for ever."""
     return entry_of(
         line.line_id,
         names=[subject_of(line.line_id)],

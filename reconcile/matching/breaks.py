@@ -290,8 +290,7 @@ def life(steps: Iterable[Step]) -> Life:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
     """Money that a person accepted: the break's own money, and the amounts that it leaves
-    unsettled.
-    """
+    unsettled."""
 
     money: Money
     left: tuple[Money, ...]
@@ -387,8 +386,7 @@ class _Being:
 
     def accepted(self) -> Accepted | None:
         """Return the part of the break that a person accepted, as the last run saw it; None if
-        nothing.
-        """
+        nothing."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

@@ -40,9 +40,7 @@ CLOSE_PERCENT: Final = 5
 
 CHARGE: Final = 20
 """Major units by which sums of one day may differ, because of fixed bank charges.
-
-The difference may be at most a tenth of the sum.
-"""
+The difference may be at most a tenth of the sum."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -226,9 +224,7 @@ def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
     """Return the sum of all points, and the field with the most points.
-
-    The sum is None if the lines are too far apart.
-    """
+    The sum is None if the lines are too far apart."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:

@@ -410,9 +410,7 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 def _apart(funds: Funds) -> Iterator[Break]:
     """Yield breaks by currency.
-
-    They are about a contradicted assignment, surplus owed back and payments in doubt.
-    """
+    They are about a contradicted assignment, surplus owed back and payments in doubt."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

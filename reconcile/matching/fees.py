@@ -25,9 +25,7 @@ MOST_VALUES: Final = 300
 
 SAMPLE: Final = 2_000
 """Most lines of a source and currency from which a rule is derived.
-
-All lines are used to count how many a rule explains.
-"""
+All lines are used to count how many a rule explains."""
 
 
 class FeeLine(NamedTuple):
@@ -124,9 +122,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 MOST_GENERAL: Final = 5
 """Most tariffs tried as the general one, which covers all other lines.
-
-The tariffs with the most lines are tried.
-"""
+The tariffs with the most lines are tried."""
 
 
 def _together(
@@ -135,9 +131,7 @@ def _together(
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
     """Join keys of equal tariffs that differ only in the last detail.
-
-    The general one comes last.
-    """
+    The general one comes last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

@@ -112,8 +112,7 @@ class Funds:
     @property
     def kept(self) -> int:
         """Return captured money that has not gone back, without the parts beyond and on top of the
-        price.
-        """
+        price."""
         return self.worth - self.given_back
 
     @property

@@ -195,9 +195,7 @@ class Deciding:
 
     def _may_be_of_a_group(self, pair: Pair) -> bool:
         """Put order and line aside if the order may also have paid other lines of their group.
-
-        Return whether they were put aside.
-        """
+        Return whether they were put aside."""
         funds, lines = pair.funds, pair.lines
         if not lines.groups or amounts_fit(pair) or len(funds.rows) > 1:
             return False

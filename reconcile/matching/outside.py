@@ -26,9 +26,7 @@ from reconcile.money import Money
 
 TRANSFER_WITHIN: Final[Duration] = 14 * DAY
 """Longest time between an order and its transfer.
-
-Customers pay within two weeks, or before the order is entered in the book.
-"""
+Customers pay within two weeks, or before the order is entered in the book."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +112,7 @@ class Transfers:
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
         """Yield lines whose texts name orders that they pay: one order, or all named orders
-        together.
-        """
+        together."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:

@@ -57,9 +57,7 @@ def failure_of(
     row: StatementRow, failed: Iterable[FailedRefund], terms: Terms
 ) -> FailedRefund | None:
     """Return the failed refund that a line took money for.
-
-    The refund reference decides where both have one, else payment and amount.
-    """
+    The refund reference decides where both have one, else payment and amount."""
     if row.kind != "refund":
         return None
     for each in failed:

@@ -207,9 +207,7 @@ def waits_in(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandMatch:
     """A match made by a person.
-
-    Each side is the subject of a line (`rows.subject_of`) or the reference of an order.
-    """
+    Each side is the subject of a line (`rows.subject_of`) or the reference of an order."""
 
     one: str
     other: str
@@ -229,9 +227,7 @@ def own_line(cause: str, *, order: str | None, subject: str | None) -> str:
 
 CENTS: Final = 100
 """Minor units in a major unit of most currencies.
-
-Amounts of currencies without decimals are often mistaken by this factor.
-"""
+Amounts of currencies without decimals are often mistaken by this factor."""
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 
@@ -347,9 +343,7 @@ class Terms:
 
     def lost_in(self, since: Instant | None, until: Instant | None) -> Span | None:
         """Return the first accepted gap that overlaps the span, or None. Both ends are included.
-
-        If the dates are unknown, return the first gap of all.
-        """
+        If the dates are unknown, return the first gap of all."""
         return next(
             (
                 span

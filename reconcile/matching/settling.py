@@ -589,9 +589,7 @@ def never_notified(row: StatementRow, terms: Terms) -> Break:
 
 def unsettled_by(row: StatementRow) -> Money:
     """Return the amount that a line without a movement leaves unsettled.
-
-    It is the opposite of the amount by which the line changes the balance.
-    """
+    It is the opposite of the amount by which the line changes the balance."""
     return Money(minor=-returning.balance_of(row), currency=row.currency)
 
 

@@ -65,9 +65,7 @@ class SuspenseStep:
 
 UNALLOCATED: Final = "unallocated:"
 """Prefix of source and reference of a payment that is the candidate of a break.
-
-Such a payment is assigned to its order; no match by hand takes it.
-"""
+Such a payment is assigned to its order; no match by hand takes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,7 @@ from reconcile.matching.books import match_key
 
 SHORTEST: Final = 4
 """Fewest characters of a reference searched in texts; SHORTEST_DIGITS if it is all digits.
-
-Shorter ones occur by chance, for example as years and amounts.
-"""
+Shorter ones occur by chance, for example as years and amounts."""
 
 SHORTEST_DIGITS: Final = 6
 

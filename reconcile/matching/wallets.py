@@ -66,15 +66,11 @@ APART_MOST: Final[Duration] = DAY
 
 PAST_LEAST, PAST_MOST = 5, 13
 """Fewest and most past withdrawals from which the next one is expected.
-
-Fewer have no rhythm, and older ones may have had another rhythm.
-"""
+Fewer have no rhythm, and older ones may have had another rhythm."""
 
 GRACE: Final[Duration] = DAY
 """Time after the longest interval so far at which a withdrawal counts as late.
-
-It allows for a holiday.
-"""
+It allows for a holiday."""
 
 MOST: Final = 1_000_000
 """Most transfers, and most holds, that are paired. Each takes a quarter of a kilobyte in memory."""
@@ -341,9 +337,7 @@ class Wallets:
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
         """Pair the two sides of transfers by reference, then by amount within a day.
-
-        Report the sides that are left.
-        """
+        Report the sides that are left."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)

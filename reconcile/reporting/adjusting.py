@@ -126,9 +126,7 @@ CITED: Final = 20
 
 class AdjustedMoney:
     """Sum that adjusting entries move between accounts, by closed month and currency.
-
-    It is the sum of the debit balances that remain on accounts.
-    """
+    It is the sum of the debit balances that remain on accounts."""
 
     def __init__(self) -> None:
         self._accounts = Counter[tuple[str, str, Role, str]]()
@@ -184,9 +182,7 @@ _PLAIN: Final = tuple(
 
 def transaction_document(transaction: Transaction) -> dict[str, Any]:
     """Return a transaction as JSON values, with account roles.
-
-    The mapping has the account names.
-    """
+    The mapping has the account names."""
     adjusts = transaction.adjusts
     return {
         **{name: getattr(transaction, name) for name in _PLAIN},

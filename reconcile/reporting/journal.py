@@ -442,9 +442,7 @@ def of_suspense(
     payment: Suspended, *, start: Instant, end: Instant, revenue: Revenue | None = None
 ) -> Iterator[Transaction]:
     """Yield a payment's transactions while it had no order, and its assignments.
-
-    They are dated from `start` to before `end`.
-    """
+    They are dated from `start` to before `end`."""
     placed: dict[SuspenseFlow, Role] = {**_PLACED}
     if revenue is not None:
         placed["assigned"] = "deposits"

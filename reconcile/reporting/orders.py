@@ -43,9 +43,7 @@ DAILY_UP_TO: Final = 92 * DAY
 
 WEEKLY_UP_TO: Final = 732 * DAY
 """Longest period whose chart has a point for each week.
-
-Two years have 105 weeks. Charts of longer periods have a point for each month.
-"""
+Two years have 105 weeks. Charts of longer periods have a point for each month."""
 
 
 def standing(taking: LedgerLine, scope: r.Scope, *, moved: bool) -> tuple[r.FlowStep, ...]:

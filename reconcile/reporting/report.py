@@ -501,9 +501,7 @@ class BalanceRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
     """Payments of the period, of one currency and age, that no statement line settles.
-
-    Their statement covers them, and nobody accepted them.
-    """
+    Their statement covers them, and nobody accepted them."""
 
     currency: str
     age: Age

@@ -71,9 +71,7 @@ def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Return the parts of a document.
-
-    Each of the named members that it has is a part. `said` is the object of all other members.
-    """
+    Each of the named members that it has is a part. `said` is the object of all other members."""
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))
@@ -86,9 +84,7 @@ def document_of_parts(parts: Parts) -> dict[str, Any]:
 
 def part_hashes(said: Event | Parts, *, secret: bytes, salt: bytes) -> dict[str, str]:
     """Return the commitment to each part in hex, by name, sorted by name.
-
-    Raises TypeError for a value without canonical form.
-    """
+    Raises TypeError for a value without canonical form."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, value in _of_event(said) if isinstance(said, Event) else said.items():

@@ -44,9 +44,7 @@ _US: Final = "_us"
 
 _NAMES: Final = frozenset(("mismatch_held",))
 """Settings of a policy that are lists of names.
-
-All other settings are microseconds or None, unless they are in `_PERCENT`.
-"""
+All other settings are microseconds or None, unless they are in `_PERCENT`."""
 
 _PERCENT: Final = frozenset(("provider_discount_percent",))
 

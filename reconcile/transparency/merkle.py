@@ -182,9 +182,7 @@ def consistency_holds(
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
     """Return the first ancestor that is a right child, and its level's last index.
-
-    A last node without a sibling moves up unchanged.
-    """
+    A last node without a sibling moves up unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
     return here, last
@@ -251,9 +249,7 @@ def computed(span: Span, kept: Kept) -> Hash:
 
 def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
     """Compute the proofs of several leaves, each a list of spans. Shared parts are hashed once.
-
-    Raises KeyError if a stored hash is missing.
-    """
+    Raises KeyError if a stored hash is missing."""
     known: dict[Node, Hash] = {}
 
     def node_of(node: Node) -> Hash:
@@ -272,9 +268,7 @@ def paths(spans: Sequence[Sequence[Span]], kept: Kept) -> list[list[Hash]]:
 
 def tail_ranges(size: int) -> set[tuple[int, int, int]]:
     """Return the ranges of stored hashes outside complete tiles.
-
-    `Tail` starts with these hashes.
-    """
+    `Tail` starts with these hashes."""
     found = set()
     level = 0
     while count := size >> level:
