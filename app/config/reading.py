@@ -99,7 +99,7 @@ def given_variables(
         for name, value in {**from_file, **own}.items()
         if _is_known(name, known, reading) and (value.strip() or _SECRET.search(name))
     }
-    # Only now: whether the mode matters depends on the environment.
+    # Checked only now, because the environment decides whether the file mode matters.
     reading.given = given
     reading.config_file = Path(path) if path else None
     if any(_SECRET.search(name) for name in from_file):

@@ -192,7 +192,7 @@ def networks(value: Any) -> Any:
             ) from None
         if network.prefixlen < _WIDEST[network.version]:
             raise ValueError(_ANYBODY)
-        # Without host bits: uvicorn would match nobody with them.
+        # Stored without host bits, because uvicorn would match no address with them.
         found.append(str(network) if "/" in text else text)
     return tuple(found)
 
@@ -669,7 +669,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     environment: Annotated[Literal["sandbox", "live"], BeforeValidator(lowered)] | None = None
-    # Not in its repr: a PostgreSQL URL has a password.
+    # Left out of the repr, because a PostgreSQL URL has a password.
     database_url: DatabaseUrl = Field(default="sqlite+aiosqlite:///var/tallyhook.db", repr=False)
     sources: dict[str, SourceSettings] = Field(default_factory=dict)
     checkout: CheckoutSettings = Field(default_factory=CheckoutSettings)

@@ -99,7 +99,7 @@ async def try_endpoint(
 
     arrived  returns whether a delivery of this source with this SHA-256 was read from the inbox
     """
-    # Nobody signs them, or they must name an account that only the provider's events name.
+    # Their requests are unsigned, or must name an account that only the provider's events name.
     if source.profile.signature.mac in {"none", *TOKENS} or source.profile.account.where:
         return Trial(source=source.name, wrong=None)
     try:

@@ -41,7 +41,7 @@ def gap_changes(
 def _change(history: History, gaps: Sequence[Gap], *, policy: Policy) -> HoldChange | None:
     last = last_word(history, GAP_ACCEPTED)
     new = [gap for gap in gaps if last is None or gap.accepted_at >= last.recorded_at]
-    # A held order is held again for a later gap: earlier answers say nothing of it.
+    # A held order is held again for a later gap, because earlier answers say nothing about it.
     if new and (hold := _hold(history, new, policy=policy)) is not None:
         return hold
     if last is None or last.kind != "held":

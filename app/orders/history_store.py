@@ -384,7 +384,7 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     touching = _reached(marks, left, through_other_orders=True)
     reached = marks.union(*(_marks(delivery.event) for delivery in touching))
     placed = any(r.kind in CLAIMS and reached & _marks_of_records([r]) for r in naming)
-    # Nor where whose payment it is depends on all of its evidence.
+    # Nor does it end where all evidence is needed to tell whose payment it is.
     placed = placed or any(each.event.shop is not None for each in touching)
     if not placed:
         events = [each.event for each in (*history.deliveries, *touching)]

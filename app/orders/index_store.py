@@ -135,7 +135,7 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         ),
         values,
     )
-    # Redeliveries of a body that could not be read in between have no id to be found by.
+    # Redeliveries of a body that could not be read for a time have no id to be found by.
     kept = _DELIVERIES.c
     await connection.execute(
         update(_DELIVERIES)

@@ -210,7 +210,7 @@ def publish(
     unmoved = after.keys() - {each.order for each in revisions}
     old = lists_of(before, numbers)
     leave_lists(connection, old - lists_of({each: after[each] for each in unmoved}, numbers))
-    # Last, what carries the numbers: until the commit nobody else can publish.
+    # Rows with numbers come last: until the commit nobody else can publish.
     first = tally(
         connection, before=before.values(), after=after.values(), revisions=len(revisions)
     )

@@ -214,7 +214,7 @@ async def _settle(
     async with context.database.reading() as connection:
         deliveries = await newest_deliveries(connection, published)
     for each, delivery in zip(delivered, deliveries, strict=True):
-        # Under the newest delivery that its revision rests on.
+        # Traced under the newest delivery that its revision rests on.
         _log_taken(delivery, each.published.order, each.published.seq, each.tries + 1)
 
 
@@ -237,7 +237,7 @@ def judge(
     alone = len(taken) == 1 and (before is None or before.only == seq)
     problem, failures = answers[-1].why, 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
-    # One that failed more often than the shop in a row: others were taken meanwhile.
+    # It failed more often than the shop did in a row, so others were accepted in between.
     own = alone and taken[0].tries >= failures
     results = [
         _result(each, answer, now=now, again_at=None if own else probe_at) for each, answer in sent

@@ -76,7 +76,7 @@ async def refold_all(
     async with context.database.writing() as connection:
         # Ledgers stay until they are replaced: they say by which rules each order was folded.
         await drop_ledger_lines(connection)
-        # Broken off, it leaves orders of both policies; the next start sets all of them due.
+        # If interrupted, it leaves orders of both policies. The next start sets all of them due.
         await forget_policy(connection)
     folded = 0
     async with (

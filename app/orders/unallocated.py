@@ -297,14 +297,14 @@ def folded(
     acts        people's decisions about each payment, the earliest first
     """
     aside = judge_shops([each.event for each in deliveries if each.received_at <= as_of]).aside
-    # Which order an event names, and whose it is, is no part of how its payment stands.
+    # The order that an event names, and its shop, do not change the state of its payment.
     known = [
         replace(each, event=replace(each.event, order=None, shop=None, agreement=None))
         for each in deliveries
         if each.received_at <= as_of
     ]
     orders = {each.event.key: each.event.order for each in deliveries if each.event.order}
-    # What is not known to be ours is not linked by the order that it names.
+    # A payment that is not known to be ours is not linked by the order that it names.
     orders = {key: order for key, order in orders.items() if key not in aside}
     if all(each.event.standing == UNCONFIRMED for each in known):
         return []

@@ -139,7 +139,7 @@ async def propose_unmasking(
         known = await gather(connection, [each for each in orders if fault_of(each) is None])
         for place, order in enumerate(orders, 1):
             if order not in known or not spoken_of(known[order]):
-                # What was typed may be a phone number: it is not said whole.
+                # The typed text may be a phone number, so it is not repeated in full.
                 raise NotFoundError(
                     f"there is no order {masked_words(order)[:80]!r}, which is number {place} of "
                     "those named: leave it out, or write it as the list of orders does"

@@ -71,7 +71,7 @@ class FoldWorker:
             while not self._stopping:
                 try:
                     if self._signals.folded_elsewhere:
-                        # That process takes up the policy, too: it is to be asked anew.
+                        # That process adopts the policy too, so it must be asked again.
                         self._taking_up = TakingUp(self._context)
                         self._signals.evidence_arrived.clear()
                         await _within(IDLE_S, self._signals.evidence_arrived)
@@ -80,7 +80,7 @@ class FoldWorker:
                         if self._unfolded.is_over():
                             log.info("orders are folded again")
                 except StoreUnavailable as error:
-                    # A full disk or a busy database: the marks stay, and deliveries are taken.
+                    # A full disk or a busy database: marks stay, and deliveries are still accepted.
                     if times := self._unfolded.times(error.reason):
                         log.warning("orders not folded", reason=error.reason, count=times)
                     await asyncio.sleep(TRY_AGAIN_S)

@@ -80,7 +80,7 @@ class OrderTruth:
         }
 
     def _sum(self, kinds: frozenset[str]) -> MoneyDocument:
-        # In the order's currency; a payment in another one makes the order unresolved.
+        # Count in the order's currency. A payment in another currency makes the order unresolved.
         currency = self.money.currency
         own = [h for h in self.happenings if h.money.currency == currency]
         return to_json(Money(minor=_total(own, kinds), currency=currency))
@@ -161,7 +161,7 @@ class TruthBook:
         self._changed(order)
 
     def _changed(self, order: str) -> None:
-        # Each order's text is kept, so that a change costs one order only.
+        # Each order's text is cached, so that a change only serializes one order.
         self._texts[order] = json.dumps(self._orders[order].entry())
         self.changes += 1
 

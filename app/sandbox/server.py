@@ -94,7 +94,7 @@ class DroppedConnection(Response):
         if extension is None:
             raise ConnectionAbortedError("the simulated connection was dropped")
         extension["close"]()
-        # Until the loop has closed it, the server would still answer.
+        # The server would still answer until the loop has closed the transport.
         while (await receive())["type"] != "http.disconnect":
             continue
 
@@ -222,7 +222,7 @@ class _Endpoints:
             raise sessions.RefusalError(400, "not_json", detail=str(error)) from None
         asked = sessions.check_request(document)  # (6)
         if not isinstance(asked, sessions.SessionRequest):
-            # In the detail, too: many clients show only that.
+            # They are in the detail too, because many clients show only that.
             detail = " ".join(f"{name}: {sentence}" for name, sentence in asked)
             raise sessions.RefusalError(422, "invalid_fields", detail=detail, problems=asked)
         digest = sessions.request_digest(document)
@@ -264,7 +264,7 @@ class _Endpoints:
             "pending_events": counts.pending,
             "undelivered": counts.undelivered,
         }
-        # When all is done according to this answer, the file is complete.
+        # When this answer says that everything is done, the file is complete.
         await self._provider.settle_truth()
         self._provider.check()
         return JSONResponse(document)

@@ -90,7 +90,7 @@ def is_live_token(token: str) -> bool:
 
 def is_absolute_http(url: str) -> bool:
     """Return whether a text is an absolute http or https URL of at most 2,048 ASCII characters."""
-    # urlsplit drops tabs and line ends: they are refused before.
+    # urlsplit drops tabs and line ends, so they are refused first.
     if not (len(url) <= 2048 and url.isascii() and url.isprintable() and " " not in url):
         return False
     try:

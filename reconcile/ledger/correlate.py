@@ -271,7 +271,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         ]
         claims = [r for r in known if r.kind in CLAIMS]
         placed = [r for r in known if r.kind == "order_placed"]
-    # Which payments the shop named matters where others are held to the price, even in one order.
+    # Which payments the shop named matters where others must match the price, even in one order.
     heard, foreign, moved, not_ours = _hear(
         history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )
@@ -451,7 +451,7 @@ def _placed(
         elif event.standing != "unconfirmed":
             foreign.append(each)
     for each in own if elsewhere else ():
-        # An event of the same id belongs to another order, by what these ids say.
+        # These ids prove that an event with the same id belongs to another order.
         each.follows += elsewhere.get(each.event.event_id, ())
     moved.sort(key=by_date)
     return own, foreign, moved

@@ -300,7 +300,7 @@ class Refunds:
         ]
         self._done, self._done_unnamed = _by_reference(done), _unnamed(done)
         failures = _by_reference(self.failed)
-        # Of what answers state the position has compared the versions.
+        # The position has already compared the versions of what answers state.
         own = [each for each in done if not each.event.states]
         ends = _by_reference([*own, *claims.get("reversed", ())]) if failures else {}
         self._failed = {n: h for n, h in failures.items() if not _dated_after(ends.get(n), h)}
@@ -433,7 +433,7 @@ class Refunds:
             for group, money in zip(self._started_unnamed, known, strict=True)
         ]
         ended = self._ended(refunded, currency)
-        # A refund that was done before one began can't be the end of it.
+        # A refund done before another one began can't be its end.
         left = max(
             [
                 sum([minor for at, minor in begun if at >= date])
@@ -447,7 +447,7 @@ class Refunds:
         """Return dates and amounts that may have ended refunds under way without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
-        # A refund that was done and failed later ended what was under way when it was done.
+        # A refund that was done and failed later ended the one under way when it was done.
         failed = {n: self._done.get(n, h) for n, h in self._failed.items()}
         named = [heard for name, heard in failed.items() if name not in self._started]
         for group in [*named, *_unnamed(self.failed)]:
@@ -486,7 +486,7 @@ def _beyond(
     ]
     found, before = list[Movement](), 0
     for step in steps:
-        # A sum from before a refund failed included it.
+        # A sum stated before a refund failed included that refund.
         late = [minor for at, minor in undone if step is not steps[-1] and at > step.version]
         now = max(0, step.minor - known + sum(late))
         if now != before:
@@ -627,7 +627,7 @@ def _dispute(heard: list[Heard]) -> Dispute:
     amount = _largest(known) if known else None
     lost = None
     if amount is not None:
-        # A loss that takes a part returns the rest. One that states nothing, or zero, takes all.
+        # A loss that takes a part returns the rest. A loss that states nothing, or zero, takes all.
         stating = [h.event.money for h in losses if h.event.money is not None]
         taken = [m.minor for m in stating if m.currency == amount.currency]
         if len(taken) == len(losses) and min(taken, default=0) > 0 and max(taken) < amount.minor:
@@ -779,7 +779,7 @@ def _stated(heard: Sequence[Heard]) -> tuple[Money, ...]:
             amounts.append(money)
     if len(amounts) < 2:
         return tuple(amounts)
-    # One that another event converts is no second amount.
+    # An amount that another event states in another currency is no second amount.
     shown = [p.money for each in heard for p in each.event.parts if p.kind == "presented"]
     return _sorted([money for money in amounts if money not in shown] or amounts)
 

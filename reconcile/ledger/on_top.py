@@ -116,7 +116,7 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
         excess += each.captured - each.beyond
         if price is not None and each.named:
             most, alone = each.named, each.captured - each.beyond - price
-            # What a payment of at least the price names may lie within the price.
+            # Parts that a payment of at least the price names may lie within the price.
             named += min(most if alone < 0 else min(most, alone), max(0, each.kept - own))
     return kept - beyond - min(named, max(0, excess - (price or 0)))
 

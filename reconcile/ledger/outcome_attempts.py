@@ -46,7 +46,7 @@ def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
         for each in stated:
             if each.event.reason is not None:
                 facts = (("reason", each.event.reason),)
-        # Events stand by date: a success counts from its first, any other end from its last.
+        # Events are sorted by date: a success counts from its first, any other end from its last.
         ended = None if outcome == "authorized" else stated[0 if outcome == "succeeded" else -1].at
         code, rests_on = _SAYS[outcome], stated
         if outcome in ("canceled", "expired") and "authorized" in claims:

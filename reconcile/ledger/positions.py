@@ -82,7 +82,7 @@ class Position:
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
-            # A version that states undone beside done takes nothing back.
+            # A version that states both `undone` and `done` takes nothing back.
             undone = [one for one in undone if one[0] > done[-1][0]]
         waits = stated[-1:] if stated[-1][2].word == "pending" else []
         for stating in (done, undone, waits):
@@ -90,7 +90,7 @@ class Position:
                 continue
             version, _, first = stating[0]
             state = stating[-1][2]
-            # A refund that waits after it was done or undone was tried again.
+            # A refund that is pending after it was done or undone was tried again.
             again = stating is waits and (done or undone)
             at = version if first.at is None or again else first.at
             for _, heard, _ in (stating[0], stating[-1])[: len(stating)]:

@@ -145,7 +145,7 @@ def revise(
     if before is not None:
         because += _differences(before, after, ledger)
     if before is None or before.fulfillable or before.outcome != ledger.outcome:
-        # Why it is not to be shipped, as far as no finding says so.
+        # Reasons not to ship that no finding states.
         because += [withheld_text(each) for each in ledger.withheld if each.code not in FINDINGS]
     return Revision(
         order=ledger.order, at=ledger.as_of, before=before, after=after, because=tuple(because)

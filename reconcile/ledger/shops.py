@@ -77,7 +77,7 @@ def judge_shops(events: Collection[Event]) -> Shops:
         marks = _marks(event)
         verdict = verdicts.get(marks[0], verdicts.get(marks[-1]))
         if event.standing == UNCONFIRMED:
-            # Anyone may have written it: it only follows what is known, and decides nothing.
+            # Anyone may have sent it, so it only follows what is known and decides nothing.
             if verdict == "other" or (verdict is None and event.shop == "other"):
                 aside[event.key] = "other"
         elif verdict == "ours":

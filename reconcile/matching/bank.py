@@ -179,7 +179,7 @@ class BankLeg:
         self.transfers = (*transfers, *self._claimed(self._orders.by_date(ours)))
         links = self._sent_again(links)
         self.links = tuple(sorted(links, key=lambda link: link.payouts[0].payout_id))
-        # Once payouts were found in some accounts of a currency, only these have to cover it.
+        # Once payouts were found in some accounts of a currency, only these must cover it.
         known = {(e.currency, e.account) for link in self.links for e in link.lines}
         with_payouts = {currency for currency, _ in known}
         self._in_bank = _covering(

@@ -389,7 +389,7 @@ def suggestions(found: Break) -> tuple[Suggestion, ...]:
         Suggestion(candidate=each, reasons=tuple(_reasons(found, each)))
         for each in found.candidates
     ]
-    # Of equal ones the nearest stays first.
+    # Among equal scores, the nearest stays first.
     return tuple(sorted(scored, key=lambda each: -each.score))
 
 

@@ -177,7 +177,7 @@ def _are_rises(parts: Sequence[ReturnLike]) -> bool:
     before = frozenset[str]()
     for each in sorted(parts, key=lambda each: each.at):
         cites = frozenset(each.cites)
-        # A reversal rests on refunds too: it takes what they left.
+        # A reversal also rests on refunds, because it takes the rest that they left.
         if each.kind != "refunded" or not own <= cites:
             return False
         own, before = cites - before, cites

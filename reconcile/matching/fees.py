@@ -105,7 +105,7 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
     weights = Counter[Tariff]()
     for exact, tariff in tariffs.values():
         weights[tariff] += exact
-    # Which one is of all other lines: it explains most of those that are too few for one of theirs.
+    # The general tariff explains most lines of the groups that are too small for their own.
     sets = [_together(chosen, tariffs, each) for each, _ in weights.most_common(MOST_GENERAL)]
     return max(sets, key=lambda rules: _explained(rules, lines), default=[])
 

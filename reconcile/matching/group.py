@@ -300,7 +300,7 @@ class Deciding:
         for rows in (*left.book, *left.idle):
             books[rows[0].key].append(rows)
         for key in sorted(orders.keys() | books.keys()):
-            # Orders and lines that were put aside together are paired if there is no room for them.
+            # If there is no room, orders and lines that were put aside together are paired.
             own = {left.together[r.order]: r for r in orders[key] if r.order in left.together}
             self._apart([funds_of([r]) for r in orders[key] if r.order not in left.together], {})
             for rows in books[key]:

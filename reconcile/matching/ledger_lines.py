@@ -229,7 +229,7 @@ def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...
     found: list[Money] = []
     for stated in unsure:
         amounts = stated or (prices if price is None else [price])
-        # The greatest of each currency comes last, and stays.
+        # The greatest amount of each currency comes last, so that it overwrites the others.
         ordered = sorted(amounts, key=lambda money: (money.currency, money.minor))
         found += {money.currency: money for money in ordered}.values()
     return tuple(found)

@@ -84,7 +84,7 @@ class _Unmatched:
             for _ in step():
                 yield from self._deciding.tally.take_decisions()
 
-    # Each index is made at its first use, with all rows: nothing was taken out before.
+    # Each index is built at its first use, with all rows: none was removed before that.
 
     @cached_property
     def _books(self) -> Index:
@@ -139,7 +139,7 @@ class _Unmatched:
 
     def _end_lines(self) -> Iterator[None]:
         for row in self._rest.lines.values():
-            # Of an order in the book, its own line is no news.
+            # For an order in the book, its own line is not worth suggesting.
             searched = row.kind == "payment" and row.key not in self._booked
             books = (self._open_books,) if searched else ()
             near = self._near(_of_line(row), charged=(self._captures, *books))

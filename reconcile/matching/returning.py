@@ -122,7 +122,7 @@ def undone(rows: Iterable[StatementRow]) -> tuple[list[StatementRow], list[State
                 by_name[name].append(row)
         else:
             found += [left.pop(other.line_id), row]
-    # Lines that name a payment come first: others may be of any payment of the order.
+    # Lines that name a payment come first: others may belong to any payment of the order.
     rest = sorted(left.values(), key=lambda row: (row.payment is None, row.line_id))
     return found, rest
 

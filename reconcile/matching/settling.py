@@ -409,7 +409,7 @@ class Settling:
         for row in others:
             fitting = [each for each in unused if returning.is_of(row, each, self._terms)]
             if fitting:
-                # A lost dispute first: a dispute's line may be of a reversal too.
+                # A lost dispute comes first: a dispute's line may also belong to a reversal.
                 lost = [each for each in fitting if each.kind == "dispute_lost"]
                 unused.remove((lost or fitting)[0])
                 self._tally.place_lines([row], "by_reference")
@@ -418,7 +418,7 @@ class Settling:
             else:
                 left.append(row)
         disputed = {each for one in funds if one.disputed for each in one.payments}
-        # Lines that agree in these may be parts of one return.
+        # Lines that agree in these fields may be parts of one return.
         groups = _by(left, lambda row: (row.payment, row.currency, row.kind, row.source))
         for group in groups.values():
             parts = returning.parts_of(group, unused, self._terms)

@@ -329,7 +329,7 @@ class PeriodTally:
                 at = of_it[0].line.settled_at if of_it else None
             if self._within(at):
                 into = of_it[0].line.currency if of_it else orders.NO_CURRENCY
-                # A line of several captures counts with the first: its currency is theirs.
+                # A line of several captures counts with the first: all have one currency.
                 gross = sum(each.gross for each in of_it if each.taken[0] is taken)
                 self._settled_in.add((taken.currency, into), 1, taken.minor, gross)
 

@@ -136,7 +136,7 @@ def history_of(document: Mapping[str, Any]) -> tuple[History, Policy, Instant]:
         records = []
         for each in document["records"]:
             record = record_of(each)
-            # The digits of an amount are compared with what was sealed.
+            # The digits of an amount must equal the sealed ones.
             written = value_document(record)
             if any(written.get(name) != each.get(name) for name in ("money", "tenders")):
                 raise ValueError("the history has an amount that is not written with its decimals")
