@@ -43,12 +43,14 @@ from app.receiving.receive import RETRY_AFTER_S
 log = structlog.get_logger()
 
 HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
-"""Headers of every answer; a route may say otherwise."""
+"""Headers of every answer, unless its route sets its own."""
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers but those to deliveries: it sets HEADERS, counts 401 and 403
-    of the API, and logs them at most once a minute."""
+    """ASGI middleware for all answers except those to deliveries.
+
+    It sets HEADERS, counts the API's answers 401 and 403, and logs them at most once a minute.
+    """
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
         self._application = application
@@ -56,7 +58,7 @@ class AnswerMiddleware:
         self._refused = Repeating()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand the request on."""
+        """Pass the request on to the application."""
         if scope["type"] != "http" or scope["path"].startswith("/webhooks/"):
             await self._application(scope, receive, send)
             return
@@ -76,8 +78,11 @@ class AnswerMiddleware:
 
 
 class _Whole(Convertor[str]):
-    """A path convertor that takes the whole rest of a path. Starlette's own stops before a line
-    break, and would match order `A` for a reference that ends with one."""
+    """A path convertor that takes the whole rest of a path.
+
+    Starlette's own stops before a line break. It would match order `A` for a reference that
+    consists of `A` and a line break.
+    """
 
     regex = r"(?s:.*)"
 
@@ -102,12 +107,12 @@ def build_application(
     elsewhere: Elsewhere,
     count_refused: Callable[[int], None],
 ) -> Starlette:
-    """Return the ASGI application; the caller has opened everything it uses.
+    """Return the ASGI application. The caller has opened everything that it uses.
 
-    alarms         sentences on what goes wrong that no outcome shows, such as silence
-    proposals      loads them when they are first asked for
-    elsewhere      for what is made in processes of their own
-    count_refused  counts an answer 401 or 403 of the API
+    alarms         sentences about problems that no outcome shows, such as silence
+    proposals      loads the proposals when they are first requested
+    elsewhere      runs long work in processes of its own
+    count_refused  counts the API's answers 401 and 403
     """
     api, settings = Api(context, alarms=alarms), context.settings
     deciding = _once(proposals)
@@ -160,8 +165,10 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Load something once, when it is first asked for, which few receivers are, and not on the loop
-    that answers webhooks."""
+    """Return a function that loads something once, at its first call.
+
+    Few receivers ever call it. It loads in a thread, off the event loop that answers webhooks.
+    """
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:
@@ -182,7 +189,7 @@ async def _on_unreachable(request: Request, error: Exception) -> Response:
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    """Answer an unexpected error; the server logs it."""
+    """Answer an unexpected error, which the server logs."""
     return problem(
         500,
         "internal_error",

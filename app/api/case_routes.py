@@ -1,5 +1,7 @@
-"""The API of an order's case: checklist, letter and list of attachments, as the commands print
-them. No file is served here."""
+"""The API of an order's case: checklist, letter and list of attachments.
+
+The documents are those that the commands print. No file is served here.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -50,7 +52,7 @@ class CaseRoutes:
         return Answer(found, _behind(found))
 
     async def get_letter(self, reference: str, asked: CaseAsked) -> Answer[LetterDocument]:
-        """Return what the letter about a dispute says, without the files behind it."""
+        """Return the text of the letter about a dispute, without its attachments."""
         try:
             found = await self._work(_letter, asked.of(reference))
         except UsageError as error:
@@ -59,7 +61,7 @@ class CaseRoutes:
         return Answer(found, _behind(found["checklist"]))
 
     async def list_attachments(self, reference: str) -> AttachmentListDocument:
-        """List what is attached to an order and its breaks; the files are not here."""
+        """List the attachments of an order and its breaks; the files are not served."""
         return listing(await attachments_of(self._context, order=reference))
 
 

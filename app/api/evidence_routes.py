@@ -1,4 +1,4 @@
-"""The API of evidence: an order's bundle, for a person with a token of their own."""
+"""The API of evidence: an order's bundle, for a person with their own token."""
 
 import re
 import shutil
@@ -20,21 +20,26 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Largest bundle in an answer, in bytes. Most have less than 100 KiB; the command builds larger
-ones, up to 256 MiB."""
+"""Largest bundle in an answer, in bytes. Most have less than 100 KiB.
+
+The command builds larger bundles, up to 256 MiB.
+"""
 
 
 AT_ONCE: Final = 1
-"""Bundles, and letters, that are made at once: each reads all that came of an order."""
+"""Bundles, and likewise letters, that are built concurrently. Each build reads everything that was
+received for an order."""
 
 MOST_S: Final = 120.0
-"""Seconds that one may take; one of an order with twenty deliveries takes two, its process's start
-among them."""
+"""Longest duration of one build, in seconds.
+
+A bundle of an order with twenty deliveries takes two, including the start of its process.
+"""
 
 
 class EvidenceRoutes:
-    """The endpoint. Bundles are built in a process of their own: deliveries are acknowledged
-    meanwhile."""
+    """The endpoint. Bundles are built in a separate process, so that deliveries are still
+    acknowledged."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(
@@ -80,7 +85,7 @@ async def _build(context: AppContext, asked: BundleRequest, file: Path) -> None:
 
 
 def _parts(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the file's bytes. It was unlinked before and disappears once closed."""
+    """Yield the bytes of an unlinked file, which disappears once it is closed."""
     with file:
         while part := file.read(_PART_BYTES):
             yield part

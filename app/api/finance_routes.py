@@ -1,5 +1,7 @@
-"""The API of finance, read only: imports, matches, breaks, decisions and closed months, as the
-commands print them."""
+"""The read-only API of finance: imports, matches, breaks, decisions and closed months.
+
+The documents are those that the commands print.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -98,7 +100,7 @@ class FinanceRoutes:
         self._schedule = schedule_entries(context.settings.schedule)
         self._bank = bank_match.KeptMatch()
 
-    # --- what was imported
+    # --- imports
 
     async def list_book_lines(self, asked: LinesAsked) -> BookLinePageDocument:
         """List the lines of the order book, by key."""
@@ -150,7 +152,7 @@ class FinanceRoutes:
         following = found[-1].number if len(found) == asked.limit else None
         return {"imports": [each.document() for each in found], "next": following}
 
-    # --- what was matched, and what is found
+    # --- matches and breaks
 
     async def list_runs(self, asked: NewestAsked) -> RunPageDocument:
         """List reconciliations, newest first."""
@@ -202,7 +204,7 @@ class FinanceRoutes:
         return {"late": [worklist.late_document(each) for each in found], "next": following}
 
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
-        """List what is done at its times, each with its last and next time."""
+        """List scheduled tasks, each with its last and next time."""
         after, limit = asked.after, asked.limit
         names = [entry.name for entry in self._schedule]
         if after and after not in names:
@@ -214,10 +216,10 @@ class FinanceRoutes:
         entries = await scheduled.schedule_document(self._context, later[:limit])
         return {"entries": entries, "next": following}
 
-    # --- what is closed
+    # --- closed months
 
     async def list_periods(self, asked: PageAsked) -> PeriodListDocument:
-        """List the closings of months, the earliest first, also those that were reopened."""
+        """List the closings of months, the earliest first, including months that were reopened."""
         after, limit = asked.after, asked.limit
         made = await closed_periods.list_closed(self._context)
         names = [f"{each.period}.{each.version}" for each in made]
@@ -254,7 +256,7 @@ class FinanceRoutes:
 async def _first(
     parts: AsyncGenerator[list[break_acts.SeenBreak]], *, limit: int
 ) -> tuple[list[break_acts.SeenBreak], str | None]:
-    """Return the first items, and the name of the last where more follow."""
+    """Return the first items, and the last one's name if more follow."""
     found: list[break_acts.SeenBreak] = []
     async with aclosing(parts):
         async for some in parts:

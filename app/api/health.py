@@ -1,4 +1,4 @@
-"""/livez, /readyz and /metrics: alive, ready for deliveries, and figures."""
+"""The endpoints /livez, /readyz and /metrics: alive, ready for deliveries, and metrics."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -33,12 +33,12 @@ Reasons = Callable[[], list[str]]
 
 
 def _seconds(alarm: Alarm | None) -> int:
-    """Return the start in Unix time; 0 where there is none."""
+    """Return when the alarm began in Unix time, or 0 where it has not."""
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
 def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[str, int]:
-    """Yield gauges of moments in Unix time; skip absent ones."""
+    """Return gauges of moments in Unix time, without absent ones."""
     gauges = dict[str, int]()
     if state.left is not None:
         gauges["last_checkpoint_left_seconds"] = state.left[1] // SECOND
@@ -51,7 +51,14 @@ def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[s
 
 
 class Health:
-    """The three endpoints. `reasons` names the tasks of this process that are not working."""
+    """The three endpoints.
+
+    reasons          names the tasks of this process that are not working
+    read_elsewhere   whether deliveries are read by processes that somebody else starts
+    certificate      of the public URL, where it is monitored
+    checkout_denied  returns why no payment can be started, or None
+    name             name by which `doctor` recognizes the service
+    """
 
     def __init__(
         self,
@@ -65,9 +72,6 @@ class Health:
         checkout_denied: Callable[[], str | None] = lambda: None,
         name: str = "",
     ) -> None:
-        """name: by which `doctor` knows the service; read_elsewhere: whether processes read that
-        somebody else starts; certificate: that of the public URL, where it is looked at;
-        checkout_denied: why no payment can be started."""
         self._context = context
         self._name = name
         self._reasons = reasons
@@ -78,7 +82,7 @@ class Health:
         self._nodes = nodes_of(context)
         self._certificate = certificate
         self._checkout_denied = checkout_denied
-        # Where a source that signs nothing has no address of its own, its name is its secret.
+        # If a source that signs nothing has no address of its own, its name is its only secret.
         unsigned = sorted(
             name
             for name, each in context.sources.items()
@@ -95,13 +99,15 @@ class Health:
         return JSONResponse({"status": "alive"})
 
     async def readyz(self, request: Request) -> Response:
-        """Answer 200 while deliveries can be stored and read; else 503 with the reasons. Nothing
-        that a stranger sends, or a provider answers, makes the service unready. `doctor` repeats
-        the reasons.
+        """Answer 200 while deliveries can be stored and read, else 503 with the reasons.
+
+        Nothing that a stranger sends, or a provider answers, makes the service unready. `doctor`
+        repeats the reasons.
 
         `sources` has the state of each source, `unsafe` settings that risk stored data, `checkout`
-        why no payment can be started, `golive` what a live instance lacks, `findings` how many
-        orders need a person. Each alarm that lasts is a member, such as `silence`."""
+        why no payment can be started, `golive` what a live instance lacks, and `findings` how many
+        orders need a person. Each active alarm is a member, such as `silence`.
+        """
         reasons, dangers, states = self._reasons(), list[str](), list[SourceState]()
         golive = None
 
@@ -144,7 +150,8 @@ class Health:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
-        """Describe sources, with what the watchdog's last look found of their refusals."""
+        """Return documents about sources, with what the watchdog's last check found of their
+        refusals."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(
@@ -154,8 +161,10 @@ class Health:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of sources that sign nothing by numbers, in all texts: who knows the
-        name of one knows its address, which is all that protects it."""
+        """Replace the names of sources that sign nothing by numbers, in all texts.
+
+        Anyone who knows such a name knows the source's address, which is its only protection.
+        """
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):
@@ -171,8 +180,8 @@ class Health:
             state = await bounded(store_state(self._context))
             nodes = await bounded(self._nodes.look())
         except TallyhookError:
-            # What this process knows by itself, and that it can store nothing: just then alerts
-            # ask for it, and a scrape that fails would tell them that nobody answers.
+            # Report what this process knows by itself, and that it can store nothing. Alerts need
+            # that just now, and a scrape that failed would tell them that nobody answers.
             gauges = {"store_writable": 0} | self._alarms()
             self._metrics.set_state(gauges, orders={}, read={}, unallocated={})
             return Response(self._metrics.exposition(), media_type=CONTENT_TYPE_LATEST)

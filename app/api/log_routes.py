@@ -1,5 +1,8 @@
-"""The API of deliveries, notifications, held orders and the log's witnesses, for people with a
-token of their own. It never shows a body, and only headers that are not secret."""
+"""The API of deliveries, notifications, held orders and the log's witnesses.
+
+It is for people with their own tokens. It never shows a body, and shows only headers that are not
+secret.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Annotated, Final
@@ -56,11 +59,11 @@ class LogRoutes:
         self._context = context
 
     async def list_deliveries(self, who: Holder, asked: DeliveriesAsked) -> ArrivalPageDocument:
-        """List what arrived, newest first, without bodies.
+        """List deliveries, newest first, without bodies.
 
-        Refused ones are there for who may see them: roles finance and support. With `kind` or
-        `no_order` a page may have fewer than `limit`, or none, although there are more: `next` is
-        null only where all were looked at.
+        Refused ones are included for the roles finance and support. With `kind` or `no_order` a
+        page may have fewer than `limit`, or none, although there are more: `next` is null only
+        where all were looked at.
         """
         refused = who.role in MAY_READ["refused_deliveries"]
         page = await delivery_log.list_deliveries(self._context, **asdict(asked), refused=refused)
@@ -87,7 +90,7 @@ class LogRoutes:
         }
 
     async def list_notifications(self, asked: NotificationsAsked) -> SentPageDocument:
-        """List what the shop is notified of, newest first, and whether it took it."""
+        """List notifications to the shop, newest first, and whether the shop accepted each."""
         found = await notify_shop.list_notifications(self._context, **asdict(asked))
         following = found[-1].seq if len(found) == asked.limit else None
         sent = [notify_shop.notification_document(each) for each in found]
@@ -96,7 +99,7 @@ class LogRoutes:
     async def redeliver(
         self, notification: str, who: Holder, body: BecauseDocument
     ) -> SentDocument:
-        """Send a notification again, with the id that it had, and three more days to be taken."""
+        """Send a notification again with its old id; the shop gets three more days to accept it."""
         number = path_number(notification)
         await notify_shop.redeliver(self._context, [number], by=who.name, why=body["reason"])
         (again,) = await notify_shop.list_notifications(
@@ -118,7 +121,7 @@ class LogRoutes:
         return await order_document(self._context, reference)
 
     async def list_witnesses(self) -> WitnessesDocument:
-        """List the log's witnesses, and the last checkpoint that left by each way."""
+        """List the log's witnesses, and the last checkpoint that left through each of them."""
         return await witness_document(self._context)
 
 

@@ -1,5 +1,7 @@
-"""The OpenAPI 3.1 description of the API, made of its operations. Tests compare it with the routes
-and their answers."""
+"""The OpenAPI 3.1 description of the API, built from its operations.
+
+Tests compare it with the routes and their answers.
+"""
 
 import inspect
 import json
@@ -84,7 +86,8 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Link a list to the operations on one item, where the first item holds the name they take."""
+    """Return links from a list to the operations on one item, with parameters from its first
+    item."""
     return {
         operation: {
             "operationId": operation,
@@ -110,18 +113,19 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
     ),
 }  # fmt: skip
-"""From the 200 of an operation to what it names: a list's first entry leads on."""
+"""Links from an operation's answer 200 to operations on what it names, such as a list's first
+item."""
 
 
 class _Describing:
-    """Describes operations, and collects the schemas that they name."""
+    """Builder of operation descriptions, which collects the schemas that they use."""
 
     def __init__(self, most: Mapping[str, int]) -> None:
         self._most = most
         self.schemas = Schemas()
 
     def operation(self, described: Operation) -> dict[str, Any]:
-        """Return the Operation Object."""
+        """Return an operation's Operation Object."""
         name, *more = described.endpoint.__name__.split("_")
         identity = name + "".join(map(str.capitalize, more))
         summary, *words = (inspect.getdoc(described.endpoint) or "").split("\n\n")
@@ -154,8 +158,8 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return a query parameter. An empty value of an optional one counts as absent, as forms
-        send it."""
+        """Return a query parameter. An optional one may be empty, which counts as absent, as in
+        forms."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}
@@ -174,7 +178,7 @@ class _Describing:
         }
 
     def _successes(self, described: Operation) -> dict[int, dict[str, Any]]:
-        """Return the answers that the endpoint's return type states."""
+        """Return the successful answers that the endpoint's return type declares."""
         found: dict[int, dict[str, Any]] = {}
         kind = described.takes["return"]
         media = {each: {"schema": _WORD} for each in described.media}
@@ -250,7 +254,7 @@ def _path_parameters(path: str, schemas: Schemas) -> list[dict[str, Any]]:
     ]
 
 
-# --- what the shop is notified of -----------------------------------------------------------------
+# --- notifications to the shop -------------------------------------------------------------------
 
 
 def _signed(name: str, description: str, example: str) -> dict[str, Any]:
@@ -315,7 +319,11 @@ _TAGS: Final = {
 def api_document(
     *, page_max: int = PAGE_MAX, longpoll_max_s: int = LONGPOLL_MAX_S
 ) -> dict[str, Any]:
-    """Return the description with an instance's limits: page size, and seconds of long polling."""
+    """Return the description with an instance's limits.
+
+    page_max        largest page size
+    longpoll_max_s  longest wait of long polling, in seconds
+    """
     describing = _Describing({"limit": page_max, "wait": longpoll_max_s})
     paths: dict[str, Any] = {}
     for each in OPERATIONS:
@@ -351,6 +359,6 @@ def api_document(
 
 @lru_cache(maxsize=8)
 def written_document(*, page_max: int, longpoll_max_s: int) -> bytes:
-    """Return the description as UTF-8 JSON, cached per limits."""
+    """Return the description as UTF-8 JSON, cached for each set of limits."""
     document = api_document(page_max=page_max, longpoll_max_s=longpoll_max_s)
     return json.dumps(document, ensure_ascii=False).encode()

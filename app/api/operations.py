@@ -1,9 +1,9 @@
-"""Operations of the API: one list, from which routes and description are made.
+"""Operations of the API: one list from which the routes and the description are built.
 
 1. An operation names its address, its scope and its endpoint, a method of a class with routes.
-2. The endpoint's parameters say what it takes: `request`; `who` asks; the members of its path by
-   name; `asked`, a dataclass of query parameters. Its return type says what it answers: a document,
-   `Created` or `Accepted` of one, or a response.
+2. The endpoint's parameters declare its input: `request`; `who` for the caller; the members of the
+    path by name; and `asked`, a dataclass of query parameters. Its return type declares its answer:
+    a document, `Created` or `Accepted` of one, or a response.
 3. `ApiRoute` admits the caller, reads the parameters, and answers. `openapi.py` describes the same.
 """
 
@@ -43,14 +43,14 @@ from reconcile.documents import INSTANT, Keywords
 from reconcile.instants import Instant
 
 Scope = TokenScope | Literal["operator"]
-"""The scope that a token needs; `operator`: a person's own token."""
+"""Scope that a token needs. `operator` means a person's own token."""
 
 PAGE_MAX: Final = 1_000
 LONGPOLL_MAX_S: Final = 60
-"""Limits of the description, where an instance has not been asked for its own."""
+"""Limits for the description where no instance's own limits are known."""
 
 AS_SENT: Final = Keywords()
-"""Marks a text that is not brought into Unicode's NFC."""
+"""Marks a text that is not normalized to Unicode's NFC."""
 
 After = Annotated[str, AS_SENT, "The `next` of the page before."]
 Before = Annotated[
@@ -80,25 +80,25 @@ class AsOfAsked:
 
 
 ORDER_UNKNOWN: Final = ("order_unknown", "")
-"""As `unknown` of operations on one order."""
+"""Value of `unknown` for operations on one order."""
 
 Document = TypeVar("Document", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Document]):
-    """A document with the status 200, and headers."""
+    """A document with status 200, and headers."""
 
     document: Document
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class Created(Answer[Document]):
-    """A document with the status 201."""
+    """A document with status 201."""
 
 
 class Accepted(Answer[Document]):
-    """A document with the status 202."""
+    """A document with status 202."""
 
 
 STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
@@ -106,22 +106,22 @@ STATUSES: Final[Mapping[Any, int]] = {Answer: 200, Created: 201, Accepted: 202}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operation:
-    """One method of one address. Its id, summary and further words are the endpoint's name and
-    docstring.
+    """One method of one address. The endpoint's name is the id, and its docstring is the
+    description.
 
     tag          of the description; empty: the first word of the path
-    answers      descriptions by status, also of problems
-    retry_after  statuses whose answer says when to ask again
-    unknown      code and sentence of a problem 404 for a NotFoundError; without the sentence, the
-                 error's own
+    answers      descriptions by status, including those of problems
+    retry_after  statuses of answers that say when to ask again
+    unknown      code and sentence of a problem 404 for a NotFoundError; an empty sentence is
+                 replaced by the error's own
     refused      status and code of a problem for a UsageError, with the error's sentence
-    may          what a person's role must allow
+    may          action or reading that a person's role must permit
     body         document of a request's body that the endpoint reads itself
-    body_bytes   limit of a body that is read for the endpoint's parameter `body`, by its type
-    media        media types of an answer that is no JSON, or not only
-    waits        whether the endpoint waits for unread deliveries, and says itself that some are
-    alone        whether one such request of the class is answered at a time: long lists take
-                 seconds of a processor that acknowledges deliveries
+    body_bytes   size limit of a body that is read for the endpoint's parameter `body`, by its type
+    media        media types of an answer that is not JSON, or not only JSON
+    waits        whether the endpoint waits for unread deliveries, and itself reports those left
+    alone        whether only one such request of the class is answered at a time, since long lists
+                 take seconds from the processor that acknowledges deliveries
     """
 
     method: Literal["GET", "PUT", "POST"]
@@ -153,7 +153,7 @@ class Operation:
         return () if asked is None else query_parameters(asked)
 
     def allows(self, role: str) -> bool:
-        """Return whether a person of this role may do it."""
+        """Return whether a person with this role may call it."""
         allowed: Any = {**MAY_READ, **MAY}
         return self.may is None or role in allowed[self.may]
 
@@ -171,8 +171,8 @@ class QueryParameter:
     """One query parameter, from a member of a dataclass. A member's name may end in `_`.
 
     kind      its type, without null
-    default   MISSING: it is required
-    as_sent   whether its text is not brought into NFC
+    default   MISSING for a required parameter
+    as_sent   whether its text is not normalized to NFC
     """
 
     name: str
@@ -185,7 +185,7 @@ class QueryParameter:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the closed vocabulary of its values; empty where any text is one."""
+        """Return the allowed words of its value, or nothing where any text is allowed."""
         if self.kind is bool:
             return ("true", "false")
         if get_origin(self.kind) is Literal:
@@ -193,7 +193,10 @@ class QueryParameter:
         return tuple(self.keywords.get("enum", ()))
 
     def read(self, request: Request, *, most: Mapping[str, int]) -> Any:
-        """Return its value in a request. `most`: this instance's own limits, by name."""
+        """Return its value in a request.
+
+        most  this instance's own limits, by name
+        """
         text = request_body.word_parameter(request, self.name)
         if text is None:
             if self.default is MISSING:
@@ -239,11 +242,12 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """Admits callers, and knows what is unread and this instance's limits."""
+    """The gate of the API. It admits callers, and knows what is unread and this instance's
+    limits."""
 
     @property
     def most(self) -> Mapping[str, int]:
-        """Return the largest value of query parameters by name."""
+        """Return the largest values of query parameters by name."""
         ...
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
@@ -251,19 +255,20 @@ class Gate(Protocol):
         ...
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds; 0: none."""
+        """Return the age of the oldest unread delivery in seconds, or 0 where none is unread."""
         ...
 
 
 class ApiRoute(Route):
     """An address of the API, with an operation for each method.
 
-    Every answer to a program or person that is admitted says `Tallyhook-Behind` where accepted
-    deliveries are unread.
+    While accepted deliveries are unread, every answer to an admitted caller has the header
+    `Tallyhook-Behind`.
     """
 
     def __init__(self, gate: Gate, served: Mapping[Operation, object], *, alone: Any) -> None:
-        """Make the route of the operations of one path, each with its endpoint's object.
+        """Build the route of one path from its operations, each with the object that has its
+        endpoint.
 
         alone  admits one request at a time
         """
@@ -327,7 +332,7 @@ class ApiRoute(Route):
 
 
 async def _answered(operation: Operation, owner: object, **values: Any) -> object:
-    """Return what the endpoint returns. Raise ApiProblem for what the operation refuses."""
+    """Call the endpoint and return its result. Raise ApiProblem for what the operation refuses."""
     try:
         return await operation.endpoint(owner, **values)
     except NotFoundError as error:
@@ -352,14 +357,14 @@ def _saying(behind: int) -> dict[str, str]:
 
 
 def role_missing(operator: Holder) -> ApiProblem:
-    """Return the refusal of a person whose role may not do this."""
+    """Build the refusal of a person whose role does not permit an operation."""
     return ApiProblem(
         403, "role_missing", f"{operator.name} has the role {operator.role}, which may not do this."
     )
 
 
 def response(answered: object) -> Response:
-    """Return the HTTP response of what an endpoint returned."""
+    """Return the HTTP response for an endpoint's result."""
     if isinstance(answered, Response):
         return answered
     if not isinstance(answered, Answer):
@@ -373,7 +378,7 @@ def response(answered: object) -> Response:
 
 
 def routes_of(gate: Gate, served: Mapping[Operation, object]) -> list[ApiRoute]:
-    """Return the routes of operations, each with the object that its endpoint is of."""
+    """Return the routes of operations, each given with the object that has its endpoint."""
     by_path: dict[str, dict[Operation, object]] = {}
     for operation, owner in served.items():
         by_path.setdefault(operation.path, {})[operation] = owner

@@ -1,4 +1,4 @@
-"""The API of proposals: what waits for a second person, and deciding about it."""
+"""The API of proposals: those that wait for a second person, and the decisions on them."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ class ProposalsAsked:
 
 
 class ProposalRoutes:
-    """The endpoints. The code that carries out acts loads at the first request: most receivers need
-    none of it."""
+    """The endpoints. The code that carries out acts is loaded at the first request, because most
+    receivers never need it."""
 
     def __init__(self, context: AppContext, load: Loaded) -> None:
         self._context = context
@@ -112,8 +112,10 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the requested proposal. Raise ApiProblem where it is unknown, or where this person's
-    role may not read its kind."""
+    """Return the requested proposal.
+
+    Raise ApiProblem where it is unknown, or where this person's role may not read its kind.
+    """
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

@@ -1,9 +1,8 @@
-"""Public answers about the log: its key, its newest signed head, the newest cosigned one, and proof
-that it only grew.
+"""Public answers about the log: its key, its signed heads, and proofs that it was only extended.
 
-A checkpoint that somebody else has kept can no longer be unsaid: whoever compares a bundle with it,
-or a later checkpoint, sees whether the log was written anew. Public by its purpose, and off unless
-it is asked for. Nothing here names an order: heads and hashes show how much is sealed, not what.
+Once somebody else has stored a checkpoint, it cannot be denied any more: comparing a bundle or a
+later checkpoint with it shows whether the log was rewritten. The addresses are public on purpose,
+and off by default. No answer names an order: heads and hashes show how much is sealed, not what.
 """
 
 from typing import Any, Final
@@ -24,13 +23,15 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Requests that read the log at a time; a proof takes some milliseconds of the receiver's loop."""
+"""Requests that read the log concurrently. A proof takes some milliseconds of the receiver's
+loop."""
 
 MAX_DIGITS: Final = 18
-"""Of a number of leaves in an address: a 64-bit number has room for any of so many."""
+"""Digits of a number of leaves in an address. A 64-bit number has room for any such number."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
-"""Seconds that a proxy may answer by itself: a new head is signed every second at most."""
+"""Header that lets a proxy cache an answer for ten seconds. A new head is signed at most every
+second."""
 
 
 class PublishedLog:
@@ -51,8 +52,10 @@ class PublishedLog:
         ]
 
     async def overview(self, request: Request) -> Response:
-        """Return the log's origin, every key that has signed for it, newest last, and the other
-        addresses."""
+        """Return the log's origin, the other addresses, and every key that has signed for the log.
+
+        The newest key is last.
+        """
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:
@@ -90,7 +93,7 @@ class PublishedLog:
         return PlainTextResponse(found.note, headers=_CACHE)
 
     async def cosigned(self, request: Request) -> Response:
-        """Return the newest head that enough witnesses cosigned: C2SP tlog-cosignature."""
+        """Return the newest head that enough witnesses have cosigned: C2SP tlog-cosignature."""
         try:
             async with self._limiter:
                 note = await cosigned_checkpoint(self._context)
@@ -99,8 +102,8 @@ class PublishedLog:
         return PlainTextResponse(note, headers=_CACHE)
 
     async def consistency(self, request: Request) -> Response:
-        """Prove that the log of `new` leaves extends that of `old`, as `tallyhook log consistency`
-        does."""
+        """Prove that the log of `new` leaves extends that of `old`, like `tallyhook log
+        consistency`."""
         old, new = request.path_params["old"], request.path_params["new"]
         if not all(_is_number(each) for each in (old, new)):
             return problem(404, "not_found", "Say two sizes of checkpoints, such as 100 and 200.")

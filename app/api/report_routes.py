@@ -1,8 +1,8 @@
-"""The API of results that take seconds to minutes: reports and journals of any period, the proof of
-closed months, and the effect of other rules.
+"""The API of results that take seconds to minutes.
 
-Each is made in a process of its own, one at a time, and its answer says so until it is there. It is
-what the command writes: report and journal byte for byte.
+They are reports and journals of any period, the verification of closed months, and the effect of
+other matching rules. Each is built in a separate process, one at a time; until then the answer says
+that it is under way. The result is the same as the command's: report and journal byte for byte.
 """
 
 import hashlib
@@ -40,29 +40,35 @@ from reconcile.periods import Calendar
 from reconcile.reporting.report import Basis, Scope
 
 AT_ONCE: Final = 1
-"""How many are made at once: each reads everything, with a core and some 100 MiB of its own."""
+"""Results that are built concurrently. Each reads everything, and takes a core and some 100 MiB."""
 
 KEPT: Final = 4
-"""How many are remembered for who asks again: one can have some ten MiB, a journal a file of at
-most MAX_JOURNAL_BYTES."""
+"""Results that are cached for repeated requests.
+
+One can have about ten MiB; a journal is a file of at most MAX_JOURNAL_BYTES.
+"""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Of a journal that is answered: some 100,000 transactions. Longer ones are written by command."""
+"""Largest journal in an answer, in bytes: some 100,000 transactions.
+
+Longer journals are written by the command.
+"""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
-"""Bytes of a body with rules: JSON has two for a line's end, and for a quotation mark."""
+"""Largest body with rules, in bytes. JSON takes two for a line's end, and for a quotation mark."""
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Seconds until a program asks again."""
+"""Seconds after which a program should ask again."""
 
 _MADE: Final = "made"
-"""The kind of all these jobs: they share what is made at once."""
+"""Kind of all these jobs, which therefore share one limit."""
 
 _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Seconds that one may take: a service that reports more has a replica to do it on."""
+"""Longest duration of one job, in seconds. Instances with more data can run reports on a
+replica."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -144,7 +150,7 @@ class ReportRoutes:
     def __init__(self, context: AppContext, elsewhere: Elsewhere) -> None:
         self._context = context
         self._work = elsewhere(purpose="reading", **_LIMITS)
-        # A preview stores what it folds anew of orders, as every run does.
+        # A preview stores the orders that it folds anew, as every run does.
         self._folding_work = elsewhere(purpose="writing", **_LIMITS)
         self._jobs = Jobs(context.clock, kept=KEPT)
 
@@ -236,8 +242,10 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period and its job's key. Without `as_of`, the moment of the request
-        is no part of the key."""
+        """Return the requested period and its job's key.
+
+        Without `as_of`, the moment of the request is not part of the key.
+        """
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -259,8 +267,10 @@ class ReportRoutes:
     async def _made(
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
-        """Return the job for the key, running or just ended; else start it. Wait briefly. Raise
-        ApiProblem 503 where too many run, 409 where it failed."""
+        """Return the job with this key, running or recently ended, or start it and wait briefly.
+
+        Raise ApiProblem 503 where too many run, 409 where it failed.
+        """
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -280,8 +290,10 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how these rules would change matches, or every mistake in them. Reading them takes
-    seconds where someone means it to."""
+    """Return how these rules would change matches, or every mistake in them.
+
+    Reading hostile rules can take seconds.
+    """
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:
@@ -301,19 +313,20 @@ async def _journal(context: AppContext, scope: Scope, form: JournalFormat, path:
 
 
 async def _verification(context: AppContext, period: str | None) -> list[VerifiedStepDocument]:
-    """Return every step of the proof of closed months, or of one, as the command reports them."""
+    """Return every step in the proof of closed months, or of one, as the command reports them."""
     return [each.document() async for each in verify_periods(context, only=period)]
 
 
 class _Written:
-    """A file that a job has written. It was unlinked and disappears with its last reader."""
+    """A file that a job has written. It is unlinked already, and disappears with its last
+    reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)
         weakref.finalize(self, os.close, self._file)
 
     def parts(self) -> Iterator[bytes]:
-        """Yield its bytes; several readers may do so at once."""
+        """Yield its bytes. Several readers may do so concurrently."""
         at = 0
         while part := os.pread(self._file, _PART_BYTES, at):
             yield part
@@ -329,7 +342,7 @@ def _digest(text: str) -> str:
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:
-    """Return the period's end: a moment, or a day of the merchant's that is included whole."""
+    """Return one end of the period: a moment, or a whole day in the merchant's zone."""
     if len(text) != _DAY:
         return request_body.instant_of(name, text)
     try:

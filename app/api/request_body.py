@@ -1,4 +1,4 @@
-"""Reads what API requests bring: parameters and JSON, each mistake named in one sentence."""
+"""Read the parameters and JSON of API requests. One sentence names each mistake."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -42,7 +42,7 @@ _AMOUNT = re.compile(r"\d{1,19}(?:\.\d{1,19})?", re.ASCII)
 
 
 GREATEST: Final = 2**63 - 1
-"""The greatest number that a database keeps."""
+"""The greatest number that a database can store."""
 
 
 def order_reference(request: Request) -> str:
@@ -54,7 +54,7 @@ def order_reference(request: Request) -> str:
 
 
 def _is_utf8(path: bytes | None) -> bool:
-    """Return whether the raw path is UTF-8; the server puts U+FFFD in place of other bytes."""
+    """Return whether the raw path is UTF-8. The server replaces other bytes by U+FFFD."""
     try:
         unquote_to_bytes(path or b"").decode("utf-8")
     except UnicodeDecodeError:
@@ -63,15 +63,17 @@ def _is_utf8(path: bytes | None) -> bool:
 
 
 def bearer_token(request: Request) -> str:
-    """Return the request's bearer token; empty if it has none."""
+    """Return the request's bearer token, or "" if it has none."""
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter, since a misspelled filter
-    must not be ignored. Zero bytes are refused too, also in the path: PostgreSQL's text has none.
-    An order's reference is checked by itself."""
+    """Raise ApiProblem 422 for an unknown or repeated query parameter.
+
+    A misspelled filter must not be ignored. Zero bytes are refused too, also in the path, because
+    PostgreSQL's text cannot contain them. An order's reference is checked separately.
+    """
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -79,7 +81,7 @@ def only_parameters(request: Request, names: Collection[str]) -> None:
     for name, value in request.query_params.multi_items():
         if name not in names:
             there = f"there are: {', '.join(names)}" if names else "there are none"
-            # Quoted: it may be anything.
+            # Quoted, because it may be anything.
             raise ApiProblem(
                 422, "parameter_unknown", f"There is no parameter {name[:60]!a} here; {there}."
             )
@@ -95,12 +97,12 @@ def _refuse_zero_byte(name: str, value: str) -> None:
 
 
 def word_parameter(request: Request, name: str) -> str | None:
-    """Return a query parameter; `?name=` counts as absent, as forms send it."""
+    """Return a query parameter. `?name=` counts as absent, because forms send it."""
     return composed(request.query_params.get(name, "")) or None
 
 
 def number_parameter(request: Request, name: str, *, default: int, low: int, high: int) -> int:
-    """Return a whole number from the query, within bounds that also hold the default."""
+    """Return a whole number from the query. The upper bound limits the default too."""
     text = word_parameter(request, name)
     if text is None:
         return min(default, high)
@@ -121,7 +123,7 @@ def path_number(text: str) -> int:
 def instant_of(name: str, text: str) -> Instant:
     """Return the RFC 3339 moment of a query parameter."""
     try:
-        # A plus sign that was not escaped comes as a blank: before an offset it can only mean that.
+        # An unescaped plus sign arrives as a blank, which before an offset can only mean a plus.
         return parse_instant(_UNESCAPED_OFFSET.sub("+", text))
     except ValueError as error:
         raise ApiProblem(422, "parameter_invalid", f"{name}: {error}.") from None
@@ -147,7 +149,7 @@ async def capped_body(request: Request, *, most: int) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Parse the body as a JSON object, as strictly as a webhook's."""
+    """Parse the body as a JSON object, with the same strict parser as webhooks."""
     try:
         document = parse(body)
     except Unreadable as error:
@@ -158,8 +160,10 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that names every
-    mistake."""
+    """Parse the body as a document whose members are texts.
+
+    Raise ApiProblem 422 that names every mistake.
+    """
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]
@@ -174,7 +178,7 @@ def texts(body: bytes, kind: type[Stated]) -> Stated:
 
 
 def _text_fault(value: object, hint: Any) -> str | None:
-    """Return why a value is none of a member's, as `is no text`; None where it is one."""
+    """Return why a value does not fit a member's type, such as `is no text`; None where it does."""
     kind, *notes = parts_of(hint)
     limits: dict[str, Any] = {
         name: limit
@@ -196,7 +200,7 @@ _DENIABLE = ("canceled_at", "fulfilled_at")
 
 
 MAX_REFERENCES = 50
-"""References named in one PUT: an order has one or two, and every one is looked up."""
+"""References named in one PUT. An order has one or two, and each is looked up."""
 
 
 _REFERENCE_FORMS = (
@@ -207,10 +211,10 @@ _REFERENCE_FORMS = (
 
 
 MAX_TENDERS = 20
-"""Tenders of one order: it has one or two, and all are kept with each record of its price."""
+"""Tenders of one order. It has one or two, and all are stored with each record of its price."""
 
 TENDER_KIND: Final = "[a-z][a-z0-9_]{0,39}"
-"""Pattern of a tender's kind: a word such as gift_card, never a card's number."""
+"""Pattern of a tender's kind. It is a word such as gift_card, never a card's number."""
 
 Amount = Annotated[
     str | float,
@@ -279,7 +283,7 @@ class ToldDocument(TypedDict):
 
 
 def reported_order(order: str, document: dict[str, Any], *, sources: Collection[str]) -> OrderFacts:
-    """Return what a PUT states of an order. Every mistake is named at once."""
+    """Return what a PUT states about an order. The error names every mistake at once."""
     known = ("amount", "currency", "free", "tenders", *_MOMENTS, "references")
     problems = [
         f"{name[:40]!r} is not known"  # quoted: half a surrogate pair could not be sent back
@@ -312,7 +316,7 @@ def reported_order(order: str, document: dict[str, Any], *, sources: Collection[
 
 
 def _tenders(given: object, price: Money | None, problems: list[str]) -> tuple[Tender, ...] | None:
-    """Return the tenders; None where the body has none, which leaves the earlier ones."""
+    """Return the tenders, or None where the body has none: the earlier ones then remain."""
     if given is None:
         return None
     if not isinstance(given, list) or len(given) > MAX_TENDERS:
@@ -368,7 +372,10 @@ def _references(
 
 
 def _money(document: dict[str, Any], problems: list[str], *, least: int = 1) -> Money | None:
-    """Return amount and currency. `least`: minor units, 0 or 1."""
+    """Return the amount with its currency.
+
+    least  smallest amount in minor units, 0 or 1
+    """
     amount, currency = document.get("amount"), document.get("currency")
     if isinstance(amount, str) and not _AMOUNT.fullmatch(amount):
         problems.append('amount is not a decimal number such as "1500.00"')

@@ -1,4 +1,5 @@
-"""The API for the shop's own programs: ledgers, the shop's records, the feed, payments started."""
+"""The API for the shop's own programs: ledgers, the shop's records, the feed, and payments to
+start."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -71,7 +72,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import to_json
 
 MAX_ORDER_BYTES = 64 * 1024
-"""Largest body: what a shop states or asks of one order is a few hundred bytes."""
+"""Largest body in bytes. A request about one order has a few hundred."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,18 +96,23 @@ class FeedAsked:
 
 
 class Api:
-    """The endpoints of orders and the feed, and the gate of all."""
+    """The endpoints of orders and the feed. It also admits the callers of all endpoints."""
 
     def __init__(self, context: AppContext, *, alarms: Callable[[], list[str]]) -> None:
-        """alarms: sentences on what goes wrong that no outcome shows, such as silence."""
+        """Store the context.
+
+        alarms  sentences about problems that no outcome shows, such as silence
+        """
         self._context = context
         self._alarms = alarms
         settings = context.settings
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the name of the calling program; for the scope `operator`, the person. Raise
-        ApiProblem 401 without a token in force, 403 without the scope."""
+        """Return the name of the calling program, or the person for the scope `operator`.
+
+        Raise ApiProblem 401 without a token in force, 403 without the scope.
+        """
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":
@@ -114,7 +120,8 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds, without waiting; 0: none."""
+        """Return the age of the oldest unread delivery in seconds without waiting, or 0 for
+        none."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(
@@ -202,9 +209,11 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 where the client has it. The tag covers all members
-    but `as_of`, also those outside the fingerprint. It is weak, since two responses with one tag
-    differ in `as_of`."""
+    """Return the ledger with its ETag, or 304 where the client has it already.
+
+    The tag covers all members except `as_of`, including those outside the fingerprint. It is weak,
+    because two responses with one tag differ in `as_of`.
+    """
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -220,7 +229,8 @@ def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Seconds until a shop should ask again for what is unknown; we ask meanwhile."""
+"""Seconds after which a shop should ask again about an unknown result. We ask the service
+meanwhile."""
 
 PLACES: Final = {
     "order": "order.reference",
@@ -230,7 +240,7 @@ PLACES: Final = {
     "success_url": "return_urls.success",
     "cancel_url": "return_urls.cancel",
 }
-"""Where each field of a request stands in its JSON."""
+"""Path of each request field in the JSON body."""
 
 _PARTS: Final = {
     part: {place.partition(".")[2] for place in PLACES.values() if place.startswith(part + ".")}
@@ -267,7 +277,7 @@ class CheckoutDocument(TypedDict):
 
 
 class Checkouts:
-    """The endpoint. `client` is None where this instance opens no sessions."""
+    """The endpoint that starts payments. `client` is None where this instance opens no sessions."""
 
     def __init__(self, context: AppContext, client: CheckoutClient | None) -> None:
         self._context = context
@@ -325,9 +335,11 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the request in a body, and whether it asks for a new payment. Missing or wrong members
-    stay as they are, for `open_checkout` to name all at once. Raise ApiProblem for unknown names: a
-    misspelled one must not be ignored."""
+    """Return the request in a body, and whether it asks for a new payment.
+
+    Missing or wrong members are left for `open_checkout`, which names all of them at once. Raise
+    ApiProblem for unknown names, because a misspelled one must not be ignored.
+    """
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():
@@ -338,7 +350,7 @@ def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
         unknown += [f"{part}.{name}" for name in parts[part] if name not in names]
     new_payment = document.get("new_payment", False)
     if unknown:
-        # Quoted: half a surrogate pair could not be sent back.
+        # Quoted, because half a surrogate pair could not be sent back.
         listed = ", ".join(ascii(name[:60]) for name in unknown[:10])
         raise ApiProblem(422, "request_invalid", f"These names mean nothing here: {listed}.")
     if not isinstance(new_payment, bool):

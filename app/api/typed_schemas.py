@@ -1,4 +1,4 @@
-"""JSON Schemas derived from the types of documents, as `reconcile.documents` explains them."""
+"""JSON Schemas derived from the types of documents; `reconcile.documents` explains the types."""
 
 from collections.abc import Mapping, Sequence
 from types import NoneType, UnionType
@@ -20,15 +20,15 @@ from reconcile.documents import Keywords
 Schema = dict[str, Any]
 
 _WHOLE: Final = frozenset(("$ref", "anyOf", "enum"))
-"""Keywords that stand in place of a type."""
+"""Keywords that replace a type."""
 
 _NAMES: Final = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
 
 class Schemas:
-    """Component schemas of the documents that were asked for, by name.
+    """Component schemas of the requested documents, by name.
 
-    A component is named as its type without `Document`: BreakDocument is Break.
+    A component is named like its type without `Document`: BreakDocument is Break.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class Schemas:
         self._kinds: dict[str, type] = {}
 
     def of(self, kind: Any, *, closed: bool = False) -> Schema:
-        """Return the schema of a type; for a TypedDict, a reference to its component.
+        """Return the schema of a type. For a TypedDict, return a reference to its component.
 
-        closed  whether an object takes no members but those of its type, as requests have it
+        closed  whether an object accepts only the members of its type, as in requests
         """
         origin, args = get_origin(kind), get_args(kind)
         if is_typeddict(kind):
@@ -87,13 +87,13 @@ class Schemas:
 
 
 def _may_lack(kind: Any) -> bool:
-    """Return whether a member's type says NotRequired, also where annotations are texts."""
+    """Return whether a member's type says NotRequired, also in annotations that are texts."""
     inner = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return get_origin(inner) is NotRequired
 
 
 def parts_of(kind: Any) -> tuple[Any, ...]:
-    """Return a type without null and NotRequired, and its notes, the inner ones first."""
+    """Return a type without null and NotRequired, and its notes, inner ones first."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         return (*parts_of(args[0]), *args[1:])
@@ -106,7 +106,8 @@ def parts_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows any of these. Types without bounds are one list of types."""
+    """Return a schema that allows any of these. Types without constraints are merged into one
+    list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:
@@ -116,8 +117,10 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return a value that the schema allows, made of its examples. Raise KeyError for a schema
-    without any."""
+    """Return a value that the schema allows, built from its examples.
+
+    Raise KeyError for a schema without examples.
+    """
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

@@ -61,7 +61,8 @@ class UnallocatedRoutes:
         self._proposals = proposals
 
     async def list_unallocated(self, asked: PaymentsAsked) -> UnallocatedPageDocument:
-        """List verified payments that no order has, those heard of first before the others."""
+        """List verified payments that belong to no order, those heard of first before the
+        others."""
         request = UnallocatedRequest(
             source=asked.source,
             after=asked.after,
@@ -101,7 +102,7 @@ class UnallocatedRoutes:
         )
 
     async def _place(self, asked: Placing) -> Placed:
-        """Do the act, or propose it: 202 with the proposal."""
+        """Carry out the act, or propose it and answer 202 with the proposal."""
         proposal = await place_payment(self._context, asked)
         if proposal is not None:
             proposals: Proposals = await self._proposals()
