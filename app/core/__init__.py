@@ -1,4 +1,4 @@
-"""Foundations of every room: clock, ids, errors, logs, masking, pages. Imports no other room."""
+"""Foundations for every room: clock, ids, errors, logs, masking, pages. Imports no other room."""
 
 __all__ = (
     "alarm",

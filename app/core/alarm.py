@@ -1,4 +1,4 @@
-"""Alarms that the watchdog raises while something goes wrong that nobody else would report."""
+"""Alarms that the watchdog raises while something is wrong that nobody else would report."""
 
 from dataclasses import dataclass
 
@@ -7,11 +7,11 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One alarm, while it lasts.
+    """One alarm that is raised at present.
 
     reason    a code, for the log
     sentence  for people: what is wrong, where, and what to do
-    pressing  whether something is certainly wrong; else a person has to judge
+    pressing  whether something is certainly wrong; otherwise a person must judge
     since     when it began, if known
     """
 

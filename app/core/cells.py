@@ -1,12 +1,12 @@
-"""CSV for spreadsheets, in which text never becomes a formula: all CSV of this program.
+"""CSV for spreadsheets in which text never becomes a formula. All CSV of this program is made here.
 
-A spreadsheet may split a line in other places than intended. One that is set to semicolons splits
-`"x;=1+1"`, since it sees a quotation mark only at the start of a cell, and takes the second half
-for a formula. The same happens at a tab, and at a line break inside a cell. So no part of a text
-between such separators may begin like a formula.
+A spreadsheet may split a line in unintended places. One that is set to semicolons splits
+`"x;=1+1"`, since it recognizes a quotation mark only at the start of a cell, and takes the second
+half for a formula. The same happens at a tab, and at a line break inside a cell. So no part of a
+text between such separators may begin like a formula.
 
 A file for a person begins with a byte order mark: without it Excel takes UTF-8 for an old encoding.
-What a program reads from a pipe has none.
+CSV that a program reads from a pipe has none.
 
 Leaves out: numbers and dates, which only a program writes.
 """
@@ -21,7 +21,7 @@ BYTE_ORDER_MARK: Final = "\ufeff"
 _MARK: Final = "'"
 
 _SEPARATORS: Final = ";\t\r\n"
-"""Characters at which a cell may be split. A comma does not split a quoted cell."""
+"""Characters at which a spreadsheet may split a quoted cell. A comma does not split one."""
 
 # White space, also invisible, and quotation marks, which may open a cell.
 _PASSED_OVER: Final = '\\s\\x00-\\x1f\\u200b-\\u200f\\u2060\\ufeff"'
@@ -44,13 +44,13 @@ _QUOTED: Final = re.compile(f'[,"{_SEPARATORS}{_MARK}]|\\A\\s|\\s\\Z')
 def safe_cell(text: str) -> str:
     """Put `'` before every part of a text that a spreadsheet program would take for a formula.
 
-    `cell_text` gives the text back.
+    `cell_text` reverses this.
     """
     if text.isalnum():
         return text
 
     def mark_run(run: re.Match[str]) -> str:
-        """Mark a run of separators and white space that stands before the head of a formula."""
+        """Mark a run of separators and white space that precedes the start of a formula."""
         behind = run.string[run.end() : run.end() + 1]
         if _HEAD.match(behind):
             return _SEPARATOR.sub(lambda each: each[0] + _MARK, run[0])
@@ -63,14 +63,14 @@ def safe_cell(text: str) -> str:
 
 
 def cell_text(cell: str) -> str:
-    """Return the text from which `safe_cell` made this."""
+    """Return the text from which `safe_cell` made this cell."""
     return _MARKED.sub("", cell)
 
 
 def csv_line(cells: Iterable[str]) -> str:
-    """Join cells to a line of a CSV file (RFC 4180), with its end, and quote cells with separators.
+    """Join cells into a CSV line (RFC 4180) with its line end. Cells with separators are quoted.
 
-    Texts of others must have gone through `safe_cell`.
+    Other people's texts must have gone through `safe_cell`.
     """
     return (
         ",".join(

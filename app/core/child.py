@@ -6,9 +6,9 @@
     read JSON or bytes, up to a size              ◀─  answer: a result, and how it ended
     kill it when its time is up, or the caller is canceled
 
-What the function reads may be hostile, so the child counts as hostile once the function runs: its
-answer is never unpickled, and none of its texts but the sentence of an error of ours is passed on.
-The child can still read files and reach the network as this process can.
+The function may read hostile data, so the child counts as hostile once the function runs. Its
+answer is never unpickled, and the only text passed on is the sentence of one of our own errors. The
+child can still read files and reach the network like this process.
 """
 
 import asyncio
@@ -36,21 +36,21 @@ Result = TypeVar("Result")
 MIB: Final = 1024 * 1024
 
 MAX_SENTENCE: Final = 2_000
-"""Bytes of an error's sentence that are passed on."""
+"""Most bytes of an error's sentence that are passed on."""
 
 MAX_HEAD: Final = 4_000
-"""Bytes of the head of an answer: a pipe takes so many in one piece."""
+"""Most bytes of the head of an answer: a pipe takes that many in one piece."""
 
 _TOO_MUCH: Final = 1_000
-"""Code in place of an exit code where the result is too large."""
+"""Code used in place of an exit code if the result is too large."""
 
 _INHERITED: Final = (
     "PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "LANG", "TZ", "XDG_DATA_HOME", "XDG_DATA_DIRS",
 )  # fmt: skip
-"""Environment variables that a child gets, beside LC_*: settings of ours hold secrets."""
+"""Environment variables that a child gets, in addition to LC_*. Our own settings hold secrets."""
 
 _KINDS: Final[tuple[type[TallyhookError], ...]] = (NotFoundError, UnreachableError, UsageError)
-"""Errors that are raised again in the parent; any other one of ours becomes a UsageError."""
+"""Errors that are raised again in the parent. Any other error of ours becomes a UsageError."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +73,7 @@ Reason = Literal["memory", "processor_time", "duration", "result", "died", "fail
 
 
 class ChildStopped(TallyhookError):
-    """A child gave no result: it went over a limit, died, or the function has a fault."""
+    """A child gave no result: it exceeded a limit, died, or the function has a fault."""
 
     def __init__(self, sentence: str, *, reason: Reason) -> None:
         super().__init__(sentence)
@@ -83,8 +83,8 @@ class ChildStopped(TallyhookError):
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
     """Call `work(*values)` in a child process and return its result.
 
-    `work` is a function of a module, which the child imports, and the values can be pickled. The
-    result is bytes or what JSON can hold; a tuple comes back as a list.
+    `work` is a function of a module, which the child imports. Its values must be picklable. The
+    result is bytes or a JSON value; a tuple comes back as a list.
 
     Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
     ChildStopped.
@@ -106,8 +106,8 @@ def write_from_child(
 ) -> None:
     """Write the bytes that the generator `work(*values)` yields in a child process to a file.
 
-    Blocks the thread: for readers in processes that serve nobody meanwhile. Raises as
-    `run_in_child`; what was written before that is not whole.
+    Blocks the thread, so it is for processes that serve nobody meanwhile. Raises the errors of
+    `run_in_child`; the file is then incomplete.
     """
     head, code = _written(_started(limits), _request(work, values), limits=limits, to=to)
     _result(b"", head, code, limits)
@@ -164,14 +164,14 @@ def _written(
 
 
 def _until(end: float) -> float:
-    """Return the seconds until an end. Raises TimeoutError after it."""
+    """Return the seconds until a deadline. Raises TimeoutError once it has passed."""
     if (left := end - monotonic()) <= 0:
         raise TimeoutError
     return left
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child with everything that it has started."""
+    """Kill a child with everything that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -181,7 +181,7 @@ def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:
 
 
 def _result(answer: bytes, head: bytes, code: int, limits: ChildLimits) -> Any:
-    """Return the result in an answer. Raises as `run_in_child`."""
+    """Return the result in an answer. Raises the errors of `run_in_child`."""
     if code == _TOO_MUCH:
         raise ChildStopped(f"the result is larger than {limits.result_mib} MiB", reason="result")
     if code == -signal.SIGALRM:
@@ -215,7 +215,8 @@ _START: Final = "import sys; sys.path[:] = eval(sys.argv[1]); import app.core.ch
 def serve() -> None:
     """Answer the one request on standard input, within the limits on the command line.
 
-    The result goes to standard output, and its form, or why there is none, to standard error.
+    The result goes to standard output. Its form, or the reason for a failure, goes to standard
+    error.
     """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
@@ -233,7 +234,8 @@ def serve() -> None:
 
 
 def _lower(kind: int, most: int, *, beyond: int = 0) -> None:
-    """Lower a limit for good, its hard limit to `beyond` more; one that is lower already stays."""
+    """Lower a resource limit for good. The hard limit is set `beyond` higher than the soft limit. A
+    limit that is already lower stays."""
     limits = [most, most + beyond]
     for place, before in enumerate(resource.getrlimit(kind)):
         if before != resource.RLIM_INFINITY:

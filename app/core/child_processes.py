@@ -1,7 +1,8 @@
-"""Processes beside a receiver, started, watched and ended from here: the worker, and the console.
+"""Processes beside a receiver: the worker and the console. They are started, watched and ended
+here.
 
-The worker reads the inbox, folds, seals and notifies. It is spoken to over a pair of sockets that
-says only that something happened:
+The worker reads the inbox, folds, seals and notifies. Parent and worker exchange one-byte messages
+over a pair of sockets:
 
     parent → child   b"+" something was accepted or said      b"s" end when the inbox is empty
                      b"e" end: the next reads on
@@ -10,13 +11,13 @@ says only that something happened:
                      b"!" the disk has failed it, and it ends
                      b"a" what an alarm is about has begun or ended
 
-A child gets the settings of its parent, in memory that is its standard input. A settings file that
-has changed since the parent started counts from the parent's next start.
+A child gets its parent's settings, in anonymous memory that is its standard input. Changes of a
+settings file take effect at the parent's next start.
 
-A child whose socket is closed ends: its parent is gone. It takes no signal for itself, since a
-Ctrl-C or a supervisor may signal both, and what was accepted is still to be read. One that ends by
-itself is started again, sooner at first and later each time; a worker whose disk has failed is not.
-The end of a console never ends the parent.
+A child whose socket is closed ends, because its parent is gone. It ignores signals, since a Ctrl-C
+or a supervisor may signal both processes, and accepted deliveries must still be read. A child that
+ends by itself is started again, after a pause that grows each time, except a worker whose disk has
+failed. The end of a console never ends the parent.
 """
 
 import asyncio
@@ -41,12 +42,13 @@ from app.core.signals import Signal
 
 
 _VERSION: Final = version("tallyhook")
-"""The version that was loaded: the program may be replaced while it runs."""
+"""Version that was loaded: the program may be replaced while it runs."""
 
 
 def handed_over(*values: object) -> IO[bytes]:
-    """Return anonymous memory with the program's version and values such as the settings, to be the
-    standard input of a child: other users could read secrets on its command line."""
+    """Return anonymous memory with the program's version and values such as the settings. It
+    becomes a child's standard input, because other users could read secrets on the child's command
+    line."""
     memory = os.fdopen(os.memfd_create("settings"), "w+b")
     pickle.dump(_VERSION, memory)
     pickle.dump(values, memory)
@@ -55,8 +57,8 @@ def handed_over(*values: object) -> IO[bytes]:
 
 
 def taken_over() -> tuple[Any, ...]:
-    """Return the values that the parent handed over. Raises ConfigurationError where the program
-    was replaced since the parent started: its parts would judge by different rules."""
+    """Return the values that the parent handed over. Raises ConfigurationError if the program was
+    replaced since the parent started: its parts would judge by different rules."""
     with os.fdopen(os.dup(0), "rb") as memory:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         with suppress(EOFError, pickle.UnpicklingError, AttributeError, ImportError):
@@ -73,23 +75,25 @@ def taken_over() -> tuple[Any, ...]:
 log = structlog.get_logger()
 
 AGAIN_S: Final = 0.2
-"""Until a child that has ended is started again; twice as long each time, up to MOST_S."""
+"""Seconds until a child that has ended is started again. They double each time, up to MOST_S."""
 
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""A child that has run for so long is started again as soon as the first."""
+"""Seconds after which a running child counts as steady: if it ends, it is restarted after the first
+pause."""
 
 MISSED_S: Final = 5.0
-"""For which there may be none before readiness says so: one that starts needs a second."""
+"""Seconds without a child before readiness reports it: a starting child needs about one second."""
 
 STOP_S: Final = 20.0
-"""A child has so long to end; then it is killed. What it leaves unread is read at the next
+"""Seconds that a child has to end; then it is killed. What it leaves unread is read at the next
 start."""
 
 NICENESS: Final = 5
-"""More than the receiver's: a quarter of a core that both want, and all of one that is free. More
-would starve the reading beside whatever else keeps the machine busy: at 10 it came to a tenth."""
+"""Niceness of a child above the receiver's. The child gets a quarter of a core that both want, and
+all of an idle one. With 10 its share fell to a tenth, so that other load on the machine would
+starve it."""
 
 NEWS: Final = b"+"
 STOP: Final = b"s"
@@ -105,7 +109,7 @@ READER: Final = "the process that reads the inbox"
 
 
 class WorkerProcess:
-    """Keeps one child running. `ready`: it has made sure of the disk, and has not ended."""
+    """Keeps one child running. `ready` means that it has checked the disk and has not ended."""
 
     def __init__(
         self,
@@ -118,10 +122,13 @@ class WorkerProcess:
         settings: object = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        """read: set when the child has read something; news: what the child is notified of; failed:
-        called with the reason when the disk under the database has failed; alarming: called when
-        what an alarm is about has begun or ended; drains: whether it reads what was accepted before
-        it ends. Else the next does, and senders wait for it."""
+        """Prepare a worker that is not started yet.
+
+        read is set when the child has read something. news are the signals passed on to the child.
+        failed is called with the reason when the disk under the database has failed. alarming is
+        called when an alarm's condition has begun or ended. drains says whether the child reads all
+        accepted deliveries before it ends; if not, the next one does, and senders wait for it.
+        """
         self._failed = failed
         self._alarming = alarming
         self._drains = drains
@@ -132,24 +139,24 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._gone_at = clock()
-        """When the last child that was ready ended; before the first one, when this began."""
+        """When the last ready child ended; before the first, when this object was created."""
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
-        """Held while a child is being started: until it can be spoken to, it cannot be ended."""
+        """Held while a child is being started, since it cannot be ended until it can be reached."""
         self._leaves = False
-        """Whether it is to leave folding to another."""
+        """Whether the child should leave folding to another process."""
         self.ready = False
         self.on_news: Callable[[], None] = lambda: None
-        """Called when something was read by the child, or said of an order here."""
+        """Called when the child has read something, or something was stated about an order here."""
 
     def leave_folding(self, leaves: bool) -> None:
-        """Have the child leave folding and sealing to another process, or fold and seal again."""
+        """Make the child leave folding and sealing to another process, or fold and seal again."""
         self._leaves = leaves
         if self.ready:
             say(self._writer, LEAVE if leaves else FOLD)
 
     def missing(self) -> str | None:
-        """Return why nothing is read; None while the child works, or is just starting."""
+        """Return why nothing is read; None while the child works or has just been started."""
         gone = self._clock() - self._gone_at
         if self.ready or gone < MISSED_S:
             return None
@@ -160,8 +167,8 @@ class WorkerProcess:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Keep a child running. On leaving, it has read all accepted deliveries, if it drains, or
-        was killed."""
+        """Keep a child running. On leaving the block, it either has read all accepted deliveries,
+        if it drains, or was killed."""
         for signalled in self._news:
             signalled.elsewhere = self._tell
         kept = keep(
@@ -181,7 +188,7 @@ class WorkerProcess:
         tell_news(self._writer)
 
     async def _live(self) -> int:
-        """Run one child from its start to its end. Returns its exit code."""
+        """Run one child from start to end. Return its exit code."""
         async with self._starting:
             self._process, reader, self._writer = await started(self._settings, "worker")
         try:
@@ -224,7 +231,7 @@ class WorkerProcess:
 async def started(
     settings: object, *words: str
 ) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Start a command as a child; return it with its parent's end of the pair of sockets."""
+    """Start a command as a child. Return it with the parent's end of the pair of sockets."""
     ours, theirs = socket.socketpair()
     with theirs, handed_over(settings) as memory:
         try:
@@ -247,10 +254,10 @@ _GONE: Final = (
 
 
 class Parent:
-    """The child's end of the pair of sockets to its parent."""
+    """A child's connection to its parent."""
 
     def __init__(self, number: int) -> None:
-        """Take the number of the descriptor that was handed over."""
+        """Open the handed-over file descriptor with this number."""
         self._socket = socket.socket(fileno=number)
         self._writer: asyncio.StreamWriter | None = None
 
@@ -263,8 +270,11 @@ class Parent:
         alarming: Signal | None = None,
         leave: Callable[[bool], None] = lambda leaves: None,
     ) -> None:
-        """Read the parent's messages until it is gone. stop: called with whether there is time to
-        read accepted deliveries; leave: with whether another process folds and seals."""
+        """Read the parent's messages until it is gone.
+
+        stop is called with whether there is time to read accepted deliveries. leave is called with
+        whether another process folds and seals.
+        """
         ends = False
         reader, self._writer = await asyncio.open_connection(sock=self._socket)
         read.elsewhere = self._tell
@@ -284,7 +294,7 @@ class Parent:
         stop(False)
 
     def fail(self) -> None:
-        """Notify the parent that the disk has failed, so that it acknowledges nothing more."""
+        """Tell the parent that the disk has failed, so that it acknowledges nothing more."""
         if self._writer is not None:
             say(self._writer, FAILED)
             return
@@ -296,34 +306,33 @@ class Parent:
 
 
 def give_way_to_parent(*, folding: bool = False) -> None:
-    """Let the receiver have the processor first: a sender waits for it, while reading and folding
-    can wait a moment."""
+    """Lower this process's priority in favour of the receiver: senders wait for it, while reading
+    and folding can wait a moment."""
     os.nice(3 * NICENESS if folding else NICENESS)
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that the parent's starter sends to both."""
+    """Ignore signals that whoever started the parent sends to both processes."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)
 
 
 def say(writer: asyncio.StreamWriter | None, word: bytes) -> None:
-    """Write a word to a process that is there. One that has just ended does not receive it, and its
-    end is seen a moment later: until then, uvloop raises an error for writes."""
+    """Send a word to a process that still runs. One that has just ended does not receive it, and
+    that is noticed a moment later. Until then uvloop raises an error for writes."""
     if writer is not None and not writer.is_closing():
         writer.write(word)
 
 
 def tell_news(writer: asyncio.StreamWriter | None) -> None:
-    """Notify a process that something happened, if it has read the last notice: an unread one says
-    it already."""
+    """Notify a process that something happened, unless an earlier notice is still unread."""
     if writer is not None and not writer.transport.get_write_buffer_size():
         say(writer, NEWS)
 
 
 async def end_of(process: asyncio.subprocess.Process, *, within_s: float, component: str) -> int:
-    """Wait for a process to end; kill it if it does not in time. Return its exit code."""
+    """Wait for a process to end. Kill it if it does not end in time. Return its exit code."""
     try:
         async with asyncio.timeout(within_s):
             return await process.wait()
@@ -342,11 +351,11 @@ async def keep(
     most_s: float,
     clock: Callable[[], float] = monotonic,
 ) -> None:
-    """Start a child again whenever it ends, until told to stop.
+    """Restart a child whenever it ends, until `stopping` is set.
 
-    live     starts one, and returns its exit code at its end
-    again_s  seconds until it is started again; twice as long each time, up to most_s, and as long
-             as at first after one that has run for longer than STEADY_S
+    live     starts a child, and returns its exit code when it ends
+    again_s  seconds until it is started again. They double each time up to most_s, and start over
+             after a child that has run for longer than STEADY_S
     """
     ended, pause = Repeating(clock), again_s
     while not stopping.is_set():
@@ -373,7 +382,7 @@ async def keep(
 
 
 async def bytes_of(reader: asyncio.StreamReader) -> bytes:
-    """Read the bytes that have arrived, at most 4,096; nothing at the end."""
+    """Read the bytes that have arrived, at most 4,096; empty at the end of the stream."""
     try:
         return await reader.read(4_096)
     except ConnectionError:
@@ -383,17 +392,17 @@ async def bytes_of(reader: asyncio.StreamReader) -> bytes:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_AGAIN_S: Final = 1.0
-"""Until a console that has ended is started again, later each time, up to CONSOLE_MOST_S."""
+"""Seconds until a console that has ended is started again. They grow up to CONSOLE_MOST_S."""
 
 CONSOLE_MOST_S: Final = 60.0
 
 CONSOLE_STOP_S: Final = 10.0
-"""A console has so long to end; then it is killed."""
+"""Seconds that a console has to end; then it is killed."""
 
 
 @asynccontextmanager
 async def console_beside(*, host: str, port: int, settings: object) -> AsyncIterator[None]:
-    """Run a console in a process of its own until the block ends."""
+    """Run a console in a separate process until the block ends."""
     stopping = asyncio.Event()
 
     async def live() -> int:

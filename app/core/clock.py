@@ -1,6 +1,6 @@
 """The one clock: no other module asks for the time.
 
-An operation reads its clock once and hands the instant on, so that all its decisions are as of one
+An operation reads its clock once and passes the instant on, so that all its decisions are as of one
 moment.
 """
 
@@ -11,8 +11,8 @@ from typing import Final, Protocol
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
-"""Largest difference between clocks that counts as usual. A revision dated so little ahead comes
-true by itself; a date further ahead was set by a wrong clock."""
+"""Largest difference between clocks that counts as normal. A revision dated this far ahead soon
+becomes correct by itself; a date further ahead was set by a wrong clock."""
 
 
 class Clock(Protocol):
@@ -24,12 +24,12 @@ class Clock(Protocol):
 
 
 LEAP_REST_S: Final = 86_400.0
-"""Seconds for which nothing is deleted by date after the clock went ahead by itself: a day for
-somebody to see it, since what a wrong date deletes is gone."""
+"""Seconds for which nothing is deleted by date after the clock jumped forward. That leaves a day
+for somebody to notice, since data deleted by a wrong date are gone."""
 
 
 class LeapGuard:
-    """Guard of deletions by date: compares the clock with elapsed time, which nobody sets."""
+    """Guard of deletions by date. It compares the clock with elapsed time, which nobody can set."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,8 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether the clock went ahead within LEAP_REST_S, as far as calls have seen."""
+        """Return whether the clock jumped forward within LEAP_REST_S, as far as calls have
+        noticed."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)
@@ -55,15 +56,15 @@ class SystemClock:
 
 
 class SetClock:
-    """Clock that stands still until it is set: for simulations and tests."""
+    """Clock that stands still until it is set, for simulations and tests."""
 
     def __init__(self, instant: Instant) -> None:
         self._instant = instant
 
     def now(self) -> Instant:
-        """Return the instant at which it was last put."""
+        """Return the instant to which the clock was last set."""
         return self._instant
 
     def put(self, instant: Instant) -> None:
-        """Move the clock, in either direction."""
+        """Set the clock to an instant, earlier or later."""
         self._instant = instant

@@ -22,19 +22,19 @@ from typing import ClassVar, Literal
 
 
 class TallyhookError(Exception):
-    """An error that a person can act on."""
+    """An error that a person can fix."""
 
     exit_code: ClassVar[int] = 1
 
 
 class UsageError(TallyhookError):
-    """Wrong words of a command, or a request that cannot be carried out as asked."""
+    """Wrong arguments of a command, or a request that cannot be carried out as asked."""
 
     exit_code = 2
 
 
 class ConfigurationError(TallyhookError):
-    """Wrong configuration; `problems` has one sentence for each mistake."""
+    """Wrong configuration. `problems` has one sentence for each mistake."""
 
     exit_code = 3
 
@@ -95,13 +95,14 @@ class NotAllRead(StoreUnavailable):
 
 
 class StorePoisoned(UnreachableError):
-    """The database failed in a way after which nothing more may be acknowledged."""
+    """The database failed so that nothing more may be acknowledged."""
 
     reason: NotStored = "failed"
 
 
 class StrangeSchema(StorePoisoned):
-    """The schema is not the one that the migration makes; `found` is the first difference."""
+    """The schema differs from the one that the migrations create. `found` is the first
+    difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(
@@ -116,9 +117,9 @@ class DeliveryFailed(TallyhookError):
 
 
 class NotFoundError(TallyhookError):
-    """There is no such thing.
+    """The requested thing does not exist.
 
-    behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
+    behind_s  age in seconds of the oldest unread delivery, which may be about it; 0 if all are read
     """
 
     exit_code = 5

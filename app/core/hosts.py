@@ -1,4 +1,4 @@
-"""Hosts, judged by their names alone: nothing is looked up."""
+"""Hosts, judged by their names alone. Nothing is resolved."""
 
 import ipaddress
 

@@ -1,7 +1,7 @@
 """Outgoing requests: bounded in time and size, and only to the configured host.
 
-TLS is verified. Proxies and credentials of the environment are ignored, and redirects are not
-followed: a credential goes to the configured host or nowhere. No cookie is stored.
+TLS is verified. Proxies and credentials from the environment are ignored, and redirects are not
+followed, so a credential only goes to the configured host. No cookie is stored.
 """
 
 import ssl
@@ -17,10 +17,10 @@ import httpx2
 from reconcile.instants import NO_TIME, SECOND, Duration
 
 MAX_ANSWER_BYTES: Final = 1024 * 1024
-"""Bytes of an answer that are read at most; a real one has a few hundred."""
+"""Most bytes of an answer that are read. A real one has a few hundred."""
 
 MAX_CONNECTIONS: Final = 32
-"""Connections to one service at a time; more callers wait."""
+"""Concurrent connections to one service. Further callers wait."""
 
 USER_AGENT: Final = "tallyhook/1"
 
@@ -31,7 +31,7 @@ class Exchange:
 
     status   None if no complete answer came; `problem` says why
     problem  `connection_failed`, `timed_out`, `too_large` or `encoded`; None if it was read whole
-    headers  by name in lower case; the last of several of one name
+    headers  by name in lower case; of several with one name, the last
     """
 
     status: int | None = None
@@ -46,7 +46,7 @@ class Exchange:
 
     @property
     def why(self) -> str:
-        """Reason why it was not taken: `timed_out`, or `status_503`."""
+        """Reason for a refusal or failure: `timed_out`, or `status_503`."""
         return self.problem or f"status_{self.status}"
 
 
@@ -76,14 +76,15 @@ def outgoing_client(
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Load the machine's certificates, once a process: that is the slowest part of a client."""
+    """Load the machine's certificates, once a process, since that is the slowest part of a
+    client."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 async def _without_address(answer: httpx2.Response) -> None:
     """Drop the address of a redirect.
 
-    The library parses it without following it, and raises errors that are no HTTPError.
+    The library parses it without following it, and raises errors that are not HTTPErrors.
     """
     answer.headers.pop("location", None)
 
@@ -98,7 +99,8 @@ async def exchange(
     limit_s: float,
     most: int = MAX_ANSWER_BYTES,
 ) -> Exchange:
-    """Send a request and read its whole answer; a lost connection or a timeout is an answer, too.
+    """Send a request and read its whole answer. A lost connection or a timeout is returned, not
+    raised.
 
     headers  by name, or as pairs if a name comes twice
     most     bytes of an answer that are read
@@ -129,7 +131,8 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the wait of a Retry-After in seconds, unbounded; no time for any other."""
+    """Return the number of seconds in a Retry-After, without an upper limit; no time for other
+    values."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

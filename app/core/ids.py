@@ -1,4 +1,4 @@
-"""Ids, tokens and secrets: the only source of randomness outside the seeded sandbox."""
+"""Ids, tokens and secrets. The only source of randomness except the seeded sandbox."""
 
 import os
 import random
@@ -14,7 +14,8 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return `prefix` and 30 hex digits: 12 of milliseconds, by which ids sort, and 72 bits."""
+    """Return `prefix` and 30 hex digits: 12 of milliseconds, so that ids sort by time, and 72
+    random bits."""
     try:
         chance = _chances.pop()
     except IndexError:
@@ -27,7 +28,7 @@ def new_id(prefix: str, now: Instant) -> str:
 
 
 def first_id(prefix: str, instant: Instant) -> str:
-    """Return the lower bound of ids given in this instant's millisecond or later."""
+    """Return the lower bound of ids created in this instant's millisecond or later."""
     return f"{prefix}{max(instant, 0) // MILLISECOND:012x}"
 
 
@@ -42,20 +43,20 @@ def new_secret() -> bytes:
 
 
 def new_salts(count: int) -> list[bytes]:
-    """Return salts of 16 random bytes each, against guesses of hashed values."""
+    """Return salts of 16 random bytes each, which protect hashed values against guessing."""
     chance = os.urandom(16 * count)
     return [chance[start : start + 16] for start in range(0, len(chance), 16)]
 
 
 def drawn_seed() -> int:
-    """Return a random seed of 32 bits, short enough for a person to type again."""
+    """Return a random 32-bit seed, short enough for a person to retype."""
     return secrets.randbits(32)
 
 
 Chance = random.Random
-"""Source of a seeded trial's choices."""
+"""Source of choices in a seeded trial."""
 
 
 def seeded_chance(seed: str) -> Chance:
-    """Return randomness that depends on the seed alone: for proofs, never for secrets."""
+    """Return randomness that depends only on the seed: for tests, never for secrets."""
     return Chance(seed)

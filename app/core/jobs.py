@@ -1,7 +1,7 @@
 """Jobs: long work that runs beside the service.
 
-An answer waits some seconds for a job. A longer job goes on, and its caller asks for it again. A
-job ends with the process that serves. `computed` keeps shorter work off the event loop.
+An answer waits some seconds for a job. A longer job continues, and its caller asks for it again. A
+job ends with the serving process. `computed` keeps shorter work off the event loop.
 """
 
 import asyncio
@@ -21,28 +21,30 @@ log = structlog.get_logger()
 Result = TypeVar("Result")
 
 LARGE: Final = 100
-"""Deliveries of one order from which a fold, or a document of it, takes about a millisecond: twenty
-times as much as another thread costs."""
+"""Number of one order's deliveries from which folding it, or building its document, takes about a
+millisecond: twenty times the cost of another thread."""
 
 
 async def computed(work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work and return its result: in another thread where `size`, the number of an
-    order's deliveries, is LARGE."""
+    """Call pure work and return its result. If `size`, the number of an order's deliveries, is
+    LARGE or more, run it in another thread."""
     return await asyncio.to_thread(work) if size >= LARGE else work()
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that an answer waits: most jobs have ended by then, and no proxy has timed out."""
+"""Seconds that an answer waits for a job. Most jobs have ended by then, and no proxy has timed
+out."""
 
 KEPT: Final = 50
-"""Ended jobs that are kept: some hundred bytes each, a preview about a megabyte."""
+"""Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a shared result is reused, for changes that its mark doesn't show, such as a payment."""
+"""How long a shared result is reused, despite changes that its mark does not show, such as a
+payment."""
 
 
 def silent(_: int) -> None:
-    """Ignore a count of progress that nobody watches."""
+    """Ignore a progress count that nobody watches."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Job:
 
     problem  why it failed
     result   set once it has `ended`
-    mark     state on which the result rests, to see whether it still holds
+    mark     state on which the result is based, to tell whether it is still valid
     """
 
     name: str
@@ -78,12 +80,16 @@ def job_document(job: Job | None) -> dict[str, Any] | None:
 
 
 class Jobs:
-    """The jobs of a process that serves; the newest ended ones are kept."""
+    """The jobs of a serving process. The most recently ended ones are kept."""
 
     def __init__(
         self, clock: Clock, *, patience_s: float | None = None, kept: int | None = None
     ) -> None:
-        """patience_s: how long `wait` waits; None: PATIENCE_S. kept: None: KEPT."""
+        """Start without jobs.
+
+        patience_s is how long `wait` waits; None means PATIENCE_S. kept is the number of ended jobs
+        to keep; None means KEPT.
+        """
         self._clock = clock
         self._patience_s = patience_s
         self._kept = kept
@@ -116,9 +122,9 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return the job that is running or still good, whoever began it; else begin one.
+        """Return a running or still valid job, whoever began it; otherwise begin one.
 
-        A job is good for GOOD_FOR after its end, as long as `mark` is the same.
+        A job is valid for GOOD_FOR after its end, as long as `mark` is the same.
         """
         job = self.newest(kind, subject)
         if job is not None and (
@@ -132,13 +138,15 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for a job's end, at most as long as a page may. Raises UsageError if it failed."""
+        """Wait for a job's end, at most as long as a page may wait. Raises UsageError if it
+        failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait for the ends of jobs, at most as long as a page may; they may have failed."""
+        """Wait for several jobs to end, at most as long as a page may wait. They may have
+        failed."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)

@@ -31,27 +31,27 @@ MINUTE_S: Final = 60.0
 
 
 CALM_S: Final = 2.0
-"""Seconds without a failure after which it is over."""
+"""Seconds without a failure after which the failure counts as over."""
 
 MOST_REASONS: Final = 100
-"""Reasons of one failure that are told apart."""
+"""Most reasons of one failure that are told apart."""
 
 
 class Repeating:
-    """Failure that may recur several times a second: each reason is logged at once, then once a
-    minute, and once that it is over.
+    """Failure that may recur several times a second. Each reason is logged at once and then once a
+    minute; the end of the failure is logged once.
 
-    The log may lie on the disk that is full.
+    The log may be on the disk that is full.
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._failed_at = 0.0
         self._reasons: dict[str, tuple[float, int]] = {}
-        """When each was logged, and how often it came since."""
+        """When each reason was logged, and how often it has occurred since."""
 
     def times(self, reason: str) -> int:
-        """Count one more failure; return how many to log now, or 0 for none."""
+        """Count one more failure. Return how many to log now, or 0 for none."""
         self._failed_at = now = self._clock()
         logged_at, count = self._reasons.get(reason, (now - MINUTE_S, 0))
         if now - logged_at < MINUTE_S:
@@ -63,8 +63,8 @@ class Repeating:
         return count + 1
 
     def is_over(self) -> bool:
-        """Return whether it failed, and has not for CALM_S; True once for each time. Call it after
-        each success."""
+        """Return whether a failure has ended, because none occurred for CALM_S. Returns True once
+        for each failure. Call it after each success."""
         if not self._reasons or self._clock() - self._failed_at < CALM_S:
             return False
         self._reasons.clear()
@@ -74,17 +74,17 @@ class Repeating:
 class Budget:
     """Number of lines that may be written in a minute.
 
-    The clock is read only when they are used up: an ordinary line costs nothing.
+    The clock is read only when the lines are used up, so an ordinary line costs nothing.
     """
 
     def __init__(self, lines: int | None, clock: Callable[[], float] = monotonic) -> None:
-        """lines: None for no limit."""
+        """Allow this many lines a minute; None for no limit."""
         self._lines = lines
         self._clock = clock
         self._left = lines or 0
         self._began = clock()
         self.left_out = 0
-        """Lines that were left out since the log last said how many."""
+        """Lines left out since the log last reported their number."""
 
     def take(self) -> bool:
         """Use one line; return False if none is left."""
@@ -100,7 +100,8 @@ class Budget:
         return False
 
     def due_count(self, *, at_once: bool = False) -> int:
-        """Return how many lines were left out, and reset; 0 while their minute is not over."""
+        """Return how many lines were left out, and reset the count. Return 0 while their minute is
+        not over, unless `at_once`."""
         if not (at_once or self._left > 0 or self._is_over()):
             return 0
         count, self.left_out = self.left_out, 0
@@ -111,12 +112,12 @@ class Budget:
 
 
 class _Libraries(logging.Handler):
-    """Handler that writes records of the standard library as lines of ours."""
+    """Handler that writes records of the standard library in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write the first line of the record's template, without values it may quote.
+        """Write the first line of the record's template, without the values that it may quote.
 
-        Values of uvicorn are addresses and numbers, and stay.
+        Values of uvicorn are addresses and numbers, and are kept.
         """
         if not _OUTPUT.admits(record.levelno):
             return
@@ -165,7 +166,7 @@ _UNSAFE: Final = re.compile(
 
 
 def one_line(text: str, limit: int) -> str:
-    """Cut the text to `limit` characters, and escape all that is unsafe."""
+    """Cut the text to `limit` characters, and escape everything unsafe."""
 
     def escape(match: re.Match[str]) -> str:
         code = ord(match[0])
@@ -242,20 +243,20 @@ FIELDS: Final[dict[str, str]] = {
     "way": "how something is sent: post or mail",
     "witness": "the name of a witness of the log",
 }
-"""Every field that may be logged, and its content."""
+"""Every field that may be logged, with a description of its content."""
 
 REFERENCES: Final = frozenset({"attempt", "event_id", "kind", "order", "session"})
-"""Fields with words of the shop or the provider. What may be a phone number or an email address in
-them is masked: an erasure does not reach the log."""
+"""Fields with words of the shop or the provider. Anything in them that may be a phone number or an
+email address is masked, because an erasure does not reach the log."""
 
 MAX_VALUE_CHARS: Final = 500
-"""Characters beyond which a value is cut and marked."""
+"""Most characters of a value. A longer one is cut and marked."""
 
 MAX_ITEMS: Final = 20
-"""Items of a list that are written; the rest is only counted."""
+"""Most items of a list that are written. The rest is only counted."""
 
 MAX_FRAMES: Final = 4
-"""Innermost frames of a traceback that are written."""
+"""Number of innermost frames of a traceback that are written."""
 
 Format = Literal["json", "console", "auto"]
 Render = Callable[[str, MutableMapping[str, Any]], str]
@@ -305,12 +306,13 @@ def configure_logging(
 
 
 HELD_UP_MS: Final = 1_000
-"""How long a line waits for a slow reader of the log, such as a stopped terminal. Everything waits
-meanwhile; after that, lines are lost at once until somebody reads."""
+"""Milliseconds that a line waits for a slow reader of the log, such as a stopped terminal.
+Everything else waits meanwhile. After that, lines are dropped at once until somebody reads."""
 
 
 class _Reader:
-    """Reader of the log behind a pipe, a socket or a terminal, which may stop reading."""
+    """Reader of the log at the other end of a pipe, a socket or a terminal, which may stop
+    reading."""
 
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor
@@ -325,7 +327,8 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line; return whether it was taken whole. Raises OSError if the reader is gone."""
+        """Write a line. Return whether it was accepted whole. Raises OSError if the reader is
+        gone."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -340,7 +343,7 @@ class _Reader:
         return True
 
     def _taken(self, part: bytes) -> int:
-        """Write as much as there is room for; return how many bytes were written."""
+        """Write as much as fits. Return how many bytes were written."""
         if not self._poll.poll(0 if self._held_up else HELD_UP_MS):
             return 0
         try:
@@ -349,13 +352,14 @@ class _Reader:
             return 0
 
     def close(self) -> None:
-        """Close what was opened here."""
+        """Close what this object opened."""
         if self._descriptor != self._given:
             os.close(self._descriptor)
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return the reader of a stream; None for a file, which takes every line, or no descriptor."""
+    """Return the reader of a stream; None for a file, which accepts every line, or without a
+    descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -367,7 +371,8 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """Output of the process's lines; one, so that cached loggers follow a new configuration."""
+    """Output of the process's log lines. There is only one, so that cached loggers follow a new
+    configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None
@@ -378,7 +383,7 @@ class _Output:
         self.budget = Budget(None)
 
     def admits(self, level: int) -> bool:
-        """Return whether to write a line of this level, and count it if not."""
+        """Return whether to write a line of this level. Count it if not."""
         if level < self.least:
             return False
         admitted = level >= _LEVELS["error"] or self.budget.take()
@@ -409,10 +414,10 @@ class _Output:
 
 
 class LogLine:
-    """Line that is written often, with its event and field names compiled once.
+    """Line that is written often, with event and field names compiled once.
 
     `LogLine("delivery", "delivery", "source")(delivery_id, name)` writes the line of
-    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Making it
+    `log.info("delivery", delivery=delivery_id, source=name)` in a third of the time. Creating it
     raises KeyError for a field that may not be logged.
     """
 
@@ -423,7 +428,7 @@ class LogLine:
         self._head = f'","level":"info","event":{encode_basestring_ascii(event)}'
 
     def __call__(self, *values: str | int | None) -> None:
-        """Write a line at level info, with the values in the order of the names."""
+        """Write a line at level info. Values are in the order of the field names."""
         if not _OUTPUT.admits(20):
             return
         render = _OUTPUT.render
@@ -449,7 +454,7 @@ def lost_lines() -> int:
 def tell_left_out(*, at_once: bool = False) -> None:
     """Log how many lines were left out, if any, once their minute is over or at once.
 
-    Call it now and then: after a flood there may be no other line.
+    Call it regularly: after a flood no other line may follow.
     """
     _OUTPUT.tell_left_out(at_once=at_once)
 
@@ -475,7 +480,7 @@ def _masked(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 
 
 def _describe_exception(event: MutableMapping[str, Any]) -> None:
-    """Replace an exception by its class and frames: its message may quote a body."""
+    """Replace an exception by its class and frames, because its message may quote a body."""
     given = event.pop("exc_info")
     error = given[1] if isinstance(given, tuple) else given
     if not isinstance(error, BaseException):
@@ -502,7 +507,7 @@ def class_and_places(error: BaseException) -> tuple[str, str]:
 
 
 class _Dated:
-    """Current time as RFC 3339 with microseconds; the text of a second is made once."""
+    """Current time as RFC 3339 with microseconds. The text of each second is built once."""
 
     def __init__(self, clock: Clock) -> None:
         self._now = clock.now
@@ -517,7 +522,7 @@ class _Dated:
 
 
 class _Json:
-    """Renderer of one JSON object a line, in ASCII, with all that is unsafe escaped."""
+    """Renderer of one JSON object a line, in ASCII, with everything unsafe escaped."""
 
     def __init__(self, dated: _Dated) -> None:
         self.dated = dated
@@ -558,7 +563,7 @@ def _json(value: Any) -> str:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return at most MAX_ITEMS items, none of them a list; those of a set sorted as text."""
+    """Return at most MAX_ITEMS items, none of them a list. Items of a set are sorted as text."""
     items = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
     kept = [item if isinstance(item, str | int) else type(item).__name__ for item in items]
     rest = len(kept) - MAX_ITEMS

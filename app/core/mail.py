@@ -17,7 +17,7 @@ LIMIT_S: Final = 60.0
 """Seconds that one answer of a mail server may take."""
 
 TLS_FROM_THE_START: Final = 465
-"""Port of connections that are encrypted from the start (RFC 8314)."""
+"""Port for connections that are encrypted from the start (RFC 8314)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class MailServer:
     """The server that takes our mails.
 
     user, password   both or neither
-    trusted   certificates to trust; None: those that the system trusts
+    trusted   certificates to trust; None: the system's trusted certificates
     """
 
     host: str

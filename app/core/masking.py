@@ -1,8 +1,9 @@
-"""Masking of personal data: enough stays to tell two customers apart, too little to reach one.
+"""Masking of personal data: enough stays visible to tell customers apart, too little to contact
+one.
 
-All output passes phone numbers and names through here; only a person who may unmask, and says why,
-sees them whole. `Mask` hides a known number and a token in texts of others: services repeat what
-they were sent, most often in a refusal.
+All phone numbers and names in output pass through here. Only a person who may unmask them, and
+gives a reason, sees them whole. `Mask` hides a known number and a token in texts from outside,
+because services repeat what they were sent, most often in a refusal.
 """
 
 import binascii
@@ -15,30 +16,31 @@ from urllib.parse import unquote_plus
 DOT: Final = "•"
 
 UNSHOWN: Final = 3 * DOT
-"""Shown in the place of a text that is hidden whole."""
+"""Shown in place of a text that is hidden completely."""
 
 _HIDDEN_AT_LEAST: Final = 5
-"""Digits that are hidden at least: a hundred thousand numbers look alike."""
+"""Least number of hidden digits, so that a hundred thousand numbers look alike."""
 
 _SIGNIFICANT: Final = 8
-"""Last digits, which identify a customer however the number is written (254712345678,
-+254 712 345 678, 0712-345678)."""
+"""Number of last digits that identify a customer however the number is written (254712345678, +254
+712 345 678, 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Between the digits of a possible number. Stored digests depend on it: don't change it."""
+"""Pattern between the digits of a possible number. Stored digests depend on it, so don't change
+it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
 APART: Final = rf"{_FILLING}{{0,3}}"
-"""Between the digits of a known number: also the spaces, dashes and direction marks that address
-books copy."""
+"""Pattern between the digits of a known number. It includes the spaces, dashes and direction marks
+that address books copy."""
 
 _SOME_PHONE: Final = re.compile(
     rf"(?<![\w.-])(?:\+|\(?0\)?){_BETWEEN}\d(?:{_BETWEEN}\d){{7,13}}(?!\d)", re.ASCII
 )
 
 _NATIONAL: Final = rf"(?:{_BETWEEN}\d){{8,10}}(?!\d)"
-"""Digits behind a calling code; fewer are more likely an amount."""
+"""Pattern of the digits after a calling code. Fewer are more likely an amount."""
 
 _NOT_LETTERS: Final = re.compile(r"[^a-z]")
 
@@ -63,15 +65,17 @@ def masked_phone(digits: str) -> str:
 
 
 def masked_name(name: str) -> str:
-    """Mask a person's name: its first letter, and not its length."""
+    """Mask a person's name: show its first letter, and hide its length."""
     text = name.strip()
     return text[0] + 3 * DOT if text else ""
 
 
 def phone_pattern(digits: str) -> re.Pattern[str]:
-    """Build the pattern of a number in any notation: with a plus, spaces, dashes, or national.
+    """Build a pattern that finds a number in any notation: with a plus, spaces, dashes, or
+    national.
 
-    It also finds other numbers with the same last eight digits: better hidden than shown.
+    It also finds other numbers with the same last eight digits. Hiding these is safer than showing
+    them.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
     # The bound keeps the search linear in a long run of digits.
@@ -79,8 +83,8 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
 
 
 def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
-    """Return whether a text has a phone number as people write it: behind a plus or a zero, or
-    behind one of the calling codes, as M-PESA does (`254712345678`)."""
+    """Return whether a text contains a phone number as people write it: after a plus or a zero, or
+    after one of these calling codes, as M-PESA does (`254712345678`)."""
     bare = "|".join(countries)
     return _SOME_PHONE.search(text) is not None or (
         bare != "" and re.search(rf"(?<!\d)(?:{bare}){_NATIONAL}", text, re.ASCII) is not None
@@ -88,7 +92,7 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Last digits that are shown: they tell texts apart, and not whose number it is."""
+"""Number of last digits that are shown. They tell texts apart, but not whose number it is."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII
@@ -98,7 +102,7 @@ _MAYBE_PHONE: Final = re.compile(
 def without_phones(text: str) -> str:
     """Hide all but the last digits of every possible phone number.
 
-    For a digest that must not serve to try out numbers.
+    For a digest that must not help to guess numbers.
     """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -113,8 +117,8 @@ _LOOSE_PHONE: Final = re.compile(
 def masked_words(text: str) -> str:
     """Mask a text for storage: hide all but the last digits of every possible phone number.
 
-    Codes stay: digits behind a letter (`DP00800001006`), and groups of three between points
-    (`000.100.110`). A masked text stays as it is.
+    Codes stay: digits after a letter (`DP00800001006`), and groups of three between dots
+    (`000.100.110`). Masking a text twice changes nothing.
     """
     return _LOOSE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -124,7 +128,7 @@ _SOME_CODE: Final = re.compile(r"[a-z][a-z0-9_.:-]*|(?=.*[0-9_])[A-Za-z0-9_.:-]+
 
 def is_code(reason: str) -> bool:
     """Return whether a provider's reason is a code (`insufficient_funds`, `1032`), which names
-    nobody, and not words, which may contain a name."""
+    nobody. Words may contain a name."""
     return _SOME_CODE.fullmatch(reason) is not None and masked_words(reason) == reason
 
 
@@ -135,19 +139,19 @@ _LOGGED_NUMBER: Final = re.compile(
     rf"|(?:\+|(?<!\d)0)(?:{_BETWEEN}\d){{{_SIGNIFICANT},}}",
     re.ASCII,
 )
-"""A number in a reference: nine digits or more in a row, or eight behind a plus or a zero. Dashes
-join no others: `2026-11-20-0001` is an order of a day."""
+"""Pattern of a number in a reference: nine or more digits in a row, or eight after a plus or a
+zero. Dashes do not join digits, since `2026-11-20-0001` is an order number with a date."""
 
 _MAYBE_LOGGED: Final = re.compile(r"\d[\d ().-]{7}|@", re.ASCII)
-"""Searched in most references alone: it takes a quarter of the time."""
+"""Fast pattern that most references do not match, in a quarter of the time."""
 
 
 def masked_reference(reference: str) -> str:
-    """Mask a reference for the log: hide a possible phone number but for its last digits, and an
-    email address but for its first letter.
+    """Mask a reference for the log: hide all but the last digits of a possible phone number, and
+    all but the first letter of an email address.
 
-    A customer's number may also stand behind letters, or end a longer run of digits as in M-PESA's
-    checkout requests. Eight bare digits stay: they are a date.
+    A customer's number may also follow letters, or end a longer run of digits as in M-PESA's
+    checkout requests. Eight digits alone stay, because they are a date.
     """
     if _MAYBE_LOGGED.search(reference) is None:
         return reference
@@ -163,14 +167,14 @@ _AT_SIGHT: Final = re.compile(
 )
 
 _MORE_THAN_A_DATE: Final = 9
-"""Digits that are no date: 2026-11-20 has eight."""
+"""Number of digits that is too long for a date: 2026-11-20 has eight."""
 
 
 def masked_at_sight(text: str) -> str:
-    """Mask a text of unknown content: phone numbers as people write them, and e-mail addresses.
+    """Mask a text of unknown content: phone numbers as people write them, and email addresses.
 
-    Such a number is behind a plus or a zero, in groups, or has eleven digits or more. Dates,
-    seconds and addresses of machines stay.
+    Such a number follows a plus or a zero, is written in groups, or has at least eleven digits.
+    Dates, seconds and machine addresses stay.
     """
 
     def shown(found: re.Match[str]) -> str:
@@ -186,7 +190,7 @@ _TWO_DIGITS: Final = (
     "65 66 81 82 84 86 90 91 92 93 94 95 98"
 )
 _THREE_DIGITS: Final = "21 22 23 24 25 26 29 35 37 38 42 50 59 67 68 69 80 85 87 88 96 97 99"
-"""The first two digits of the three-digit codes."""
+"""First two digits of the three-digit codes."""
 
 CALLING_CODES: Final = frozenset(
     (
@@ -195,23 +199,24 @@ CALLING_CODES: Final = frozenset(
         *(f"{two}{last}" for two in _THREE_DIGITS.split() for last in range(10)),
     )
 )
-"""Every calling code that is, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
+"""All calling codes that are, or may be, assigned (ITU-T E.164, annex to Operational Bulletin 994).
 No code is the beginning of another."""
 
 
 _LEAST_BARE: Final = 8
-"""Digits of a national number that is looked for without its zero; fewer may be an amount."""
+"""Least digits of a national number that is searched for without its zero. Fewer may be an
+amount."""
 
 
 EMAIL_KIND: Final = "email:"
-"""Beginning of an email address among identifiers of customers; a phone number is digits alone."""
+"""Prefix of an email address among customers' identifiers. A phone number has only digits."""
 
 
 def written_pattern(identifier: str) -> re.Pattern[str]:
-    """Build the pattern of exactly this number: whole, or national with or without its zero; or of
-    exactly this email address, behind EMAIL_KIND, in any capitals.
+    """Build a pattern for exactly this phone number, international or national, with or without its
+    zero; or for exactly this email address, after EMAIL_KIND, in any case.
 
-    Stricter than `phone_pattern`: what it finds is deleted.
+    It is stricter than `phone_pattern`, because its matches are deleted.
     """
     if identifier.startswith(EMAIL_KIND):
         address = re.escape(identifier.removeprefix(EMAIL_KIND))
@@ -234,7 +239,7 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
 
 
 def hint_pattern(identifier: str) -> re.Pattern[bytes]:
-    """Build the fast pattern of a number's last digits, which all forms share, or of an email
+    """Build a fast pattern for a number's last digits, which all notations share, or for an email
     address's domain.
 
     It matches wherever `written_pattern` does, and begins with a fixed character.
@@ -254,14 +259,14 @@ def _spaced(digits: str) -> str:
 
 
 _ESCAPED: Final = re.compile(r"\\+u([0-9a-fA-F]{4})")
-"""An escape of JSON; a document inside another has more than one backslash."""
+"""Pattern of an escape in JSON. A document inside another has several backslashes."""
 
 _LINE_END: Final = re.compile(r"\r?\n|\\n")
 
 _BASE64_LETTERS: Final = r"[A-Za-z0-9+/_-]"
 
 _LONG: Final = 60
-"""Least length of base64 that is decoded: ids are shorter, and nobody sends a number so."""
+"""Least length of base64 that is decoded. Ids are shorter, and nobody sends a phone number so."""
 
 _BASE64: Final = re.compile(
     rf"(?<!{_BASE64_LETTERS}){_BASE64_LETTERS}{{{_LONG},}}"
@@ -277,13 +282,14 @@ _LETTER_OR_NOT: Final = bytes(
 def written_out(text: str) -> str:
     """Append to a text the decoded forms of its escapes (`\u0032`, `%32`) and its base64.
 
-    Patterns find a number in either form.
+    Patterns then find a number in either form.
     """
     return "\n".join([text, *_decoded(text)])
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so that the bytes can be searched."""
+    """Return whether `written_out` would append nothing, so that the bytes can be searched
+    directly."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 
@@ -312,12 +318,12 @@ _FROM_URL: Final = str.maketrans("-_", "+/")
 
 
 def names_a_phone(field: str) -> bool:
-    """Return whether a field or header is named like one of a phone number."""
+    """Return whether a field's or header's name suggests a phone number."""
     return any(each in field.lower() for each in _PHONE_WORDS)
 
 
 class Masking:
-    """Masking of given phone numbers and words, and of JSON fields named like personal data.
+    """Masking of given phone numbers and words, and of JSON fields with names of personal data.
 
     Its repr does not show what it hides.
     """
@@ -325,9 +331,12 @@ class Masking:
     __slots__ = ("_patterns", "_words")
 
     def __init__(self, phones: Iterable[str] = (), *, words: Iterable[str] = ()) -> None:
-        """phones: E.164 digits of the customers whose texts are masked, or their email addresses
-        behind EMAIL_KIND. words: texts that are hidden whole, also where a sentence cites one in
-        brackets."""
+        """Mask these phones and words.
+
+        phones are E.164 digits of the customers whose texts are masked, or their email addresses
+        after EMAIL_KIND. words are texts that are hidden completely, even where a sentence cites
+        one in brackets.
+        """
         self._patterns = [
             (written_pattern(each), masked_name(each.removeprefix(EMAIL_KIND)))
             if each.startswith(EMAIL_KIND)
@@ -352,11 +361,11 @@ class Masking:
         return text
 
     def touches(self, text: str) -> bool:
-        """Return whether one of the numbers or words is in a text."""
+        """Return whether a text contains one of the numbers or words."""
         return self.text(text) != text
 
     def value(self, value: Any) -> Any:
-        """Mask everything personal in a JSON value; a masked number becomes text."""
+        """Mask all personal data in a JSON value. A masked number becomes text."""
         if isinstance(value, dict):
             return {self.text(name): self._field(name, each) for name, each in value.items()}
         if isinstance(value, list):
@@ -376,7 +385,7 @@ class Masking:
         return self.value(value)
 
     def _each(self, value: Any, shown: Callable[[str], str]) -> Any:
-        """Mask a personal field, also in parts: an address has lines."""
+        """Mask a personal field, and each of its parts: an address has lines."""
         if isinstance(value, dict):
             return {self.text(name): self._each(each, shown) for name, each in value.items()}
         if isinstance(value, list):
@@ -400,7 +409,7 @@ _NOTHING = re.compile(r"(?!)")
 
 
 class Mask:
-    """Masking of a phone number (digits), if any, and a token. Its repr shows neither."""
+    """Masking of an optional phone number (digits) and a token. Its repr shows neither."""
 
     __slots__ = ("_phone", "_token")
 
@@ -418,7 +427,7 @@ class Mask:
         return self._phone.sub(HIDDEN, text.replace(self._token, HIDDEN))
 
     def touches(self, text: str) -> bool:
-        """Return whether either is in a text."""
+        """Return whether a text contains the phone number or the token."""
         return self.hide(text) != text
 
 
@@ -429,5 +438,5 @@ def plain(text: str) -> str:
 
 
 def clipped(text: str, limit: int) -> str:
-    """Cut a text to `limit` characters, the last of them `…`."""
+    """Cut a text to `limit` characters, ending with `…` if it was longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

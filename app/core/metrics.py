@@ -1,7 +1,8 @@
-"""Metrics for Prometheus. Labels are source names and verdicts: few, and never from the sender.
+"""Metrics for Prometheus. Labels are source names and verdicts; they are few and never come from
+the sender.
 
-A delivery updates plain integers, which become Prometheus's when it asks. All runs on one event
-loop, so there is no lock.
+A delivery updates plain integers, which are converted when Prometheus asks. Everything runs on one
+event loop, so there is no lock.
 """
 
 from bisect import bisect_left
@@ -24,17 +25,17 @@ class Connections(Protocol):
 
     @property
     def open(self) -> Sized:
-        """The open connections."""
+        """Open connections."""
 
     @property
     def refused(self) -> Mapping[str, int]:
-        """Return how many connections were refused or closed, by reason."""
+        """Return the number of connections that were refused or closed, by reason."""
 
 
 class Metrics(Collector):
-    """Registry of one application.
+    """Metrics of one application.
 
-    gauges  descriptions of further gauges, by name
+    gauges  descriptions of additional gauges, by name
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def count(self, source: str, verdict: str | None, seconds: float) -> None:
-        """Count a delivery. A source that is not configured counts as `unknown`."""
+        """Count a delivery. A source that is not configured is counted as `unknown`."""
         known = source if source in self._sources else "unknown"
         self._deliveries[known, verdict or "not_stored"] += 1
         self._times[bisect_left(_SECONDS, seconds)] += 1
@@ -67,7 +68,7 @@ class Metrics(Collector):
         self._not_stored[reason] += 1
 
     def count_refused(self, status: int) -> None:
-        """Count a request of the API that was answered 401 or 403."""
+        """Count an API request that was answered 401 or 403."""
         self._refused[str(status),] += 1
 
     def set_state(
@@ -82,8 +83,8 @@ class Metrics(Collector):
 
         gauges  values by name
         orders  counts by outcome
-        read    deliveries read since the database was made, by source and verdict
-        unallocated  minor units of money that no order has, by currency
+        read    deliveries read since the database was created, by source and verdict
+        unallocated  money without an order in minor units, by currency
         """
         self._gauges = gauges
         self._orders = orders

@@ -1,4 +1,4 @@
-"""Background tasks that work in rounds, and rest after a round that had nothing to do."""
+"""Background tasks that run in rounds, and rest after a round without work."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,23 +15,23 @@ log = structlog.get_logger()
 
 
 IDLE_S: Final = 1.0
-"""Seconds between two looks at what is due, if a look costs one index lookup."""
+"""Seconds between two checks for due work, if a check costs one index lookup."""
 
 Rest = Callable[[int], float]
-"""Function from how much a round had to do to the seconds to rest after it."""
+"""Function from the amount of work in a round to the seconds of rest after it."""
 
 
 def rest_when_idle(seconds: float) -> Rest:
-    """Build a rest of `seconds` after an idle round, and none after any other."""
+    """Build a rest of `seconds` after a round without work, and of none after any other."""
     return lambda done: 0.0 if done else seconds
 
 
 class PeriodicTask:
-    """Task that calls `work` until it is stopped; `work` returns how much there was to do.
+    """Task that calls `work` until it is stopped. `work` returns how much there was to do.
 
     component  its name in the log
-    rest       how long to rest after a round
-    begin      called before the first round, until the database takes it
+    rest       function for the rest after a round
+    begin      called before the first round, again until it succeeds in the database
     alive      whether it is running
     """
 
@@ -54,7 +54,7 @@ class PeriodicTask:
 
     @property
     def stopping(self) -> bool:
-        """Return whether it was told to stop."""
+        """Whether the task was told to stop."""
         return self._stopping.is_set()
 
     def stop(self) -> None:
@@ -63,11 +63,11 @@ class PeriodicTask:
         self.wake()
 
     def wake(self) -> None:
-        """End the rest under way, or the next one."""
+        """End the current rest, or the next one."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Run rounds until stopped, or until an error that a wait doesn't mend."""
+        """Run rounds until stopped, or until an error that retrying does not fix."""
         self.alive = True
         try:
             while not self.stopping:
@@ -102,7 +102,7 @@ class PeriodicTask:
 
 
 class TaskGroup:
-    """Several tasks as one: a slow one delays no other, and a failing one ends them all."""
+    """Several tasks run as one: a slow task delays no other, and a failing one ends them all."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self._tasks = tasks

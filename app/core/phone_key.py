@@ -1,9 +1,9 @@
-"""Keyed digests of phone numbers, email addresses and names: orders are found by them, but none is
-stored.
+"""Keyed digests of phone numbers, email addresses and names. Orders are found by these without
+storing them.
 
-A plain hash would be reversed by trying all phone numbers. The key lies in a file of its own, so
-the database alone reveals no number. A lost key costs the search by them, until `reindex` makes
-the digests again with a new one.
+A plain hash could be reversed by trying all phone numbers. The key is in a separate file, so the
+database alone reveals no number. If the key is lost, nothing is found until `reindex` computes the
+digests again with a new one.
 """
 
 import hmac
@@ -15,30 +15,30 @@ from app.core.ids import new_secret
 from app.core.private_files import write_new
 
 DIGEST_BYTES: Final = 16
-"""Bytes of a digest; the first four name the key."""
+"""Bytes of a digest. The first four identify the key."""
 
 _NAMING: Final = 4
 _KEY_CHARS: Final = 64
-"""32 bytes in hex."""
+"""Length of a key file: 32 bytes in hex."""
 
 
 class PhoneKey:
-    """A key, which its repr does not show, and its digests."""
+    """A key and its digests. Its repr does not show the key."""
 
     __slots__ = ("_begun", "name")
 
     def __init__(self, key: bytes) -> None:
         self._begun = hmac.new(key, digestmod="sha256")
         self.name: bytes = hmac.digest(key, b"tallyhook phone key", "sha256")[:_NAMING]
-        """First bytes of this key's digests."""
+        """First bytes of this key's digests, which identify it."""
 
     def __repr__(self) -> str:
         return "PhoneKey()"
 
     def digest(self, identifier: str) -> bytes:
-        """Return the key's name and the HMAC-SHA-256 of E.164 digits, or of another identifier as
-        `providers.identifiers` writes it, cut to DIGEST_BYTES. The last bit is 0 for a number and
-        1 for any other identifier."""
+        """Return the digest of E.164 digits, or of another identifier as `providers.identifiers`
+        writes it. It is the key's name and the HMAC-SHA-256, cut to DIGEST_BYTES. The last bit is 0
+        for a phone number and 1 for any other identifier."""
         code = self._begun.copy()
         code.update(identifier.encode())
         *most, last = code.digest()[: DIGEST_BYTES - _NAMING]
@@ -46,8 +46,8 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Check whether a digest is of a phone number: a name or the end of a card is shared by many
-    people, and says less of who paid."""
+    """Return whether a digest is of a phone number. A name or the end of a card number is shared by
+    many people, and is weaker evidence of who paid."""
     return not digest[-1] & 1
 
 
@@ -81,10 +81,10 @@ def read_phone_key(path: Path) -> PhoneKey | None:
 
 
 def make_phone_key(path: Path) -> PhoneKey:
-    """Read the key in a file; make one, for its owner alone, if there is no file.
+    """Read the key in a file. Create one that only its owner can read if there is no file.
 
     Processes that start together get the same key. Raises ConfigurationError, and UnreachableError
-    if the file cannot be made.
+    if the file cannot be created.
     """
     known = read_phone_key(path)
     if known is not None:

@@ -1,6 +1,7 @@
-"""Files that are written whole or not at all, private files such as keys, and locks of folders.
+"""Files that are written completely or not at all, private files such as keys, and locks of
+folders.
 
-A private file is for its owner alone, and refused if everyone may use it. Leaves out: its content.
+Only its owner may use a private file; it is refused if others may. Leaves out: its content.
 """
 
 import errno
@@ -19,8 +20,8 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder for as long as the returned descriptor is open; None while another process has
-    locked it."""
+    """Lock a folder for as long as the returned descriptor is open. Return None if another process
+    has locked it."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,15 +32,15 @@ def lock_folder(folder: Path) -> int | None:
 
 
 Owner = tuple[int, int]
-"""Numbers of a user and a group."""
+"""Ids of a user and a group."""
 
 
 def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None:
-    """Make a new file, which gets its name only when it is complete and on the disk.
+    """Create a file, which gets its name only when it is complete and on the disk.
 
-    owner  owner of the file if root makes it; None: the user who makes it
+    owner  owner of the file if root creates it; None: the user who creates it
 
-    Raises FileExistsError if there is one, which is not replaced; OSError if it cannot be written.
+    Raises FileExistsError if the file exists, and OSError if it cannot be written.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -65,9 +66,10 @@ _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLO
 
 
 def _made_anew(path: Path, mode: int) -> int:
-    """Open a new file, and delete one of that name.
+    """Open a new file, after deleting any with this name.
 
-    It is left over, or was put there by somebody who would own, and read, what we write.
+    Such a file is left over, or was put there by somebody who would own, and could read, what we
+    write.
     """
     path.unlink(missing_ok=True)
     return os.open(path, _NEW, mode)
@@ -77,12 +79,12 @@ def _made_anew(path: Path, mode: int) -> int:
 def replacing(
     path: Path, *, part: Path, mode: int = MODE, exclusive: bool = False
 ) -> Iterator[IO[bytes]]:
-    """Yield a file that replaces `path` once the block has ended and all is on the disk.
+    """Yield a file that replaces `path` once the block has ended and everything is on the disk.
 
     If the block fails, nothing is changed.
 
-    part       its path until then, in the same folder
-    exclusive  whether an existing part is another's, and raises FileExistsError
+    part       temporary path, in the same folder
+    exclusive  whether an existing part belongs to another process, and raises FileExistsError
 
     Raises OSError if it cannot be written.
     """
@@ -99,7 +101,7 @@ def replacing(
 
 
 def write_all(descriptor: int, content: bytes) -> None:
-    """Write everything: one call may write only a part."""
+    """Write all bytes: one system call may write only some of them."""
     view = memoryview(content)
     while view:
         view = view[os.write(descriptor, view) :]
@@ -117,10 +119,10 @@ def sync_folder(folder: Path) -> None:
 def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | None:
     """Read a private file, up to one byte more than `most`; None if there is no file.
 
-    variable  the setting that names it, for messages
-    what      what it is, such as `a key`, for messages
+    variable  setting that names the file, for messages
+    what      description, such as `a key`, for messages
 
-    Raises ConfigurationError if it cannot be read, or everyone may use it.
+    Raises ConfigurationError if it cannot be read, or others may use it.
     """
     try:
         with path.open("rb") as file:

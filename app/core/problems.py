@@ -14,7 +14,7 @@ from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
 MEDIA_TYPE = "application/problem+json"
 
 TYPE: Final = "urn:tallyhook:problem:"
-"""Prefix of the URI of a problem's type, before its code. It names a type and is no address."""
+"""Prefix before a problem's code in the URI of its type. The URI is only a name, not an address."""
 
 
 class FieldProblemDocument(TypedDict):
@@ -88,7 +88,8 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint; becomes a problem response with the further members `more`."""
+    """Error of an API endpoint. It becomes a problem response with the additional members
+    `more`."""
 
     def __init__(
         self,
@@ -129,7 +130,7 @@ _WEBHOOKS = (
 
 
 async def on_http_exception(request: Request, error: Exception) -> Response:
-    """Answer a refusal of Starlette, such as an unknown path or method."""
+    """Answer an HTTP error of Starlette, such as an unknown path or method."""
     assert isinstance(error, HTTPException)
     code, detail = _SENTENCES.get(error.status_code, ("refused", error.detail))
     if error.status_code == 404 and request.url.path.lower().lstrip("/").startswith("webhook"):

@@ -1,5 +1,5 @@
-"""Name, open files, garbage collection, core dumps and ending signals of a process, and the meaning
-of a child's exit code."""
+"""Name, open files, garbage collection, core dumps and termination signals of a process; and the
+meaning of a child's exit code."""
 
 import gc
 import os
@@ -12,14 +12,14 @@ from typing import Final
 
 @cache
 def _place() -> str:
-    """Return the machine's boot id and the name space of process ids."""
+    """Return the machine's boot id and the namespace of process ids."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def _started(process: int) -> str | None:
-    """Return when a process of this machine started, in ticks since the boot; an empty text if it
-    has ended, None if that cannot be seen."""
+    """Return when a process of this machine started, in ticks since boot. Return an empty text if
+    it has ended, None if that is unknown."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -34,25 +34,25 @@ def _started(process: int) -> str | None:
 
 
 def process_name() -> str:
-    """Return a name of this process that no other has, on any machine, before or after it."""
+    """Return a unique name of this process, different from any other on any machine at any time."""
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def has_ended(name: str) -> bool:
-    """Return whether a named process has surely ended: it ran on this machine, since its boot, and
-    where its number can be seen from here."""
+    """Return whether a named process has certainly ended. That is known only if it ran on this
+    machine since its boot and its process id is visible from here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
 
 
 SPARE_FILES: Final = 128
-"""Open files that the service needs besides one for each connection."""
+"""Open files that the service needs in addition to one for each connection."""
 
 
 def affordable(connections: int) -> int:
-    """Raise the limit of open files for so many connections; return how many it allows.
+    """Raise the limit of open files for this many connections. Return how many it allows.
 
-    A connection beyond the limit would wait in the kernel, instead of being refused.
+    A connection beyond the limit would wait in the kernel instead of being refused.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = connections + SPARE_FILES
@@ -64,7 +64,7 @@ def affordable(connections: int) -> int:
 
 
 YOUNG_OBJECTS: Final = 50_000
-"""New containers before a garbage collection: a pause of some milliseconds."""
+"""Number of new containers before a garbage collection, which is a pause of some milliseconds."""
 
 
 def look_seldom() -> None:
@@ -73,15 +73,17 @@ def look_seldom() -> None:
 
 
 def pass_over_start() -> None:
-    """Exclude existing objects from garbage collection: nearly all of them stay to the end."""
+    """Exclude all existing objects from garbage collection, since nearly all of them stay to the
+    end."""
     gc.freeze()
 
 
 def forbid_core_dumps() -> None:
-    """Forbid core dumps of this process and its children for good: they would contain secrets.
+    """Forbid core dumps of this process and its children for good, because they would contain
+    secrets.
 
-    If `core_pattern` names a program, the kernel hands it the dump anyway, with this limit:
-    systemd-coredump then keeps nothing, another program may ignore it.
+    If `core_pattern` names a program, the kernel passes the dump to it anyway, with this limit.
+    systemd-coredump then stores nothing, but another program may ignore the limit.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -89,7 +91,7 @@ def forbid_core_dumps() -> None:
 def ending_signals() -> tuple[signal.Signals, ...]:
     """Return the signals that end a service.
 
-    SIGHUP comes when a terminal is closed; `nohup` has it ignored.
+    SIGHUP is sent when a terminal is closed; under `nohup` it is ignored.
     """
     asked = (signal.SIGTERM, signal.SIGINT)
     ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
@@ -97,9 +99,9 @@ def ending_signals() -> tuple[signal.Signals, ...]:
 
 
 def heed_sigterm_in_container() -> None:
-    """Let SIGTERM end a start or a command in a container, too.
+    """Make SIGTERM end a starting service or a command in a container, too.
 
-    For the first process of a container the kernel ignores it, unless it has a handler.
+    The kernel ignores it for the first process of a container unless that has a handler.
     """
     if os.getpid() == 1:
         signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
@@ -118,11 +120,11 @@ _CAUSES: Final = {
     **dict.fromkeys((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE), _FAULT),
     signal.SIGXFSZ: "a file reached the limit of its size: raise LimitFSIZE or `ulimit -f`",
 }
-"""Likely causes of a signal, and what to do."""
+"""Likely cause of each signal, and what to do."""
 
 
 def why_ended(code: int) -> str:
-    """Return the meaning of a process's exit code, as a sentence.
+    """Return a sentence on why a process ended with this exit code.
 
     code  as `subprocess` has it: negative for a signal
     """

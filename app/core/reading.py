@@ -1,4 +1,4 @@
-"""Results of reading a verified body: events, or why it cannot be read exactly."""
+"""Results of reading a verified body: its events, or why it cannot be read exactly."""
 
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -7,22 +7,23 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message is a sentence without text of the body."""
+    """A body that cannot be read exactly. The message is a sentence that quotes nothing of the
+    body."""
 
 
 class UnclearAmount(Unreadable):
-    """An amount that is a number and is not exact in its currency."""
+    """An amount that is a number but not exact in its currency."""
 
 
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
-"""Body, or its beginning, with which `golive` tries the public endpoint."""
+"""Start of the body with which `golive` tests the public endpoint."""
 
 TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
-"""Why the trial's body cannot be read: no profile is at fault."""
+"""Why the test's body cannot be read. No profile is at fault."""
 
 
 class Belonging(NamedTuple):
-    """Account and environment of a body's event: as in `Reading`."""
+    """Account and environment of a body's event, with the meanings in `Reading`."""
 
     environment: str | None = None
     unstated: bool = False
@@ -30,7 +31,7 @@ class Belonging(NamedTuple):
 
 
 NOBODYS = Belonging()
-"""For a body that states neither, or whose profile doesn't say where it would."""
+"""For a body that states neither, or whose profile does not say where they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Reading:
     unstated     whether an event lacks the environment although the profile names its member
     foreign      whether an event names an account other than the source's, or none although the
                  profile names its member
-    raws         bytes of each event, if the body has several or the event is a part of it
+    raws         bytes of each event, if the body has several or the event is only a part of it
     unread       bytes of events that could not be read, each with the reason
     customers    keyed digests by which each event's customer is found: phone number, email address,
                  name, card, and further ids; empty if the source has no key
@@ -57,5 +58,5 @@ class Reading:
     customers: tuple[tuple[bytes, ...], ...] = ()
 
     def customer(self, place: int) -> tuple[bytes, ...]:
-        """Return the digests of an event by its position."""
+        """Return the digests of the event at a position."""
         return self.customers[place] if place < len(self.customers) else ()

@@ -1,4 +1,4 @@
-"""Recorded requests: one JSON object a line, sent on unchanged.
+"""Recorded requests: one JSON object a line, which can be sent again unchanged.
 
 An object has `method`, `url` (path and query), `headers` as pairs in order, and the body as `body`
 if it is UTF-8, else as `body_base64`. Headers of the connection (`host`, `content-length`, …) are
@@ -20,15 +20,15 @@ from app.core.errors import UsageError
 from app.core.http import Exchange, exchange
 
 MAX_BODY_BYTES: Final = 1024 * 1024
-"""Bytes of a body; the receiver takes no more."""
+"""Most bytes of a body. The receiver accepts no more."""
 
 MAX_URL_CHARS: Final = 32 * 1024
-"""Characters of a path and query; no server takes as many."""
+"""Most characters of a path and query. No server accepts as many."""
 
 MAX_LINE_BYTES: Final = 2 * MAX_BODY_BYTES
 MAX_LINES: Final = 100_000
 SEND_LIMIT_S: Final = 30.0
-"""Seconds for a request and its answer; providers wait no longer."""
+"""Seconds for a request and its answer. Providers wait no longer."""
 
 Headers = list[tuple[str, str]]
 
@@ -37,16 +37,18 @@ _OF_THE_CONNECTION: Final = frozenset(
      "upgrade", "proxy-connection", "expect"}
 )  # fmt: skip
 _OF_THE_ANSWER: Final = "accept-encoding"
-"""Replaced by `identity`: nothing is decompressed here."""
+"""Header that is replaced by `identity`, because nothing is decompressed here."""
 
 _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _VALUE: Final = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-"""A header's value; above, a method or a header's name (RFC 9110, 5.5 and 5.6.2)."""
+"""Pattern of a header's value. The one above is for a method or a header's name (RFC 9110, 5.5 and
+5.6.2)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A request. `url` is path and query; `headers` are Latin-1, which keeps every byte."""
+    """A request. `url` is path and query. `headers` are decoded as Latin-1, which keeps every
+    byte."""
 
     method: str = "POST"
     url: str
@@ -55,13 +57,13 @@ class Recorded:
 
 
 def of_request(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a request's headers without connection headers."""
+    """Return a request's headers without those of the connection."""
     named = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
     return [(name, value) for name, value in named if name.lower() not in _OF_THE_CONNECTION]
 
 
 def line_of(request: Recorded) -> str:
-    """Write a request as a line, without its end."""
+    """Return a request as a line without its line end."""
     try:
         body: dict[str, str] = {"body": request.body.decode("utf-8")}
     except UnicodeDecodeError:
@@ -71,7 +73,7 @@ def line_of(request: Recorded) -> str:
 
 
 def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
-    """Yield the requests of a file. Raises UsageError with the first wrong line."""
+    """Yield the requests of a file. Raises UsageError at the first invalid line."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -108,7 +110,7 @@ def _request(found: Any) -> Recorded:
 def target_of(to: str, url: str) -> str:
     """Return `to` with a request's query, and with its path if `to` has none.
 
-    Raises UsageError if `to` is no http address, or the result has another host.
+    Raises UsageError if `to` is not an http address, or the result has another host.
     """
     try:
         parts = urlsplit(to)

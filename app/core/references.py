@@ -1,14 +1,14 @@
 """Validation of references: the merchant's name of an order, or a provider's of a payment.
 
-All input is checked here, so that an order that an event names can also be read by its path,
-recorded by `PUT`, paid through us and found in an order book.
+All input is checked here, so that an order named by an event can also be read by its path, recorded
+by `PUT`, paid through us and found in an order book.
 
 A reference is 1 to 200 characters, not all of them blank. Refused are control characters, the line
 separators U+2028 and U+2029, which would make two lines of one, and halves of surrogate pairs,
-which have no bytes. Everything else is taken as it is: surrounding spaces, invisible characters,
-and U+FFFD. A letter and its accent are one character or two (Unicode's NFC and NFD), look the same
-and mean the same order: references are kept and compared in NFC (`composed`). Bytes that are no
-UTF-8 are refused where they come in: as U+FFFD, several references would become one.
+which have no bytes. Everything else is accepted unchanged: surrounding spaces, invisible
+characters, and U+FFFD. A letter and its accent are one character or two (Unicode's NFC and NFD),
+look the same and mean the same order: references are kept and compared in NFC (`composed`). Bytes
+that are no UTF-8 are refused where they come in: as U+FFFD, several references would become one.
 
 Leaves out: ids of events (`app.providers.fields`), which are narrower, and cells of files
 (`app.finance.files.books`), which lose surrounding spaces and must not be formulas.
@@ -19,13 +19,13 @@ from typing import Any, Final, TypeGuard
 from unicodedata import normalize
 
 MAX_REFERENCE: Final = 200
-"""Characters; providers and merchants use a few dozen."""
+"""Most characters of a reference. Providers and merchants use a few dozen."""
 
 RULE: Final = (
     f"1 to {MAX_REFERENCE} characters, not only blanks, without control characters, line "
     "separators and halves of surrogate pairs"
 )
-"""For sentences: `An order's reference is …`."""
+"""Rule for sentences such as `An order's reference is …`."""
 
 UNUSABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
@@ -36,7 +36,7 @@ def composed(text: str) -> str:
 
 
 def fault_of(text: str) -> str | None:
-    """Return why a text is no reference, such as `is blank`; None if it is one."""
+    """Return why a text is not a valid reference, such as `is blank`; None if it is one."""
     if not text or len(text) > MAX_REFERENCE:
         return f"is not 1 to {MAX_REFERENCE} characters long"
     if not text.isprintable() and UNUSABLE.search(text):
@@ -45,5 +45,5 @@ def fault_of(text: str) -> str | None:
 
 
 def is_reference(value: Any) -> TypeGuard[str]:
-    """Return whether a value is text that may be a reference."""
+    """Return whether a value is a text that may be a reference."""
     return isinstance(value, str) and fault_of(value) is None

@@ -3,12 +3,12 @@
     nightly | 30 2 * * * | reconcile; month | 0 6 12 * * | reconcile month pdf xlsx folder
 
 An entry is a name, a cron expression of five fields in the merchant's zone, and words: `reconcile`,
-the span to report (`month` or `day`: the last whole one), forms, and ways of delivery. `checkpoint`
-delivers the newest signed head of the log by the same ways. Leaves out: doing it
-(`finance.scheduled`).
+the span to report (`month` or `day`, which is the last whole one), formats, and channels of
+delivery. `checkpoint` delivers the newest signed head of the log over the same channels. Leaves
+out: running entries (`finance.scheduled`).
 
-Changes of clocks are treated as by Debian's cron. A skipped hour is made up at its end, and of a
-repeated hour the first counts; an entry whose hour is `*` comes in every hour that passes.
+Clock changes are handled like in Debian's cron. Work of a skipped hour runs at its end, and of a
+repeated hour the first counts. An entry whose hour is `*` runs in every hour that passes.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ ENTRIES_MAX: Final = 20
 TEXT_MAX: Final = 4_000
 
 LATE: Final[instants.Duration] = 10 * instants.MINUTE
-"""How long after it was due work may begin without being reported as late."""
+"""Delay of due work up to which it is not reported as late."""
 
 LOOKED_BACK: Final[instants.Duration] = 400 * instants.DAY
-"""How far back missed work is made up."""
+"""How far back missed work is made up for."""
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
-    """Work that is done at its times.
+    """Scheduled work, and its times.
 
-    cron       five fields, the minute a number
+    cron       five fields; the minute is a number
     reconcile  whether to reconcile everything first
-    span       what to report, in each form, by each way; None: no report
-    checkpoint whether to deliver the newest checkpoint of the log by each way
+    span       what to report, in each format, over each channel; None: no report
+    checkpoint whether to deliver the newest checkpoint of the log over each channel
     """
 
     name: str
@@ -68,7 +68,7 @@ class ScheduleEntry:
 
 
 def schedule_entries(text: str) -> tuple[ScheduleEntry, ...]:
-    """Parse the entries of a setting. Raises ValueError with the mistake and the right form."""
+    """Parse the entries of a setting. Raises ValueError with the mistake and the correct form."""
     if len(text) > TEXT_MAX:
         raise ValueError(f"must have {TEXT_MAX:,} characters at most")
     found = [_entry(part.strip()) for part in text.split(";") if part.strip()]
@@ -131,12 +131,12 @@ def _entry(text: str) -> ScheduleEntry:
 
 
 def next_time(entry: ScheduleEntry, *, after: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry is due next after an instant; None if never."""
+    """Return when an entry is next due after an instant; None if never."""
     return next(_times(entry, after=after, zone=zone), None)
 
 
 def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo) -> Instant | None:
-    """Return when an entry was due last, after `since` and by `now`; None if it was not.
+    """Return when an entry was last due, after `since` and up to `now`; None if it was not.
 
     Work that was missed several times is due once.
     """
@@ -146,7 +146,7 @@ def due_time(entry: ScheduleEntry, *, since: Instant, now: Instant, zone: tzinfo
 
 
 def is_late(due: Instant, *, began: Instant) -> bool:
-    """Return whether work is to be reported as late."""
+    """Return whether to report work as late."""
     return began - due > LATE
 
 

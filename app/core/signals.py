@@ -5,17 +5,17 @@ from collections.abc import Callable
 
 
 class Signal(asyncio.Event):
-    """Event whose `set` is also passed on, to another process."""
+    """Event that also passes its `set` on to another process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.elsewhere: Callable[[], None] = lambda: None
 
     def set(self) -> None:
-        """Wake waiting tasks, here and elsewhere."""
+        """Wake waiting tasks here and in the other process."""
         super().set()
         self.elsewhere()
 
     def hear(self) -> None:
-        """Wake waiting tasks here only: the signal came from elsewhere."""
+        """Wake waiting tasks here only, because the signal came from the other process."""
         super().set()

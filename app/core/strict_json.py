@@ -12,10 +12,11 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Nested objects and arrays; events need three. Far below the interpreter's stack."""
+"""Most levels of nested objects and arrays. Events need three, and the interpreter's stack many
+more."""
 
 MAX_NUMBER_LENGTH: Final = 100
-"""Characters of a number with a fraction or an exponent; no amount needs a third of them."""
+"""Most characters of a number with a fraction or an exponent. No amount needs a third of them."""
 
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
@@ -31,12 +32,12 @@ class NumberText(str):
 
 
 def parse(body: bytes) -> Any:
-    """Parse a document. Raises Unreadable, whose sentence quotes nothing."""
+    """Parse a document. Raises Unreadable, whose sentence quotes nothing of it."""
     return _decode(body, _DECODER)
 
 
 def parse_written(body: bytes) -> Any:
-    """Parse a document, with numbers as NumberText: for signatures over their text."""
+    """Parse a document and keep numbers as NumberText, for signatures over their text."""
     return _decode(body, _WRITTEN_DECODER)
 
 

@@ -9,19 +9,19 @@ LEAF = ("leaf", "leaves")
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Write a number with its noun: `1 order`, `2,000 orders`; `many` is an irregular plural."""
+    """Return a number with its noun: `1 order`, `2,000 orders`. `many` is an irregular plural."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
 def capital(text: str) -> str:
-    """Begin a sentence with a capital letter."""
+    """Return a sentence with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def printable(text: str) -> str:
-    """Escape characters that control or break a terminal, line breaks among them, as `\\x1b`.
+    """Escape characters that control or break a terminal, including line breaks, as `\\x1b`.
 
-    Joiners that a name needs stay.
+    Joiners that a name needs are kept.
     """
     if text.isprintable():
         return text
@@ -42,8 +42,9 @@ _PICTURE: Final = "\ufe0f"
 def is_human_text(text: str) -> bool:
     """Return whether a text has only printable characters, and joiners that scripts need.
 
-    Persian and Sinhala names have a zero width joiner or non-joiner. Refused are direction marks,
-    other invisible characters, and joiners without effect: two names would look alike.
+    Persian and Sinhala names have a zero-width joiner or non-joiner. Direction marks, other
+    invisible characters, and joiners without effect are refused, because two names would look
+    alike.
     """
     return text.isprintable() or all(_is_seen(text, place) for place in range(len(text)))
 
@@ -51,7 +52,7 @@ def is_human_text(text: str) -> bool:
 def _is_seen(text: str, place: int) -> bool:
     """Return whether a character is printable, or a joiner that changes what is shown.
 
-    That follows RFC 5892, appendix A, and emoji.
+    This follows RFC 5892, appendix A, and the rules for emoji.
     """
     if text[place].isprintable():
         return True

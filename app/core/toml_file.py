@@ -1,8 +1,8 @@
 """Strict TOML files: validated by a pydantic model, with all mistakes reported at once.
 
 A mistake is one line: the file, the line, the key, and what would be right. A model is a subclass
-of `TomlTable`; its validators raise ValueError with a sentence. Rules between keys are also checked
-if some keys are wrong, on the values of the right ones.
+of `TomlTable`, whose validators raise ValueError with a sentence. If some keys are wrong, rules
+between keys are still checked on the values of the right ones.
 """
 
 import re
@@ -18,23 +18,23 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key; a table is a dict, an array of tables a list of dicts. Wrong keys are
+"""Checked values by key. A table is a dict, an array of tables a list of dicts. Wrong keys are
 missing."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
 
 MOST_LISTED: Final = 100
-"""Mistakes of a file that are listed; the others are only counted."""
+"""Most mistakes of a file that are listed. Others are only counted."""
 
 EMPTY: Final[Any] = {}
-"""Default of a table that may be left out: an empty one."""
+"""Default of an optional table: an empty one."""
 
 
 class TomlTable(BaseModel):
-    """Table of a file: only the declared keys, each of exactly its type.
+    """Table of a file, with only the declared keys, each of exactly its type.
 
-    gone  keys that were read once, and what replaces each
+    gone  keys that are no longer supported, and what replaces each
     """
 
     model_config = _STRICT
@@ -52,7 +52,7 @@ def yes_or_no(value: Any) -> bool:
 class TomlMistake:
     """A mistake: its dotted key, and what would be right.
 
-    The second table of `[[fee]]` is `fee.2`; an empty key is the whole file.
+    The second table of `[[fee]]` is `fee.2`. An empty key stands for the whole file.
     """
 
     key: str
@@ -71,11 +71,12 @@ def read_toml(
     together: Callable[[Values], Iterable[TomlMistake]] = lambda values: (),
     beside: Mapping[str, Any] | None = None,
 ) -> Values:
-    """Return the checked values of a file. Raises ConfigurationError with every mistake, by line.
+    """Return the checked values of a file. Raises ConfigurationError with every mistake, sorted by
+    line.
 
     name      name of the file in messages
-    together  yields the mistakes between keys, and may set values that depend on others
-    beside    values from elsewhere, which replace those of the file
+    together  yields the mistakes in rules between keys, and may set dependent values
+    beside    values from elsewhere that replace those of the file
     """
     try:
         written = content if isinstance(content, bytes) else content.encode()
@@ -108,11 +109,12 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Dots in a line: a key of thirty thousand parts, which fit in 64 KiB, takes a minute to parse."""
+"""Most dots in a line. A key of thirty thousand parts, which fits into 64 KiB, takes a minute to
+parse."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:
-    """Return a file's values, unchecked. Raises ConfigurationError with a line."""
+    """Return a file's unchecked values. Raises ConfigurationError with the line of an error."""
     for number, each in enumerate(text.split("\n"), 1):
         if each.count(".") > MOST_DOTS:
             raise ConfigurationError([f"{name}:{number}: has more than {MOST_DOTS} dots"])
@@ -125,7 +127,7 @@ def parsed_toml(text: str, *, name: str) -> Values:
 
 
 _BEYOND: Final = object()
-"""A number whose exponent no Decimal can hold; the parser doesn't report its line."""
+"""Marks a number whose exponent no Decimal can hold. The parser does not report its line."""
 
 
 def _decimal(written: str) -> Any:
@@ -149,7 +151,7 @@ def _beyond(document: Values) -> Iterator[str]:
 
 
 def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...], TomlMistake]:
-    """Translate an error of pydantic: its place in the values, and the mistake."""
+    """Translate an error of pydantic to its path in the values, and the mistake."""
     place: tuple[int | str, ...] = error["loc"]
     key = ".".join(_written(each) for each in place)
     kind, context = error["type"], error.get("ctx", {})
@@ -198,7 +200,7 @@ def _table_at(model: type[TomlTable], place: Sequence[int | str]) -> type[TomlTa
 
 
 def _table_of(annotation: Any) -> type[TomlTable] | None:
-    """Return the table in a field's type: `T`, `T | None` or `list[T]`."""
+    """Return the table model in a field's type: `T`, `T | None` or `list[T]`."""
     for each in (annotation, *get_args(annotation)):
         if isinstance(each, type) and issubclass(each, TomlTable):
             return each
@@ -257,13 +259,13 @@ _NAME: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"|\'([^\']*+)\'|([^."\']++)|["\']
 
 
 Lines = Mapping[tuple[str, ...], int]
-"""First line of each header and key, by its names."""
+"""First line of each header and key, by path of names."""
 
 
 def lines_of_keys(text: str) -> Lines:
     """Find the lines of headers and keys, which a TOML parser doesn't report.
 
-    They stand at the beginning of a line; multi-line texts are skipped.
+    They are at the beginning of a line. Multi-line texts are skipped.
     """
     found: dict[tuple[str, ...], int] = {}
     for number, names in _entries(text):

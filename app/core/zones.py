@@ -1,7 +1,8 @@
 """Time zones by name, from the system's database or `tzdata`, and sentences in local time.
 
-The engine writes moments in UTC, since its sentences are compared, sealed and read by programs:
-`2026-10-16T09:05:00Z`, or aloud `16 October 2026, 09:05 UTC`. People read them in local time.
+The engine writes instants in UTC, because its sentences are compared, sealed and read by programs:
+`2026-10-16T09:05:00Z`, or for customers `16 October 2026, 09:05 UTC`. People read them in local
+time.
 """
 
 import re
@@ -29,9 +30,9 @@ def zone_named(name: str) -> tzinfo:
 
 
 def wall_clock(instant: Instant, zone: tzinfo) -> Instant:
-    """Return the instant that UTC writes as the zone writes the given one.
+    """Return the instant that reads in UTC as the given one reads in the zone.
 
-    At the ends of the calendar, where the zone has no such time, return the given one.
+    At the ends of the calendar, where the zone has no such time, return the given instant.
     """
     if zone is UTC:
         return instant
@@ -46,9 +47,9 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 
 
 def typed_instant(text: str, zone: tzinfo) -> Instant:
-    """Parse a moment as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339.
+    """Parse an instant as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339.
 
-    A day is its first moment; of a repeated hour the first counts. Raises ValueError.
+    A day means its start. Of a repeated hour the first counts. Raises ValueError.
     """
     found = _LOCAL.fullmatch(text)
     try:
@@ -61,7 +62,8 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a last moment: as `typed_instant`, but a day is its last second. Raises ValueError."""
+    """Parse a deadline like `typed_instant`, except that a day means its last second. Raises
+    ValueError."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -81,17 +83,18 @@ _MOMENT: Final = re.compile(
 
 
 class Piece(NamedTuple):
-    """Part of a sentence; `at` is the moment that it states in local time, None for other text."""
+    """Part of a sentence. `at` is the instant that it states in local time, None for other text."""
 
     text: str
     at: Instant | None = None
 
 
 def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
-    """Split a sentence at its moments, and write each to the minute in local time.
+    """Split a sentence at its instants, and write each in local time, to the minute.
 
-    `at` a local midnight becomes `on` the day: banks and files state days alone. A bound (`until`,
-    `beyond`, `by`) keeps its time of day, without which it would be the end of the day.
+    `at` a local midnight becomes `on` the day, because banks and files state only days. After
+    `until`, `beyond` and `by` the time of day stays, because without it the end of the day would be
+    meant.
     """
     last = 0
     for found in _MOMENT.finditer(text):
@@ -127,7 +130,8 @@ def _words(local: Instant, *, day: bool, aloud: bool) -> str:
 
 
 def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
-    """Write the moments of a sentence in local time; text in backquotes, a command, stays.
+    """Write a sentence's instants in local time. Text in backquotes is a command, and stays
+    unchanged.
 
     named  whether to add the zone's name, such as EAT, to each time of day
     """
@@ -145,7 +149,8 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Write a moment in local time, to the minute and with the zone's name; a midnight as a day."""
+    """Return an instant in local time, to the minute and with the zone's name; a midnight as a
+    day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)
@@ -153,7 +158,7 @@ def local_moment(at: Instant, zone: tzinfo) -> str:
 
 
 def _name(at: Instant, zone: tzinfo) -> str:
-    """Return the zone's abbreviation at a moment; UTC where `wall_clock` changes nothing."""
+    """Return the zone's abbreviation at an instant; UTC where `wall_clock` changes nothing."""
     try:
         return instants.moment_of(at).astimezone(zone).tzname() or str(zone)
     except OverflowError:

@@ -1,7 +1,7 @@
 """HTML pages from templates, each one self-contained file.
 
 Everything is escaped by default, and a missing name is an error. There are no scripts, fonts or
-links: a page reads the same from a disk, in an archive and on paper.
+links, so a page looks the same from a disk, in an archive and on paper.
 """
 
 from collections.abc import Mapping
@@ -28,12 +28,13 @@ def _environment() -> Environment:
 
 
 def page(template: str, values: Mapping[str, Any]) -> str:
-    """Render `templates/<template>`. The text depends on the values alone."""
+    """Render `templates/<template>`. The result depends only on the values."""
     return _environment().get_template(template).render(values)
 
 
 def css_text(text: str) -> Markup:
-    """Write a text as a CSS string, with every character but ASCII letters and digits escaped."""
+    """Return a text as a CSS string, in which every character except ASCII letters and digits is
+    escaped."""
     encodable = text.encode("utf-8", "replace").decode()
     characters = [
         each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable

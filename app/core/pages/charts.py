@@ -1,7 +1,7 @@
-"""Charts as SVG in a page: bars, and stacked bars.
+"""SVG charts for pages: bars, and stacked bars.
 
-Series differ by pattern and have a legend, so that nobody needs colours; a screen reader reads a
-title and a description. The same numbers give the same text.
+Series differ by pattern and have a legend, so that nobody needs colours. A screen reader reads a
+title and a description. Equal numbers give equal SVG.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ _TOP: Final = 28
 _BOTTOM: Final = 44
 _TICKS_MOST: Final = 5
 _LEAST: Final = 4
-"""Least height of the axis, so that a single one is no tall bar."""
+"""Least height of the axis, so that a value of one is not a tall bar."""
 
 _LABELS_MAX: Final = 12
-"""Labels below an axis; more would overlap."""
+"""Most labels below an axis. More would overlap."""
 
 _PATTERNS: Final = (
     ("solid", ""),
@@ -41,7 +41,7 @@ _PATTERNS: Final = (
         'stroke-width="1"/>',
     ),
 )
-"""Patterns of the series, which differ in black and white, too."""
+"""Patterns of the series, which can be told apart in black and white."""
 
 _SOLID: Final = "#2f4b6e"
 
@@ -50,7 +50,7 @@ SERIES_MAX: Final = len(_PATTERNS)
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A set of values, in the order of the labels. None is negative."""
+    """A named series of values, in the order of the labels. No value is negative."""
 
     name: str
     values: Sequence[int]
@@ -59,16 +59,16 @@ class Series:
 def bars(
     name: str, *, title: str, about: str, labels: Sequence[str], values: Sequence[int]
 ) -> Markup:
-    """Draw a bar for each label, with its value above. `name` is unique in the page."""
+    """Draw a bar for each label, with its value above. `name` must be unique in the page."""
     return stacked(name, title=title, about=about, labels=labels, series=[Series("", values)])
 
 
 def stacked(
     name: str, *, title: str, about: str, labels: Sequence[str], series: Sequence[Series]
 ) -> Markup:
-    """Draw a stacked bar for each label, with one pattern for each series.
+    """Draw a stacked bar for each label, with a different pattern for each series.
 
-    Raises ValueError for more than SERIES_MAX series, or one that does not fit the labels.
+    Raises ValueError for more than SERIES_MAX series, or one with more or fewer values than labels.
     """
     if len(series) > SERIES_MAX or any(len(each.values) != len(labels) for each in series):
         raise ValueError(f"at most {SERIES_MAX} series, each with a value for every label")
@@ -97,7 +97,7 @@ def stacked(
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """Coordinates of `count` places side by side, from 0 to `top` in height."""
+    """Coordinates of `count` columns side by side, with a vertical axis from 0 to `top`."""
 
     count: int
     top: int
@@ -114,8 +114,8 @@ class _Scale:
 
 
 def nice_step(highest: int) -> int:
-    """Return the distance of ticks: the least 1, 2 or 5 times a power of ten that needs at most
-    _TICKS_MOST ticks."""
+    """Return the distance between ticks: the smallest 1, 2 or 5 times a power of ten that needs at
+    most _TICKS_MOST ticks."""
     power = 1
     while True:
         for digit in (1, 2, 5):
@@ -158,7 +158,7 @@ def _values(scale: _Scale, totals: Sequence[int]) -> Iterator[str]:
 
 
 def _below(scale: _Scale, labels: Sequence[str]) -> Iterator[str]:
-    """Draw every label, or as many as have room, evenly; long ones on two lines."""
+    """Draw every label, or evenly spaced ones if not all fit. Long labels take two lines."""
     every = -(-len(labels) // _LABELS_MAX)
     for place in range(0, len(labels), every or 1):
         x = _number(scale.x(place) + scale.step / 2)
@@ -185,5 +185,5 @@ def _legend(name: str, series: Sequence[Series]) -> Iterator[str]:
 
 
 def _number(value: float) -> str:
-    """Write a coordinate to a tenth, identically on every machine."""
+    """Round a coordinate to a tenth, with the same text on every machine."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,7 +1,7 @@
-"""The document model of letters, block by block, and its two forms: HTML and PDF.
+"""Document model of letters, block by block, and its two output formats: HTML and PDF.
 
-A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text goes into a
-form as data, so that none can be markup, and each form has one template for all letters.
+A block is a heading, a paragraph, a list, a table, a timeline or an exhibit. All text is passed as
+data, so that none can be markup. Each format has one template for all letters.
 """
 
 import base64
@@ -15,13 +15,13 @@ from app.core.pages import TEMPLATES, css_text, page, paper
 TYPST: Final = TEMPLATES / "letter.typ"
 
 HTML: Final = ("base.html", "letter.html", "stamp.html", "style.css", "timeline.html")
-"""The templates of the form HTML."""
+"""Templates for HTML."""
 
 PhraseLook = Literal["", "strong", "quiet", "code"]
 
 
 class Phrase(NamedTuple):
-    """Words of one look; `line`: they begin a new line."""
+    """Words in one style. `line` says whether they begin a new line."""
 
     text: str
     look: PhraseLook = ""
@@ -54,11 +54,11 @@ class Listing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterTable:
-    """Rows of cells. A row of one cell stands across all columns but the first.
+    """Rows of cells. A row with one cell spans all columns but the first.
 
-    widths   by column: its share of the width; 0: as wide as its words, which no line breaks
+    widths   share of the width for each column; 0: as wide as its words, which are not wrapped
     numbers  columns of amounts
-    labels   whether the first cell of each row names the others
+    labels   whether the first cell of each row is the label of the others
     """
 
     rows: Sequence[Sequence[Phrases]]
@@ -71,7 +71,7 @@ class LetterTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterColumn:
-    """One moment. `gap` says how long it is since the one before; `day` where a new one begins."""
+    """One moment. `gap` is the time since the moment before. `day` is set if a new day begins."""
 
     x: int
     time: str
@@ -82,7 +82,7 @@ class LetterColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnEvent:
-    """One event: where it happened, where it reached us, and how far its number is set off."""
+    """One event: where it happened, where it reached us, and how far its number is moved aside."""
 
     number: int
     happened_x: int
@@ -94,7 +94,7 @@ class DrawnEvent:
 class Drawing:
     """A timeline of two lanes, in CSS pixels.
 
-    left               the first column's edge: the lanes' names stand before it
+    left               edge of the first column; the lanes' names are to the left of it
     happened, reached  heights of the lanes
     """
 
@@ -109,10 +109,10 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownExhibit:
-    """A file behind the letter, on pages of its own.
+    """A file attached to the letter, on separate pages.
 
-    file   its name beside the letter; "" for a text
-    pages  how many pages of it are shown
+    file   its file name beside the letter; "" for a text
+    pages  number of its pages that are shown
     """
 
     title: str
@@ -129,7 +129,7 @@ Block = Heading | Paragraph | Listing | LetterTable | Drawing | ShownExhibit
 class LetterDocument:
     """A letter.
 
-    sheet  what stands on each sheet of paper
+    sheet  text on each sheet of paper
     stamp  a word across each sheet; "" for none
     """
 
@@ -141,9 +141,9 @@ class LetterDocument:
 
 
 def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | None = None) -> str:
-    """Make one page that needs nothing beside it.
+    """Render the letter as one self-contained page.
 
-    pictures  media type and bytes of exhibits, by file
+    pictures  media type and bytes of each exhibit, by file
     """
     urls = {
         name: f"data:{media};base64,{base64.b64encode(content).decode()}"
@@ -154,15 +154,15 @@ def html_of(letter: LetterDocument, pictures: Mapping[str, tuple[str, bytes]] | 
 
 
 def pdf_of(letter: LetterDocument, template: Path) -> bytes:
-    """Lay out the letter. Raise ImportError without Typst, and its error for a file that it cannot
-    lay out.
+    """Typeset the letter. Raise ImportError without Typst, and Typst's error for a file that it
+    cannot typeset.
 
-    template  a copy of `TYPST`, with the exhibits' files beside it
+    template  copy of `TYPST`, beside the exhibits' files
     """
     root, values = template.parent, pdf_values(letter)
     return paper.typeset(template, root=root, given="letter", values=values)
 
 
 def pdf_values(letter: LetterDocument) -> dict[str, Any]:
-    """Return the letter as its template for paper takes it."""
+    """Return the letter as values for the PDF template."""
     return asdict(letter)

@@ -1,8 +1,8 @@
-"""PDF by Typst from templates, with a note about characters that no font has.
+"""PDF from templates by Typst, with a note about characters that no font has.
 
-Typst's own fonts have Latin, Greek and Cyrillic letters; with them alone every machine makes the
-same bytes. The machine's fonts are used only for other characters; without a font they are empty
-boxes. Typst is an extra (`pdf`), and imported only here. All text goes in as JSON, never as markup.
+Typst's own fonts have Latin, Greek and Cyrillic letters, with which every machine makes the same
+bytes. The machine's fonts are used only for other characters, which are empty boxes without a font.
+Typst is an extra (`pdf`), and imported only here. All text is passed as JSON, never as markup.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Any, Final
 from unicodedata import category, name
 
 _SURE: Final = "\u024f"
-"""Last of the Latin characters, all of which Typst's fonts have."""
+"""Last Latin character up to which Typst's fonts have all."""
 
 _NAMED: Final = 6
-"""Characters of a script that the note names."""
+"""Most characters of a script that the note names."""
 
 _PROBE: Final = b'#set text(font: "Libertinus Serif")\n#sys.inputs.characters.clusters().join(" ")'
 
@@ -24,16 +24,18 @@ _SCRIPTS: Final[Mapping[str, str]] = {
     "CJK": "Chinese or Japanese", "HANGUL": "Korean", "HIRAGANA": "Japanese",
     "KATAKANA": "Japanese", "other": "others",
 }  # fmt: skip
-"""Scripts as people call them, by the first word of a character's Unicode name."""
+"""Names of scripts, by the first word of a character's Unicode name."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Typst's error about the first such text, under an archive standard that forbids empty boxes."""
+"""Typst's error about the first missing character, under an archive standard that forbids empty
+boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
-    """Lay out a template, which gets the values as JSON in the input `given`.
+    """Typeset a template, which gets the values as JSON in the input `given`.
 
-    Their member `unshown` is the sentence of `unshown_in`. Raises ImportError without Typst.
+    The member `unshown` is added, with the sentence of `unshown_in`. Raises ImportError without
+    Typst.
     """
     import typst
 
@@ -48,9 +50,10 @@ def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]
 
 
 def pages_of(root: Path, name: str, most: int) -> int:
-    """Return how many pages of a file in `root` Typst can lay out; 0 for none or above `most`.
+    """Return how many pages of a file in `root` Typst can typeset; 0 if it cannot, or for more than
+    `most`.
 
-    A picture has one.
+    A picture has one page.
     """
     import typst
 
@@ -78,7 +81,8 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in `root` as a PNG with `ppi` dots an inch, as wide as a sheet's text."""
+    """Return a picture in `root` as a PNG with `ppi` pixels per inch, as wide as the text on a
+    sheet."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'
@@ -90,7 +94,8 @@ def scaled(root: Path, name: str, ppi: int) -> bytes:
 
 
 def unshown_in(values: Mapping[str, Any]) -> str:
-    """Say which characters no font of this machine has, and what to do; empty if all are shown.
+    """Return a sentence on characters that no font of this machine has, and what to do; empty if
+    all are shown.
 
     Raises ImportError without Typst.
     """
@@ -115,13 +120,13 @@ def _sentence(rare: list[str]) -> str:
 
 
 def _rare_in(values: Mapping[str, Any]) -> list[str]:
-    """Return the characters that a font might lack, each once."""
+    """Return each character that a font might lack, once."""
     text = json.dumps(values, ensure_ascii=False)
     return sorted({each for each in text if each > _SURE and category(each)[0] in "LNS"})
 
 
 def _lacking(characters: Iterable[str], *, own: bool) -> list[str]:
-    """Return the characters of every script that lacks one.
+    """Return all these characters of every script in which one is missing.
 
     own  whether only Typst's own fonts count
     """
