@@ -1,14 +1,15 @@
-"""Notices of alarms: one when an alarm is raised, one when it is over, by signed post or mail; and
+"""Notices of alarms, by signed post or mail: one when an alarm is raised, one when it is over. Also
 the owners of alarms.
 
-    (1) store what the watchdog sees  (2) claim due notices  (3) send them  (4) store that
+    (1) store the watchdog's alarms  (2) claim due notices  (3) send them  (4) mark them sent
 
-Between (2) and (4) other processes skip a notice; if this one dies there, it is sent again with the
-same id. An alarm is over when no receiver has seen it for OVER_AFTER: one receiver may know more
-than another, and a restart, or an alarm that comes and goes, is no recovery.
+Between (2) and (4) other processes skip a notice. If this process dies there, the notice is sent
+again with the same id. An alarm is over when no receiver has seen it for OVER_AFTER, because
+receivers may know different things. A restart, or an alarm that comes and goes, is not a recovery.
 
-A person who takes an alarm becomes its owner, with a state, so that two people don't do the same.
-The alarm still ends only with its reason; then the owner is deleted, and stays in the trail.
+A person who takes an alarm becomes its owner, with a state, so that two people don't do the same
+work. The alarm still ends only when its reason ends. The owner is then deleted, but stays in the
+audit trail.
 """
 
 import json
@@ -43,15 +44,16 @@ from reconcile.instants import Instant
 log = structlog.get_logger()
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
-"""Time of four looks of the watchdog."""
+"""Time in which the watchdog looks four times."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""How long the notice of a recovery is tried again. That of an alarm is, as long as it lasts."""
+"""How long the notice of a recovery is retried. The notice of an alarm is retried as long as the
+alarm lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmNotice:
-    """Notice that an alarm is raised or over, as a post in UTC and as a mail in local time."""
+    """Notice that an alarm is raised or over. A post has UTC times, a mail local times."""
 
     message: monitoring_store.AlarmMessage
     merchant: str
@@ -64,7 +66,7 @@ class AlarmNotice:
 
     @property
     def id(self) -> str:
-        """Id that is the same for every try and way, and unique to the notice."""
+        """Id of the notice. It is the same for every try and channel."""
         return self._id("over" if self.over else "raised")
 
     def _id(self, word: str) -> str:
@@ -118,14 +120,14 @@ class AlarmMessages:
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], *, to: Sequence[str]
     ) -> None:
-        """ways: by name, `post` or `mail`; to: whom mails go to."""
+        """Prepare a sender. ways: channels by name, `post` or `mail`; to: recipients of mails."""
         self._context = context
         self._ways = ways
         self._to = to
         self._failed = Repeating()
 
     async def note(self, lasting: Mapping[str, Alarm]) -> None:
-        """Store which alarms the watchdog sees now."""
+        """Store the alarms that the watchdog sees now."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             if not lasting and not await monitoring_store.any_lasts(connection):
@@ -207,7 +209,8 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
-"""The owner works on it, or waits for another, such as the provider."""
+"""States of a taken alarm: the owner works on it, or waits for somebody else, such as the
+provider."""
 
 
 async def take_alarm(
@@ -221,7 +224,7 @@ async def take_alarm(
 ) -> None:
     """Store the owner of an alarm.
 
-    Raises NotFoundError for an alarm that is over, UsageError for an operator who may not.
+    Raises NotFoundError for an alarm that is over, UsageError for an operator without permission.
     """
     alarm = lasting.get(name)
     if alarm is None:
@@ -256,7 +259,7 @@ async def owners_of_alarms(
 
 
 async def forget_owners(context: AppContext, lasting: Mapping[str, Alarm]) -> None:
-    """Delete the owners of alarms that ended, or were raised anew for another reason."""
+    """Delete the owners of alarms that ended, or that were raised again for another reason."""
     async with context.database.reading() as connection:
         over = [
             each

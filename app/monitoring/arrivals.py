@@ -1,4 +1,4 @@
-"""Judgements of arrivals: whether it is too quiet, and whether payments belong to no order.
+"""Alarms about arrivals: too few deliveries, or payments that belong to no order.
 
 Pure: it asks no database and reads no clock.
 """
@@ -14,27 +14,28 @@ from reconcile import instants
 from reconcile.instants import Instant
 
 EXPECTED: Final = 10
-"""Usual deliveries in a span of the day from which silence is no chance: with ten independent ones,
-none comes once in 22,000 times."""
+"""Usual number of deliveries in a time span from which silence is not by chance: with ten
+independent ones on average, none arrives once in 22,000 times."""
 
 DAYS: Final = 7
-"""Days before, of which the same span is compared."""
+"""Number of earlier days whose same time span is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest compared span: of a longer silence only the beginning counts."""
+"""Longest time span that is compared. Of a longer silence only the beginning counts."""
 
 SESSIONS: Final = 3
-"""Sessions without an event; of fewer, all customers may have left."""
+"""Number of sessions without an event that raise an alarm. With fewer, all customers may have
+left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
-"""How long the first event of a session may take."""
+"""Time that the first event of a session may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrivals:
     """Arrivals up to `now`.
 
-    last      the last verified delivery; None where none ever came
+    last      arrival of the last verified delivery; None if there never was one
     usual     deliveries in the same stretch (from `last` to `now`, at most LONGEST) on each of the
               DAYS days before, nearest first; counted up to EXPECTED
     sessions  when the first SESSIONS sessions since then were opened, oldest first
@@ -68,35 +69,36 @@ def silence(arrivals: Arrivals) -> Alarm | None:
 
 
 def usual_of(days: Sequence[int]) -> float:
-    """Return the expected number: the median of the days before, at most that of a week ago, so
-    that a shop's quiet day raises no alarm."""
+    """Return the expected number: the median of the days before, but not more than a week ago, so
+    that a shop's quiet weekday raises no alarm."""
     return min(median(days), days[-1]) if len(days) == DAYS else 0
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Age of payments that are looked at: the link to an order may come after the payment."""
+"""Least age of payments that are judged, because the link to an order may come after the
+payment."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""How long after the last such payment the alarm lasts: see `unread`."""
+"""How long the alarm lasts after the last such payment: see `unread`."""
 
 LEAST: Final = 3
-"""Payments without an order for an alarm, if the source never had one with an order. Fewer may be
-trials of the merchant."""
+"""Payments without an order that raise an alarm if the source never had one with an order. Fewer
+may be tests by the merchant."""
 
 MOST: Final = 20
-"""Payments without an order for an alarm, if the source had one with an order. If one in five has
-one, twenty in a row have none once in a hundred times."""
+"""Payments without an order that raise an alarm if the source also had payments with orders. If one
+in five has an order, twenty in a row without one happen once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Latest deliveries of all sources that are searched. A source with one in fifty of them has twenty
-among these."""
+"""Latest deliveries of all sources that are searched. A source with two percent of them has twenty
+here."""
 
 
 class Paid(NamedTuple):
     """An event that states a success.
 
     payment  the key that events of one payment share
-    tied     whether an order has it
+    tied     whether it belongs to an order
     """
 
     source: str
@@ -107,11 +109,11 @@ class Paid(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Recent successes.
+    """Recent successful payments.
 
     paid        latest first, none younger than PATIENCE
     whole       whether these are all that ever came
-    tied_since  sources with a payment of an order since then
+    tied_since  sources with a payment that belongs to an order since then
     """
 
     now: Instant
@@ -121,7 +123,7 @@ class Seen(NamedTuple):
 
 
 def no_order(seen: Seen) -> Alarm | None:
-    """Return the alarm if none of a source's last payments belongs to an order."""
+    """Return the alarm if none of a source's latest payments belongs to an order."""
     sources: dict[str, dict[str, Paid]] = {}
     for paid in seen.paid:
         payments = sources.setdefault(paid.source, {})
@@ -151,7 +153,7 @@ def no_order(seen: Seen) -> Alarm | None:
 
 
 def _untied(payments: Sequence[Paid], seen: Seen) -> Sequence[Paid]:
-    """Return the payments that are a reason, latest first."""
+    """Return the payments that justify an alarm, latest first."""
     never_tied = seen.whole and not any(paid.tied for paid in payments)
     latest = payments[:MOST]
     if len(latest) < (LEAST if never_tied else MOST) or any(paid.tied for paid in latest):

@@ -1,6 +1,5 @@
-"""The state of the database in a few numbers, which also proves that it can be read; and the end of
-the public URL's certificate, as strangers see it.
-"""
+"""State of the database in a few numbers, which also proves that it can be read; and when the
+public URL's certificate expires, as clients see it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -31,10 +30,11 @@ from reconcile.ledger.ledger import OUTCOMES
 # --- the certificate ------------------------------------------------------------------------------
 
 AGAIN_S: Final = 86_400.0
-"""Seconds from an answer to the next probe: certificates are renewed weeks before they end."""
+"""Seconds until the next probe after an answer. Certificates are renewed weeks before they
+expire."""
 
 UNANSWERED_S: Final = 3_600.0
-"""Seconds to the next probe if nobody answered."""
+"""Seconds until the next probe if there was no answer."""
 
 Look = Callable[[str], Awaitable[Instant | None]]
 Found = TypeVar("Found")
@@ -43,7 +43,7 @@ Found = TypeVar("Found")
 class PublicCertificate:
     """The public certificate as this process last saw it.
 
-    ends  EARLIEST where strangers do not trust it; None before the first answer
+    ends  EARLIEST if clients do not trust it; None before the first answer
     """
 
     def __init__(self, url: str, *, look: Look = trusted_until) -> None:
@@ -52,7 +52,7 @@ class PublicCertificate:
         self.ends: Instant | None = None
 
     async def look(self) -> int:
-        """Probe once and return whether somebody answered; otherwise the last result stays."""
+        """Probe once and return whether there was an answer. If not, the last result stays."""
         ends = await self._look(self._url)
         if ends is not None:
             self.ends = ends
@@ -67,8 +67,8 @@ def rest(answered: int) -> float:
 # --- the database ---------------------------------------------------------------------------------
 
 COUNTED: Final = 100_000
-"""Upper bound of counts of due orders, notifications, and rows to be sealed: counting millions
-would take a third of a second."""
+"""Largest count of due orders, of notifications, and of rows to be sealed. Counting millions would
+take a third of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +77,10 @@ class Overview:
 
     outcomes  all orders by outcome
     due       orders whose fold is due, at most COUNTED
-    unread    accepted records that are not read yet, and their bytes
-    aside     records set aside
-    notifications  numbers waiting for the shop, and given up, each at most COUNTED
+    unread    number of accepted records that are not read yet, and their bytes
+    aside     number of records set aside
+    notifications  numbers of waiting and of abandoned notifications of the shop, each at most
+                   COUNTED
     sealed    leaves in the log, and rows waiting for one (at most COUNTED)
     free      free bytes on the database's disk; None on a database server
     """
@@ -117,18 +118,20 @@ class StoreState(Overview):
 
 
 ANSWER_S: Final = 10.0
-"""Seconds within which readiness is known: a frozen database server never answers. A commit that
-waits for it is given up before."""
+"""Seconds within which readiness must be known: a frozen database server never answers. A commit
+that waits for it is abandoned earlier."""
 
 
 _left: Final = set[asyncio.Task[Any]]()
-"""Looks that took too long, until they have ended."""
+"""Checks that took too long, until they have ended."""
 
 
 async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
-    """Return the result of a look. Raise StoreUnavailable where it takes longer than ANSWER_S: its
-    reads are then given up, but a commit ends by its own limits, since its connection would be
-    lost."""
+    """Return the result of a check. Raise StoreUnavailable if it takes longer than ANSWER_S.
+
+    Its reads are then abandoned. A commit ends by its own limits, since its connection would be
+    lost.
+    """
 
     async def limited() -> Found:
         with anyio.fail_after(ANSWER_S):  # unlike that of asyncio, it spares what is shielded
@@ -150,21 +153,21 @@ def _end(task: asyncio.Task[Any]) -> None:
 
 
 def nodes_of(context: AppContext) -> NodesWatch:
-    """Return the object that asks all servers of the database."""
+    """Return the cached watch over all servers of the database."""
     return NodesWatch(context.database)
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return one sentence each on what servers could lose, and on a takeover or restore that nobody
-    has acknowledged."""
+    """Return sentences on what servers could lose, and on a takeover or restore that nobody has
+    acknowledged."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])
 
 
 async def refusal(context: AppContext) -> str | None:
-    """Return why nothing can be written now, one sentence; None when it can. Raise StoreUnavailable
-    or StorePoisoned when the store cannot even be read."""
+    """Return one sentence on why nothing can be written now; None if writing works. Raise
+    StoreUnavailable or StorePoisoned if the store cannot even be read."""
     database, inbox = context.database, inbox_of(context)
     if database.poison is not None:
         raise StorePoisoned(database.poison)
@@ -184,10 +187,10 @@ async def refusal(context: AppContext) -> str | None:
 async def reader_behind(
     context: AppContext, *, limit_s: int, elsewhere: Instant | None = None
 ) -> str | None:
-    """Return why deliveries may not be read, one sentence: the oldest in the inbox has waited too
-    long, or no reader was seen for too long. None otherwise.
+    """Return one sentence if the oldest delivery in the inbox has waited too long, or no reader was
+    seen for too long; None otherwise.
 
-    elsewhere  since when a reader that others start is awaited; None where this service starts it
+    elsewhere  since when a separately started reader is awaited; None if this service starts it
     """
     now = context.clock.now()
     oldest = (await context.inbox.backlog()).oldest
@@ -234,7 +237,7 @@ async def _counts(
 
 
 async def store_state(context: AppContext) -> StoreState:
-    """Read the state of the process that receives. Raises as `refusal`."""
+    """Return the state of the receiving process. Raises the errors of `refusal`."""
     inbox = inbox_of(context)
     queue = inbox.queue.depth  # before a check that a stalled write would stall, too
     refuses, unread = await refusal(context), await inbox.backlog()

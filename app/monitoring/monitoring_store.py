@@ -1,7 +1,7 @@
-"""Rows that the watchdog reads, and rows of its alarms: their notices, and their owners.
+"""Rows that the watchdog reads; and the notices and owners of its alarms.
 
-Spans of time are found by ids, which begin with their moment, so that no index on a time is needed.
-Every query is bounded. Unreadable deliveries are few among many, so they have their own index.
+Time spans are searched by ids, which begin with their instant, so that no index on a time is
+needed. Every query is limited. Unreadable deliveries are rare, so they have their own index.
 """
 
 from collections.abc import Sequence
@@ -28,8 +28,9 @@ UNREADABLE: Final = (
     "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "
     "ORDER BY id DESC LIMIT :enough) AS found GROUP BY source"
 )
-"""Latest unreadable deliveries, counted by source, without the trials of `golive`, and without
-what anybody can send: of such sources only our questions' answers count."""
+"""Latest unreadable deliveries, counted by source, without the tests of `golive` and without
+requests that anybody can send. For sources with such requests, only answers to our questions
+count."""
 
 
 PAID: Final = (
@@ -39,7 +40,8 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""The bound is on deliveries, not on payments, so that the work doesn't depend on their content."""
+"""The limit is on deliveries, not on payments, so that the work does not depend on their
+content."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
@@ -53,8 +55,8 @@ _LAST: Final = statement(
 
 
 async def last_delivery(connection: AsyncConnection, now: Instant = LATEST) -> Instant | None:
-    """Return when the last verified delivery came; None where none ever did. One that a clock that
-    was ahead dated came when that was put right."""
+    """Return when the last verified delivery arrived; None if there never was one. A delivery that
+    a fast clock had dated counts from when its date was corrected."""
     ends = (first_id("dlv_", Instant(now + SECOND)), "dlv_g")
     found = [await connection.scalar(text(_LAST), {"end": end}) for end in ends]
     return max((each for each in found if each is not None), default=None)
@@ -79,7 +81,7 @@ async def unreadable_since(
 ) -> dict[str, int]:
     """Count unreadable deliveries since `start` by source, among the latest `enough`.
 
-    unvouched  sources whose requests anybody can make
+    unvouched  sources whose requests anybody can send
     """
     values = {
         "start": first_id("dlv_", start),
@@ -108,15 +110,16 @@ async def sessions_since(
 
 
 async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: int) -> Rows:
-    """Return events that state a success, among the latest deliveries before `until`, latest first:
-    source, payment, delivery, arrival, and whether an order has it."""
+    """Return events that state a success, among the latest deliveries before `until`, latest first.
+    Each row has source, payment, delivery, arrival, and whether it belongs to an order."""
     values = {"until": first_id("dlv_", until), "looked_at": looked_at}
     rows = await connection.execute(text(PAID), values)
     return [(*row[:4], bool(row[4])) for row in rows]
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return sources with a payment of an order since then, among the latest events."""
+    """Return sources with a payment that belongs to an order since then, among the latest
+    events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 
@@ -126,14 +129,14 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmMessage:
-    """The notice of one alarm by one way.
+    """The notice of one alarm over one channel.
 
     way        `post` or `mail`
     seen_at    when a receiver last saw the alarm
     over_at    when it ended; None while it lasts
     told_at    when the notice of its start was sent; None before
     tries      failed tries of the due notice
-    due_at     when it is tried next; during a try, until when it is claimed
+    due_at     time of the next try; during a try, the end of its claim
     """
 
     alarm: str
@@ -149,7 +152,7 @@ class AlarmMessage:
 
 
 async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
-    """Store that it is raised or lasts; one seen again was not over."""
+    """Store that an alarm is raised or still lasts. One that is seen again was not over."""
     await connection.execute(
         text(
             "INSERT INTO alarm_messages "
@@ -162,7 +165,7 @@ async def put_seen(connection: AsyncConnection, message: AlarmMessage) -> None:
 
 
 async def any_lasts(connection: AsyncConnection) -> bool:
-    """Return whether one was seen and is not over."""
+    """Return whether any alarm was seen and is not over."""
     rows = await connection.execute(
         text("SELECT 1 FROM alarm_messages WHERE over_at IS NULL LIMIT 1")
     )
@@ -170,8 +173,8 @@ async def any_lasts(connection: AsyncConnection) -> bool:
 
 
 async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: Instant) -> None:
-    """Mark those that no receiver has seen since then as over, and their notices as due; so, too,
-    those that only a clock that was ahead has seen."""
+    """Mark alarms as over that no receiver has seen since an instant, and make their notices due.
+    Include alarms that were last seen at a future instant, by a fast clock."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET over_at = :now, tries = 0, "
@@ -185,8 +188,8 @@ async def put_over(connection: AsyncConnection, *, unseen_since: Instant, now: I
 async def messages_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> Sequence[AlarmMessage]:
-    """Return due notices of raised and ended alarms. One that ended before its first notice was
-    sent is among them, and those that a clock that was ahead put off until after `beyond`."""
+    """Return due notices of raised and ended alarms. They include alarms that ended before their
+    first notice was sent, and notices that a fast clock postponed beyond `beyond`."""
     rows = await connection.execute(
         text(
             "SELECT alarm, way, reason, sentence, raised_at, seen_at, over_at, told_at, tries, "
@@ -201,7 +204,7 @@ async def messages_due(
 async def claim_message(
     connection: AsyncConnection, message: AlarmMessage, *, until: Instant
 ) -> bool:
-    """Claim a notice until then; return False where another process was faster or sent it."""
+    """Claim a notice until an instant. Return False if another process was faster or sent it."""
     claimed = await connection.execute(
         text(
             "UPDATE alarm_messages SET due_at = :until "
@@ -214,7 +217,7 @@ async def claim_message(
 
 
 async def put_notified(connection: AsyncConnection, message: AlarmMessage, *, now: Instant) -> None:
-    """Store that the notice of its start was sent."""
+    """Store that the notice of the alarm's start was sent."""
     await connection.execute(
         text(
             "UPDATE alarm_messages SET told_at = :now, tries = 0, due_at = :now "
@@ -254,8 +257,8 @@ async def delete_message(connection: AsyncConnection, message: AlarmMessage) -> 
 class AlarmOwner:
     """The person who handles an alarm.
 
-    reason  why it was raised then; another reason makes another alarm
-    state   their progress
+    reason  reason for which it was raised; another reason makes another alarm
+    state   the owner's progress
     at      since when
     """
 
@@ -274,7 +277,7 @@ async def alarm_owners(connection: AsyncConnection) -> list[AlarmOwner]:
 
 
 async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Store an owner in place of any other."""
+    """Store the owner of an alarm, replacing any other."""
     await connection.execute(
         text(
             "INSERT INTO alarm_owners (alarm, reason, owner, state, at) "
@@ -286,7 +289,7 @@ async def put_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> Non
 
 
 async def delete_alarm_owner(connection: AsyncConnection, taken: AlarmOwner) -> None:
-    """Delete an owner unless somebody has taken the alarm anew."""
+    """Delete an owner unless somebody has taken the alarm again."""
     await connection.execute(
         text("DELETE FROM alarm_owners WHERE alarm = :alarm AND at = :at"),
         {"alarm": taken.alarm, "at": taken.at},

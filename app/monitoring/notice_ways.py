@@ -1,4 +1,4 @@
-"""Ways by which notices reach people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
+"""Channels for notices to people: a signed POST to TALLYHOOK_ALARMS__URL, and mail.
 
 Leaves out: what a notice says, who gets it, and what was sent.
 """
@@ -21,23 +21,23 @@ from app.providers.source import Source
 from reconcile.instants import HOUR, MINUTE, Duration, Instant
 
 LEASE: Final[Duration] = 5 * MINUTE
-"""Time for which a process claims a notice; a mail takes a small part of it."""
+"""Time for which a process claims a notice. A mail takes a small part of it."""
 
 LIMIT_S: Final = 10.0
-"""Seconds for the answer to a post."""
+"""Seconds that the answer to a post may take."""
 
 FIRST_PAUSE: Final[Duration] = MINUTE
 LONGEST_PAUSE: Final[Duration] = HOUR
 
 
 def notice_pause(tries: int) -> Duration:
-    """Return the pause after so many failed tries; each is twice the one before."""
+    """Return the pause after this many failed tries. Each is twice the one before."""
     return Duration(min(FIRST_PAUSE << min(tries, 10), LONGEST_PAUSE))
 
 
 def latest_pause(now: Instant) -> Instant:
-    """Return the latest time to which a pause or a lease can end. What waits for longer was put off
-    by a clock that was ahead."""
+    """Return the latest time to which a pause or a lease can end. Anything later was postponed by a
+    fast clock."""
     return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 
@@ -54,7 +54,7 @@ class Notice(Protocol):
 
 
 class SendsNotices(Protocol):
-    """Way to notify people."""
+    """Channel that notifies people."""
 
     async def send(self, notice: Notice, *, to: Sequence[str], now: Instant) -> None:
         """Send a notice; `to` are mail addresses. Raises DeliveryFailed."""
@@ -62,7 +62,7 @@ class SendsNotices(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostsNotices:
-    """Way by signed POST."""
+    """Channel by signed POST."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -86,7 +86,7 @@ class PostsNotices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailsNotices:
-    """Way by mail, by the mail server of the reports."""
+    """Channel by mail, over the mail server of the reports."""
 
     server: MailServer
     sender: str
@@ -99,7 +99,7 @@ class MailsNotices:
 def notice_ways_of(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> dict[str, SendsNotices]:
-    """Build the ways that the settings have, `mail` and `post`; without a client no posts.
+    """Build the configured channels, `mail` and `post`. Without a client there are no posts.
 
     Raises ConfigurationError if the secret of posts cannot sign.
     """

@@ -1,6 +1,7 @@
 """Preflight checks of an installation, with what to do about each problem.
 
-Each check is a function of what was seen, and no sentence contains a secret. Leaves out: looking.
+Each check is a function of collected facts, and no sentence contains a secret. Leaves out:
+collecting them.
 """
 
 import json
@@ -28,28 +29,29 @@ from reconcile.instants import DAY, SECOND, Duration, Instant, format_instant
 State = Literal["ok", "weak", "must"]
 
 SKEW_WEAK: Final[Duration] = 3 * SECOND
-"""Difference of clocks beyond the second that a Date header is cut to, and the answer's time."""
+"""Least difference of clocks that is reported. A Date header is cut to the second, and the answer
+takes some time."""
 
 SKEW_MUST: Final[Duration] = 30 * SECOND
-"""A tenth of the usual tolerance of signatures: nothing sets the clock."""
+"""A tenth of the usual tolerance of signatures. Such a clock is not synchronized at all."""
 
 CERTIFICATE_SOON: Final[Duration] = 14 * DAY
 
 MIB: Final = 1024 * 1024
 
 SPARE_MIB: Final = 1024
-"""MiB that should be free beyond the low water: half a million deliveries."""
+"""MiB that should be free beyond the low-water mark, enough for half a million deliveries."""
 
 
 NAMED: Final = 6
-"""Changed settings that a line names."""
+"""Most changed settings that a line names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """The result of one check.
 
-    state  ok; weak: it works, and a person should know; must: something must be done
+    state  ok; weak: it works, but a person should know; must: something must be done
     do     what to do, or None
     """
 
@@ -89,8 +91,8 @@ MEND_SETTING: Final = (
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that a service goes by the settings of now. changed: variables that have another value,
-    or another file behind it, than when it was started."""
+    """Check that a service uses the present settings. `changed` are variables that now have another
+    value, or another file behind it, than when it was started."""
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
@@ -100,8 +102,8 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
 
 
 def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
-    """Report whether the service that was started last is ready, else each of its reasons. answer:
-    what it answers to GET /readyz."""
+    """Report whether the most recently started service is ready, or each reason why not. `answer`
+    is its answer to GET /readyz."""
     at = f"at {note.address}"
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
@@ -120,7 +122,7 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:
-    """Check a file of secrets by its permission bits; None where it cannot be read."""
+    """Check the permission bits of a file with secrets. `mode` is None if it cannot be read."""
     if mode is None:
         return must(variable, "The file cannot be looked at.", "let this user read it")
     permissions = f"Its mode is {stat.S_IMODE(mode):o}"
@@ -130,8 +132,8 @@ def of_secret_file(variable: str, mode: int | None) -> Check:
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
-    """Check that this user may make files beside the database, as SQLite does. The first start
-    makes keys there, too."""
+    """Check that this user may create files beside the database, as SQLite does. The first start
+    creates keys there, too."""
     if not writable:
         yield must(
             "database folder",
@@ -142,7 +144,7 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
 
 
 def of_import_folder(folder: Path, *, usable: bool) -> Check:
-    """Check the watched folder. usable: whether it is there, and files can be moved in it."""
+    """Check the watched folder. `usable` says whether it exists and files can be moved in it."""
     what = "import folder"
     if usable:
         return ok(what, f"{folder} is watched.")
@@ -154,7 +156,7 @@ def of_import_folder(folder: Path, *, usable: bool) -> Check:
 
 
 def of_source(source: SourceState) -> Check:
-    """Report the state of a source's deliveries, whose word begins the sentence."""
+    """Report the state of a source's deliveries. Its word begins the sentence."""
     sentence = f"{source.state}: {source.whole_sentence}"
     if source.state == "ok":
         return ok(f"source {source.source}", sentence)
@@ -163,13 +165,13 @@ def of_source(source: SourceState) -> Check:
 
 
 def of_unallocated(words: str) -> Check:
-    """Report payments that no order has: how many, and their money."""
+    """Report payments without an order: how many, and their money."""
     do = "assign each to its order, or dismiss it: `tallyhook unallocated list`"
     return weak("unallocated", f"{words}.", do)
 
 
 def of_gap(gap: Gap, *, held: int) -> Check:
-    """Report an accepted gap, and the orders that are held by it still."""
+    """Report an accepted gap, and the orders that are still held because of it."""
     sentence = (
         f"{gap.sentence()}. {gap.accepted_by} accepted it at {format_instant(gap.accepted_at)}: "
         f"{gap.reason.strip().removesuffix('.')}."
@@ -186,7 +188,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
 
 
 def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
-    """Check a key file that was created here and is in no backup of the database.
+    """Check a key file that was created here and that no database backup contains.
 
     needed  whether the database already depends on it
     """
@@ -198,8 +200,8 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every number is found. `others` counts numbers stored under another key, as after
-    a lost file."""
+    """Check that every phone number can be found. `others` says whether some are stored under
+    another key, as after the key file was lost."""
     if others:
         yield must(
             variable,
@@ -209,9 +211,9 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
 
 
 def of_readings(sources: Iterable[str]) -> Iterator[Check]:
-    """Check that stored deliveries were read by the settings of now.
+    """Check that stored deliveries were read with the present settings.
 
-    sources  those whose settings have changed since
+    sources  sources whose settings have changed since then
     """
     for source in sources:
         yield must(
@@ -223,7 +225,7 @@ def of_readings(sources: Iterable[str]) -> Iterator[Check]:
 
 
 def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
-    """Check the erasure journal and its key: no backup of the database holds them."""
+    """Check the erasure journal and its key, which no backup of the database contains."""
     if state.problem is not None:
         what, _, do = state.problem.rpartition("; ")
         yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
@@ -250,7 +252,7 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
 
 
 def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
-    """Check that the address answers, its TLS, and its certificate's end."""
+    """Check that the address answers, its TLS, and the expiry of its certificate."""
     if probe.tls_problem is not None:
         yield must(what, f"TLS fails: {probe.tls_problem}.", "mend the certificate or the address")
         return
@@ -344,7 +346,8 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Check who states an order's price. `since` is None until the first start with the rule on."""
+    """Check who states an order's price. `since` is None before the first start with the rule
+    on."""
     what = "prices"
     if not required:
         sentence = "An order for which the shop has stated no price is paid by what the event says."
@@ -355,7 +358,7 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
-    """List API tokens that end soon: a program would be refused at once."""
+    """List API tokens that expire soon, since a program would suddenly be refused."""
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
@@ -365,7 +368,8 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
-    """Check room on the database's disk, in bytes; None on a database server."""
+    """Check the free space on the database's disk, in bytes. `free` is None on a database
+    server."""
     if free is None:
         return
     mib = free // MIB
@@ -379,14 +383,15 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
 
 
 def of_alarm(name: str, alarm: Alarm) -> Check:
-    """Turn a lasting alarm into a check; its sentence has the state, a colon, and what to do."""
+    """Turn a raised alarm into a check. Its sentence has the state, a colon, and what to do."""
     sentence, _, do = alarm.sentence.partition(": ")
     made = must if alarm.pressing else weak
     return made(name, f"{sentence}.", do.removesuffix("."))
 
 
 def of_merchant() -> Check:
-    """State the one-merchant rule: two shops' orders with one reference would be one order."""
+    """State the one-merchant rule: orders of two shops with the same reference would be one
+    order."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference means the same order to all sources,"
@@ -395,7 +400,7 @@ def of_merchant() -> Check:
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
-    """Check what the provider's signatures leave open."""
+    """Report what the provider's signatures do not cover."""
     what, found = f"profile of {source}", dict[str, str]()
     asked = "its events count only once the provider was asked, which needs it to be reachable"
     if profile.signature.mac == "none":

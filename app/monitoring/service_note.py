@@ -1,8 +1,8 @@
-"""Notes of a service that listens, by which `doctor`, another process, finds it and its settings.
+"""Notes of a listening service, through which `doctor`, another process, finds it and its settings.
 
     serve ──note_service──▶ meta ──noted_service──▶ doctor ──GET /readyz──▶ serve
 
-Each setting is noted as a digest under the phone key, which lies in a file of its own: the database
+Each setting is noted as a digest under the phone key, which is in a separate file. So the database
 and its backups reveal no secret.
 """
 
@@ -21,7 +21,7 @@ from app.core.phone_key import PhoneKey
 from app.receiving.inbox_store import fact, put_fact
 
 ANSWERED_BY: Final = "Tallyhook-Service"
-"""Header of `/readyz`: the name that the service drew at its start."""
+"""Header of `/readyz` with the random name of the service that answered."""
 
 _FACT: Final = "service"
 
@@ -30,9 +30,9 @@ _FACT: Final = "service"
 class ServiceNote:
     """The service that was started last.
 
-    address   where it listens: scheme, host and port
-    name      drawn at its start
-    settings  digest of each setting that is not at its default, by variable
+    address   its address: scheme, host and port
+    name      random name, chosen at its start
+    settings  digest of each setting that differs from its default, by variable
     """
 
     address: str
@@ -41,7 +41,7 @@ class ServiceNote:
 
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
-    """Note that this process serves. Raises as `Writer.commit` does."""
+    """Note that this process serves. Raises the errors of `Writer.commit`."""
     assert context.phone_key is not None, "whoever serves has made one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
@@ -55,14 +55,15 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables with another value, or another file behind it, than at that start."""
+    """Return the variables that have another value, or another file behind it, than at that
+    start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]
 
 
 def settings_digests(settings: Settings, key: PhoneKey) -> dict[str, str]:
-    """Return the digest of each setting that is not at its default, by variable."""
+    """Return the digest of each setting that differs from its default, by variable."""
     return {
         name: key.digest(f"{name}={json.dumps(value, sort_keys=True, default=_plain)}").hex()
         for name, value in _given(settings)

@@ -1,11 +1,11 @@
-"""Watchdog: looks now and then for problems that cost money and that nobody else reports.
+"""Watchdog: looks regularly for problems that cost money and that nothing else reports.
 
-A slow reader, deliveries set aside, silence, unreadable deliveries, payments of no order (because
-of a profile, or because nobody decides about them), a wrong clock, a shop that takes no
-notifications, held orders, events of money that no profile knows, failed or waiting scheduled work,
-erasures that are not carried out, and checkpoints that too few witnesses cosign.
+It looks for a slow reader, deliveries set aside, silence, unreadable deliveries, payments without
+an order (because of a profile, or because nobody decides about them), a wrong clock, a shop that
+accepts no notifications, held orders, events about money that no profile knows, failed or waiting
+scheduled work, unfinished erasures, and checkpoints that too few witnesses cosign.
 
-Another alarm is another function with `_watch`: readiness, metrics, feed and log report all.
+To add an alarm, write a function with `_watch`. Readiness, metrics, feed and log report all alarms.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two looks, unless something is due before: a wrong clock is reported within a
+"""Seconds between two looks, unless something is due earlier. A wrong clock is reported within a
 minute."""
 
 AGAIN_S: Final = 2.0
-"""Seconds between two looks that something asks for."""
+"""Least seconds between two looks that something requests."""
 
 UNREAD_MONEY: Final[FindingCode] = "unread_money_event"
 
@@ -68,24 +68,24 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
     "fulfilled_but_not_paid",
     UNREAD_MONEY,
 )
-"""Findings that a shop must act on; each is also published as a revision."""
+"""Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""How long a shop may take nothing without an alarm, such as during a restart."""
+"""How long a shop may accept nothing without an alarm, for example during a restart."""
 
 log = structlog.get_logger()
 
 
 NAMED: Final = 3
-"""Payments that an alarm names."""
+"""Most payments that an alarm names."""
 
 
 class Watched(NamedTuple):
     """Input of the watchdog.
 
-    ages         deliveries that this process refused for their age; None if it receives nothing
-    unallocated  payments that no order has, where they were counted before
-    ends         gets the ends of the patience with what may become an alarm
+    ages         deliveries that this process refused for their age; None if it is not a receiver
+    unallocated  payments without an order, if they were counted before
+    ends         collects the times at which present conditions become alarms
     """
 
     context: AppContext
@@ -94,7 +94,8 @@ class Watched(NamedTuple):
     ends: list[Instant] | None = None
 
     def is_patient(self, since: Instant, patience: instants.Duration) -> bool:
-        """Return whether what began then is too young for an alarm; note when it no longer is."""
+        """Return whether a condition that began at `since` is too recent for an alarm. If so, note
+        when it becomes one."""
         end = Instant(since + patience)
         if self.ends is not None:
             self.ends.append(end)
@@ -105,12 +106,12 @@ Look = Callable[[Watched], Awaitable[Alarm | None]]
 
 
 class Watch(NamedTuple):
-    """A condition that is watched.
+    """A watched condition.
 
     name    its key in readiness, and in the metric `tallyhook_<name>_alarm`
     figure  the metric's help text
-    look    looks once; returns the alarm, if there is a reason
-    dated   whether `tallyhook_<name>_since_seconds` has its start
+    look    function that checks once, and returns the alarm if there is a reason
+    dated   whether `tallyhook_<name>_since_seconds` states its start
     """
 
     name: str
@@ -120,11 +121,11 @@ class Watch(NamedTuple):
 
 
 WATCHES: Final = list[Watch]()
-"""All alarms, in the order of the functions below."""
+"""All watched conditions, in the order of the functions below."""
 
 
 def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
-    """Add a look to WATCHES, under the function's name."""
+    """Return a decorator that adds a check to WATCHES under the function's name."""
 
     def add(look: Look) -> Look:
         WATCHES.append(Watch(look.__name__.removeprefix("_"), figure, look, dated))
@@ -225,7 +226,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
 
 
 def unallocated_words(found: UnallocatedTotals) -> str:
-    """Say how many payments no order has, and how much money they hold."""
+    """Return how many payments have no order, and how much money they hold, as text."""
     count = counted(found.count, "payment is", "payments are")
     sums = [str(money) for money in found.held]
     if found.unclear:
@@ -340,8 +341,8 @@ async def _reader(watched: Watched) -> Alarm | None:
 
 
 KEPT_MOST: Final = 256 * MIB
-"""Bytes of read deliveries in the inbox for an alarm: five times what the database's log holds
-before it is folded."""
+"""Bytes of read deliveries in the inbox that raise an alarm: five times the size at which the
+database's log is folded."""
 
 
 @_watch("1 while the inbox has more than 256 MiB of deliveries that were read.")
@@ -402,7 +403,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""Time for which scheduled work may wait for unread deliveries without an alarm."""
+"""How long scheduled work may wait for unread deliveries without an alarm."""
 
 
 @_watch(
@@ -510,16 +511,16 @@ FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
     for watch in WATCHES
     if watch.dated
 }
-"""Descriptions of their gauges, by name."""
+"""Descriptions of the alarms' gauges, by name."""
 
 
 class Watchdog:
     """Result of the last look, for readiness, metrics and the feed.
 
-    alarms    lasting alarms by the name of their Watch
+    alarms    raised alarms by the name of their Watch
     findings  number of orders with each watched finding
-    sources   state of each source, with what explains its refusals
-    unallocated  payments that no order has
+    sources   state of each source, with the explanation of its refusals
+    unallocated  payments without an order
     """
 
     def __init__(self, watched: Watched, messages: AlarmMessages | None = None) -> None:
@@ -535,18 +536,20 @@ class Watchdog:
 
     @property
     def sentences(self) -> list[str]:
-        """Sentences of the lasting alarms."""
+        """Sentences of the raised alarms."""
         return [alarm.sentence for alarm in self.alarms.values()]
 
     def due_in_s(self) -> float:
-        """Return the seconds until a reason is old enough for an alarm, as far as is known."""
+        """Return the seconds until a known condition is old enough for an alarm."""
         now = self._watched.context.clock.now()
         return max(AGAIN_S, (min(self._ends) - now) / SECOND) if self._ends else inf
 
     def reader_changed(self, oldest: Instant | None) -> bool:
-        """Return whether the alarm `reader` may be due, or over, and was not looked at for AGAIN_S.
+        """Return whether the alarm `reader` may be due or over, and was last checked more than
+        AGAIN_S ago.
 
-        oldest  when the oldest unread delivery came, as the receiver knows without the database
+        oldest  when the oldest unread delivery arrived, which the receiver knows without the
+                database
         """
         now, context = asyncio.get_running_loop().time(), self._watched.context
         limit = context.settings.inbox_alarm_s * SECOND
@@ -557,7 +560,7 @@ class Watchdog:
         return True
 
     async def look(self) -> int:
-        """Look once and log what has changed. Return 0: nothing is due at once."""
+        """Look once and log what has changed. Return 0, since nothing is due at once."""
         known = self.findings
         async with self._watched.context.database.reading() as connection:
             self.findings = await counter_store.finding_counts(connection, WATCHED)

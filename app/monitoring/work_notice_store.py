@@ -1,4 +1,4 @@
-"""Rows of operators who want notices of their work, and the audit entries that make notices."""
+"""Rows of operators who want notices of their work, and the audit entries that cause notices."""
 
 import json
 from collections.abc import Sequence
@@ -18,8 +18,8 @@ class NoticeChoice:
     pace      `at_once` or `daily`
     way       `mail` or `post`
     address   where mails go; None for posts
-    position  number of the last audit entry of which they were notified
-    due_at    when entries are looked at next; during a try, until when it is claimed
+    position  number of the last audit entry that they were notified of
+    due_at    time of the next check; during a try, the end of its claim
     tries     failed tries since the last success
     """
 
@@ -33,7 +33,7 @@ class NoticeChoice:
 
 
 async def put_choice(connection: AsyncConnection, choice: NoticeChoice) -> None:
-    """Store an operator's choice in place of any other."""
+    """Store an operator's choice, replacing any other."""
     await connection.execute(
         text(
             "INSERT INTO notice_choices "
@@ -68,8 +68,8 @@ async def choice_of(connection: AsyncConnection, operator: str) -> NoticeChoice 
 async def choices_due(
     connection: AsyncConnection, now: Instant, *, beyond: Instant = LATEST
 ) -> list[NoticeChoice]:
-    """Return choices whose entries are to be looked at; a shop has some dozens of operators. Those
-    due after `beyond` were put off by a clock that was ahead."""
+    """Return choices whose entries must be checked. A shop has some dozens of operators. Choices
+    due after `beyond` were postponed by a fast clock, and are included."""
     rows = await connection.execute(
         text(
             "SELECT operator, pace, way, address, position, due_at, tries FROM notice_choices "
@@ -83,7 +83,8 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until then; return False where another process was faster, or it changed."""
+    """Claim a choice until an instant. Return False if another process was faster, or the choice
+    changed."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "
@@ -102,7 +103,7 @@ async def put_looked(
     due_at: Instant,
     tries: int = 0,
 ) -> None:
-    """Store up to which entry the operator was notified, unless they have chosen anew."""
+    """Store the last entry that the operator was notified of, unless they have chosen again."""
     await connection.execute(
         text(
             "UPDATE notice_choices SET position = :reached, due_at = :due_at, tries = :tries "
@@ -115,7 +116,7 @@ async def put_looked(
 async def work_entries(
     connection: AsyncConnection, *, after: int, limit: int
 ) -> Sequence[AuditEntry]:
-    """Return entries of assigned breaks and of proposals after a number, by number."""
+    """Return entries about assigned breaks and proposals with numbers above `after`, in order."""
     rows = await connection.execute(
         text(
             "SELECT number, at, who, role, action, subject, facts FROM audit "
@@ -128,6 +129,6 @@ async def work_entries(
 
 
 async def newest_entry(connection: AsyncConnection) -> int:
-    """Return the number of the last audit entry; 0 where there is none."""
+    """Return the number of the last audit entry; 0 if there is none."""
     found = await connection.execute(text("SELECT max(number) FROM audit"))
     return int(found.scalar_one() or 0)

@@ -1,12 +1,12 @@
 """Notices to operators of work that waits for them: assigned breaks, and proposals to approve.
 
-    (1) read   audit entries after the last one of which the operator was notified
-    (2) keep   what is still theirs to do
+    (1) read   audit entries after the last one that the operator was notified of
+    (2) keep   the entries that are still theirs to do
     (3) send   one mail or signed post for all of it, at once or each morning
-    (4) store  the number of the last entry: nobody is notified of a thing twice
+    (4) store  the number of the last entry, so that nobody is notified twice
 
 A process that dies between (3) and (4) sends again, with the same id. A notice names no customer
-and no order: what it is about stands on the page that it links to.
+and no order. Its subject is on the page that it links to.
 """
 
 import json
@@ -45,10 +45,11 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time of the daily digest after the merchant's midnight: before people begin."""
+"""Time after the merchant's midnight at which the daily digest is sent, before people begin
+work."""
 
 MOST: Final = 200
-"""Entries in one notice; further ones are in the next."""
+"""Most entries in one notice. Further ones are in the next."""
 
 ADDRESS_MAX: Final = 254
 """Characters of a mail address (RFC 5321)."""
@@ -56,7 +57,7 @@ ADDRESS_MAX: Final = 254
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkItem:
-    """One thing to do: `break_assigned` or `approval_waits`, in a sentence, with its page."""
+    """One thing to do, `break_assigned` or `approval_waits`, with its sentence and its page."""
 
     kind: Literal["break_assigned", "approval_waits"]
     subject: str
@@ -66,7 +67,7 @@ class WorkItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkNotice:
-    """Notice of one operator's work, as a post in UTC and as a mail in local time.
+    """Notice of one operator's work. A post has UTC times, a mail local times.
 
     id  the same for every try
     """
@@ -118,7 +119,7 @@ class WorkNotice:
 
 
 def ways_set_up(context: AppContext) -> tuple[Way, ...]:
-    """Return the ways that the settings allow."""
+    """Return the channels that the settings allow."""
     settings = context.settings
     mails = settings.reports.mail_server is not None and settings.reports.mail_from is not None
     posts = settings.alarms.url is not None and settings.alarms.secret is not None
@@ -130,7 +131,7 @@ def ways_set_up(context: AppContext) -> tuple[Way, ...]:
 
 
 async def notice_choice(context: AppContext, operator: str) -> store.NoticeChoice | None:
-    """Return how an operator is notified; None where they are not."""
+    """Return how an operator is notified; None if they are not."""
     async with context.database.reading() as connection:
         return await store.choice_of(connection, operator)
 
@@ -140,8 +141,8 @@ async def choose_notices(
 ) -> None:
     """Store how an operator is notified of work from now on.
 
-    Raises UsageError for a way that the settings don't have, a bad address, and for somebody else
-    than the operator or an admin.
+    Raises UsageError for a channel that is not configured, for a bad address, and for anyone but
+    the operator or an admin.
     """
     settled = address.strip() or None
     if pace != "off":
@@ -199,7 +200,7 @@ def next_morning(context: AppContext, now: Instant) -> Instant:
 
 
 class WorkNotices:
-    """Sender of notices by the configured ways."""
+    """Sender of notices over the configured channels."""
 
     def __init__(
         self, context: AppContext, ways: Mapping[str, SendsNotices], proposals: Proposals
@@ -210,7 +211,7 @@ class WorkNotices:
         self._failed = Repeating()
 
     async def send_due(self) -> int:
-        """Send what is due, and return the number of notices."""
+        """Send what is due. Return the number of notices."""
         now = self._context.clock.now()
         async with self._context.database.reading() as connection:
             due = await store.choices_due(
@@ -270,7 +271,7 @@ class WorkNotices:
             )
 
     async def _item(self, choice: store.NoticeChoice, entry: AuditEntry) -> WorkItem | None:
-        """Return what an entry gives the operator to do; None where it is not theirs (2)."""
+        """Return the work that an entry gives the operator; None if it is not theirs (step 2)."""
         me = choice.operator
         if entry.who == me:
             return None

@@ -1,4 +1,4 @@
-"""The stored transparency log: waiting rows, leaves, tree and heads."""
+"""The stored transparency log: unsealed rows, leaves, tree and heads."""
 
 __all__ = (
     "departure_store",

@@ -1,6 +1,6 @@
-"""Checkpoints that have left the house, and the witnesses that cosign them.
+"""Checkpoints that were published, and the witnesses that cosign them.
 
-Every departure is kept for ever, so that a rewritten log is found to fit one of them no more.
+Every departure is kept forever, so that a rewritten log can be caught by any of them.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,15 +14,16 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Ways in which a checkpoint leaves without a cosignature: shown to strangers, or delivered."""
+"""Channels by which a checkpoint is published without a cosignature: shown to the public, or
+delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departure:
-    """One checkpoint that left.
+    """One published checkpoint.
 
-    way   a DepartureWay, or the verifier key of the witness that has cosigned it
-    at    when it left; for a cosigned one, what the witness says
+    way   a DepartureWay, or the verifier key of the witness that cosigned it
+    at    when it was published; for a cosigned one, the witness's time
     line  the line of the note with the cosignature; None for other ways
     """
 
@@ -34,7 +35,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Note that a checkpoint leaves, unless it has left this way before."""
+    """Note that a checkpoint is published, unless it already was on this channel."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -47,7 +48,8 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return departures of larger checkpoints, or of equal size and a later way, smallest first."""
+    """Return departures of larger checkpoints, or of the same size on a later channel, smallest
+    first."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -59,7 +61,7 @@ async def departures_after(
 
 
 async def newest_departures(connection: AsyncConnection) -> list[Departure]:
-    """Return the largest checkpoint that left each way, largest first."""
+    """Return the largest published checkpoint of each channel, largest first."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures AS one WHERE size = "
@@ -70,8 +72,8 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
-    """Return the size of the largest checkpoint that ever left, and when it last left a new way;
-    None where none has left."""
+    """Return the size of the largest published checkpoint, and when it was last published on a new
+    channel; None if none was published."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -83,7 +85,7 @@ async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | No
 
 
 async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
-    """Return the newest departure by one way; None where there is none."""
+    """Return the newest departure on one channel; None if there is none."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -112,8 +114,8 @@ async def cosignatures_of(
 async def first_cosigned_over(
     connection: AsyncConnection, number: int, *, witnesses: Collection[str], quorum: int
 ) -> int | None:
-    """Return the smallest size over a leaf that a quorum of these witnesses has cosigned; None so
-    far."""
+    """Return the smallest checkpoint size that covers a leaf and that a quorum of these witnesses
+    has cosigned; None if there is none yet."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE size > :number AND way IN :witnesses "
@@ -127,8 +129,7 @@ async def first_cosigned_over(
 async def last_cosigned(
     connection: AsyncConnection, *, witnesses: Collection[str], quorum: int
 ) -> int:
-    """Return the largest size that a quorum of these witnesses has cosigned; 0 where there is
-    none."""
+    """Return the largest size that a quorum of these witnesses has cosigned; 0 if there is none."""
     found = await connection.scalar(
         text(
             "SELECT size FROM log_departures WHERE way IN :witnesses "
@@ -147,11 +148,11 @@ class WitnessState:
     """The known state of one witness, by its verifier key.
 
     size         the largest checkpoint that it has cosigned; 0: none
-    cosigned_at  when, as it says
+    cosigned_at  when it cosigned, by its own clock
     next_at      the earliest time to ask it again
     failures     failed requests since it last cosigned
     since        when the first of these failed
-    problem      why its last request gave no cosignature, as a code; None: it gave one
+    problem      code for why the last request gave no cosignature; None if it gave one
     """
 
     witness: str
@@ -177,8 +178,8 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Claim the right to ask a witness until an instant, so that only one worker asks. before: its
-    `next_at` as read; None if it was never asked."""
+    """Claim the right to ask a witness until an instant, so that only one worker asks. `before` is
+    its `next_at` as read; None if it was never asked."""
     rows = await connection.execute(
         text(
             "INSERT INTO log_witnesses (witness, size, next_at, failures) "
@@ -191,12 +192,12 @@ async def claim_witness(
 
 
 async def forget_witnesses(connection: AsyncConnection) -> None:
-    """Delete all states: witnesses know nothing of a log under another origin."""
+    """Delete all witness states. Witnesses know nothing about a log under another origin."""
     await connection.execute(text("DELETE FROM log_witnesses"))
 
 
 async def change_witness(connection: AsyncConnection, state: WitnessState) -> None:
-    """Store the outcome of asking a witness."""
+    """Store the result of asking a witness."""
     await connection.execute(
         text(
             "UPDATE log_witnesses SET size = :size, cosigned_at = :cosigned_at, "

@@ -1,16 +1,17 @@
-"""The sealed content of each kind of row: the document of a leaf.
+"""Sealed content of each kind of row: the document of a leaf.
 
-A document has the kind, a salt, when the row came, and `parts`, the digest of salted commitments to
-what the row says; bodies and headers stand in it as their SHA-256. So it holds no words, and a
-deletion leaves the log whole. Numbers are whole and below 2**53; times are microseconds since 1970.
+A document has the kind, a salt, when the row was written, and `parts`, the digest of salted
+commitments to the row's content. Bodies and headers are represented by their SHA-256. So a document
+holds no readable text, and a deletion leaves the log intact. Numbers are whole and below 2**53;
+times are microseconds since 1970.
 
-A leaf names its order by a commitment (`of`). It says which of the order's leaves it is (`nth`) and
-the number of the one before it (`after`), so none can be left out between two that are shown. Where
-a delivery is read otherwise or joined to an order later on, a leaf of the kind `reading` says so.
+A leaf names its order by a commitment (`of`). It states its position among the order's leaves
+(`nth`) and the number of the previous one (`after`), so no leaf between two shown ones can be
+omitted. If a delivery is later read differently or assigned to an order, a leaf of the kind
+`reading` records it.
 
-A document is sealed for ever: README.md of `app/evidence` has the form. Once 0.1.0 is tagged, a
-member may be added only where earlier rows say nothing of it: it is left out there, or gets a new
-kind.
+A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
+a member may be added only if it is omitted for earlier rows, or belongs to a new kind.
 """
 
 import hashlib
@@ -46,15 +47,15 @@ Members = dict[str, Any]
 """A JSON object of text, whole numbers and null."""
 
 READING: Final = "reading"
-"""The kind of a leaf that says how a delivery is read later on; it has no row of its own."""
+"""Kind of a leaf that records a later reading of a delivery. It has no row of its own."""
 
 
 class Sealable(NamedTuple):
-    """Present content of one row. `subject` names it among all kinds.
+    """Present content of one row. `subject` identifies it among all kinds.
 
-    order  the order that its leaf names; None where it belongs to none
-    said   what was read of a delivery, or the parts of what another row says; None where a delivery
-           could not be read, and of a tree of all orders
+    order  order that its leaf names; None if it belongs to none
+    said   content read from a delivery, or the content of another row in parts; None if a delivery
+           could not be read, and for a tree of all orders
     """
 
     kind: str
@@ -65,8 +66,8 @@ class Sealable(NamedTuple):
 
 
 class LeafPlace(NamedTuple):
-    """Where a leaf stands among its order's: the commitment to the order, in hex, which of the
-    order's leaves it is, and the number of the one before it."""
+    """Position of a leaf among its order's leaves: the commitment to the order, in hex, the leaf's
+    ordinal, and the number of the previous one."""
 
     of: str
     nth: int
@@ -83,7 +84,7 @@ class Leaf(NamedTuple):
     hash: Hash
 
     def members(self) -> Members:
-        """Return the document as values. Raise ValueError where it is none."""
+        """Return the document as values. Raise ValueError if it is not a document."""
         found = json.loads(self.document)
         if not isinstance(found, dict):
             raise ValueError("not an object")
@@ -95,18 +96,20 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether an order with these leaves began on an earlier day (UTC), as far as is known:
-    a leaf that says how a delivery is read later on has no date."""
+    """Return whether an order with these leaves is known to have begun on an earlier UTC day.
+    Leaves of the kind `reading` have no date."""
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One kind of rows that are sealed.
+    """One kind of sealed rows.
 
-    numbered  whether the key is 1, 2, 3 … in commit order; else ids, which writers must mark
-    sealable  makes what is sealed of a row of `columns`, whose first is the key, and of `beside`
+    numbered  whether keys are 1, 2, 3 … in commit order; otherwise they are ids, which writers must
+              mark
+    sealable  builds the sealed content from a row of `columns`, the first of which is the key, and
+              of `beside`
     beside    columns of another table, which `joined` joins
     """
 
@@ -120,7 +123,7 @@ class Kind:
 
     @property
     def selected(self) -> str:
-        """Return the columns and tables of a query of its rows."""
+        """Return the columns and tables for a query of its rows."""
         columns = (*(f'{self.table}."{name}"' for name in self.columns), *self.beside)
         return statement(
             "{columns} FROM {table} {joined}",
@@ -139,7 +142,7 @@ class Kind:
         return subject.startswith(f"{self.name}:") if self.numbered else ":" not in subject
 
     def subject(self, key: str | int) -> str:
-        """Name a row of this kind: its id, or `revision:7`."""
+        """Return the subject of a row of this kind: its id, or `revision:7`."""
         return f"{self.name}:{key}" if self.numbered else str(key)
 
     def key(self, subject: str) -> str | int:
@@ -155,10 +158,10 @@ def leaf_of(
     place: LeafPlace | None = None,
     secret: bytes | None = None,
 ) -> Leaf:
-    """Return the leaf that seals a row as it is now.
+    """Return the leaf that seals a row's present content.
 
-    place   among its order's leaves; None where the row belongs to no order
-    secret  what the salts of its parts are drawn from; without it none are sealed
+    place   position among its order's leaves; None if the row belongs to no order
+    secret  secret from which the salts of its parts are derived; without it no parts are sealed
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
@@ -202,7 +205,7 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
-    """Return order and event of a row of EVENT_COLUMNS, which is empty where nothing was read."""
+    """Return order and event from a row of EVENT_COLUMNS, which is empty if nothing was read."""
     if not row or row[2] is None:
         return None, None
     try:
@@ -212,8 +215,8 @@ def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf which says that a delivery is read differently, or belongs to
-    another order, than its own leaf says. The number of the leaf completes the subject."""
+    """Return the content of a leaf that records a changed reading or order of a delivery. The
+    number of the leaf completes the subject."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -224,12 +227,13 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery of a leaf of kind delivery or reading."""
+    """Return the delivery that a leaf of kind delivery or reading seals."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
 def _record(row: Sequence[Any]) -> Sealable:
-    """Seal a record as history.json has it, and the digest of the text stored beside it."""
+    """Return the sealed content of a record, in the form of history.json, with the digest of the
+    text stored beside it."""
     columns = dict(zip(RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or a row that was changed
@@ -243,7 +247,7 @@ def _record(row: Sequence[Any]) -> Sealable:
 
 
 def _revision(row: Sequence[Any]) -> Sealable:
-    """Seal a revision as revisions.json has it."""
+    """Return the sealed content of a revision, in the form of revisions.json."""
     seq, order, at, outcome, fulfillable, substance, before, before_fulfillable, because = row
     document = {
         "seq": seq,
@@ -262,11 +266,11 @@ def _revision(row: Sequence[Any]) -> Sealable:
 
 _SET: Final = (None, 1)
 _FLAGS: Final = {0: False, 1: True}
-"""Flags as they are stored. Another number is sealed as it is: somebody has changed the row."""
+"""Flags as stored. Any other number is sealed unchanged, because somebody has altered the row."""
 
 
 def _audit_entry(row: Sequence[Any]) -> Sealable:
-    """Seal an audit entry as attachments.json has it."""
+    """Return the sealed content of an audit entry, in the form of attachments.json."""
     *entry, order = row
     document = dict(zip(AUDIT_COLUMNS, entry, strict=True))
     members = {"id": document["number"], "at": document["at"]}
@@ -276,7 +280,8 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return parsed JSON; a text that is no JSON, since somebody changed its row, as it is."""
+    """Return parsed JSON. A text that is not JSON, because somebody altered its row, is returned
+    unchanged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -294,7 +299,7 @@ _DELIVERY_COLUMNS: Final = (
 )  # fmt: skip
 
 AUDIT_COLUMNS: Final = ("number", "at", "who", "role", "action", "subject", "reason", "facts")
-"""Columns of an audit entry that say something; `order_key` says of which order it is."""
+"""Columns of an audit entry with content. `order_key` names its order."""
 
 DELIVERY: Final = Kind(
     name="delivery",

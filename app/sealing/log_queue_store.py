@@ -1,9 +1,9 @@
-"""Rows that have no leaf in the log yet: marked ones, numbered ones, and those that a sweep finds.
+"""Rows without a leaf in the log: marked ones, numbered ones, and those that a sweep finds.
 
-Ids do not commit in order, so a sealer cannot go by them. Whoever writes rows with ids of our
-making marks them in the same transaction: a mark is seen when its rows are. Rows that are numbered
-in commit order need no mark. A sweep over the ids finds what neither mentions. A row that has a
-leaf by then is passed over, so looking twice is harmless.
+Ids do not commit in order, so a sealer cannot rely on them. Rows with our own ids are marked in the
+transaction that writes them, so that a mark is visible when its rows are. Rows that are numbered in
+commit order need no mark. A sweep over the ids finds all others. A row that already has a leaf is
+skipped, so looking twice is harmless.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,16 +19,17 @@ from app.sealing import leaf_store
 from app.sealing.order_store import read_leaves
 
 MARKS_AT_ONCE: Final = 256
-"""Marks read at a time; each stands for the rows of one transaction, some thousands at most."""
+"""Marks read at a time. Each stands for the rows of one transaction, at most some thousands."""
 
 ALL: Final = 2**62
-"""More rows than there can be."""
+"""A limit above any number of rows."""
 
 SWEPT: Final = "sealed ids"
-"""Name in `meta`, before a kind's: the id that the sweep has reached; "" when it is over."""
+"""Prefix, before a kind's name, of the fact in `meta` with the id that the sweep has reached; ""
+when the sweep is over."""
 
 SEALED: Final = "sealed"
-"""Name in `counters`, before a kind's: the number up to which its rows are sealed."""
+"""Prefix, before a kind's name, of the counter for the number up to which its rows are sealed."""
 
 
 def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Sequence[str]) -> None:
@@ -37,8 +38,8 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries that may be read differently from now on, or belong to another order, so that
-    the change is sealed."""
+    """Mark deliveries whose reading or order may change from now on, so that the change is
+    sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -56,12 +57,12 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 class Unsealed:
     """Rows without a leaf, and the notes to write once they have one.
 
-    size      the log's leaves when this was read
-    read      for deliveries that may be read otherwise: the leaves that say how they were read
-    marks     numbers of the marks that are then used up
-    counters  name to value: how far numbered kinds are sealed
-    swept     name to id: how far the sweeps have come
-    full      whether there may be more than one round takes
+    size      number of leaves in the log when this was read
+    read      for deliveries that may be read differently: the leaves that record their reading
+    marks     numbers of the marks to delete then
+    counters  how far each numbered kind is sealed, by name
+    swept     id that each sweep has reached, by name
+    full      whether there may be more rows than one round takes
     """
 
     size: int
@@ -74,7 +75,7 @@ class Unsealed:
 
     @property
     def anything(self) -> bool:
-        """Return whether there is something to write."""
+        """Return whether anything must be written."""
         return bool(self.rows or self.marks or self.swept)
 
 
@@ -170,8 +171,7 @@ async def _numbered(
 async def _swept(
     connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
 ) -> list[leaf_store.Sealable]:
-    """Return the next rows by id that have no leaf, while the sweep of this database is not
-    over."""
+    """Return the next rows in id order that have no leaf, unless the sweep is over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":
@@ -189,7 +189,7 @@ async def _counter(connection: AsyncConnection, name: str) -> int:
 
 
 async def sweep_again(connection: AsyncConnection) -> None:
-    """Start the sweeps over every id again, whatever is marked."""
+    """Start the sweeps over all ids again, whatever is marked."""
     await connection.execute(
         text("DELETE FROM meta WHERE name IN (:one, :other)"),
         {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
@@ -200,7 +200,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet: nothing of them may be deleted."""
+    """Return the subjects that are not sealed yet. Nothing of them may be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -214,8 +214,8 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, without those that only a sweep finds. Return `enough`
-    where there are more, which are not counted."""
+    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep finds are left
+    out."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -239,8 +239,8 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the rows of these subjects, sealed or not; nothing for a
-    missing row."""
+    """Return the present content of these subjects' rows, sealed or not. Missing rows have no
+    entry."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}
@@ -249,7 +249,7 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of leaves of kind reading."""
+    """Return the present content of the leaves of kind reading."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

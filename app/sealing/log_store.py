@@ -26,13 +26,14 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash, Node
 
 Ranges = Iterable[tuple[int, int, int]]
-"""Kept hashes by level, first place and place behind the last: see
+"""Kept hashes by level, first position, and position after the last: see
 `reconcile.transparency.merkle`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedHead:
-    """The head of the log's first `size` leaves, when it was signed, and the signed note."""
+    """A checkpoint: the head over the log's first `size` leaves, when it was signed, and the signed
+    note."""
 
     size: int
     head: Hash
@@ -45,7 +46,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing; only used up marks if `signed` is None."""
+    """Result of one round of sealing. If `signed` is None, it only deletes marks."""
 
     found: Unsealed
     book: OrderBook
@@ -55,7 +56,8 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Add to the log, unless it has grown since it was read. False if another was first."""
+    """Extend the log, unless it has grown since it was read. Return False if another process was
+    first."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -101,7 +103,7 @@ _LEAVES_OF: Final = statement(
 
 
 async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dict[str, Leaf]:
-    """Return the leaves of these subjects; nothing for one that is not sealed."""
+    """Return the leaves of these subjects. Subjects that are not sealed have no entry."""
     rows = await select_in(connection, sql=_LEAVES_OF, values=set(subjects))
     return {leaf.subject: leaf for leaf in (Leaf(*row) for row in rows)}
 
@@ -114,7 +116,7 @@ async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) 
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Return the kept hashes of these ranges, by two queries. Missing ones are left out."""
+    """Return the kept hashes of these ranges with two queries. Missing ones are left out."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:
@@ -149,8 +151,7 @@ _CHECKPOINTS: Final = table("log_checkpoints", *map(column, ("size", "head", "at
 async def newest_head(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SignedHead | None:
-    """Return the newest checkpoint, or the newest as of an instant; None while nothing is
-    sealed."""
+    """Return the newest checkpoint, or the newest as of an instant; None if nothing is sealed."""
     newest = select(_CHECKPOINTS).order_by(_CHECKPOINTS.c.size.desc()).limit(1)
     if until is not None:
         newest = newest.where(_CHECKPOINTS.c.at <= until)
@@ -166,12 +167,12 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf; it never changes."""
+    """Return the first checkpoint that covers a leaf. It never changes."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
 async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> list[SignedHead]:
-    """Return checkpoints of more than `size` leaves, smallest first."""
+    """Return checkpoints over more than `size` leaves, smallest first."""
     larger = select(_CHECKPOINTS).where(_CHECKPOINTS.c.size > size)
     rows = await connection.execute(larger.order_by(_CHECKPOINTS.c.size).limit(limit))
     return [SignedHead(**row._mapping) for row in rows]
@@ -182,7 +183,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrigin:
-    """An origin that the log had before, in checkpoints of up to `size` leaves."""
+    """A former origin of the log, used in checkpoints of up to `size` leaves."""
 
     origin: str
     size: int
@@ -193,7 +194,7 @@ class Identity:
     """The log's origin, and the public keys that have signed for it in hex, newest last.
 
     earlier       the origins before this one, oldest first: see `change_origin`
-    endorsements  for each key what the one before it signed of it, in hex; None where nothing
+    endorsements  for each key the previous key's signature over it, in hex; None without one
     """
 
     origin: str
@@ -207,12 +208,12 @@ class Identity:
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """Return the origin in checkpoints with this number of leaves."""
+        """Return the origin in checkpoints over this number of leaves."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return how many leaves there were when an earlier origin ended; None for the present
-        one."""
+        """Return how many leaves the log had when an earlier origin ended; None for the present
+        origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -220,25 +221,25 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows of meta that hold them; the second's value is pairs of origin and size in
+"""Names of the rows of meta with the origins. The second row has pairs of origin and size in
 JSON."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
-    """Return the earlier origins in values of meta by name, as they are stored."""
+    """Return the earlier origins from stored values of meta, by name."""
     pairs = json.loads(rows.get(_EARLIER, "[]"))
     return tuple(EarlierOrigin(origin=origin, size=size) for origin, size in pairs)
 
 
 def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every origin of the log, oldest first; none before it has begun."""
+    """Return every origin of the log, oldest first; none before the log has begun."""
     if _ORIGIN not in rows:
         return ()
     return (*(each.origin for each in earlier_origins(rows)), rows[_ORIGIN])
 
 
 async def identity(connection: AsyncConnection) -> Identity | None:
-    """Return which log this is; None before it has begun."""
+    """Return the log's identity; None before the log has begun."""
     rows = await connection.execute(
         text("SELECT name, value FROM meta WHERE name IN (:origin, :earlier)"),
         {"origin": _ORIGIN, "earlier": _EARLIER},
@@ -259,7 +260,7 @@ async def identity(connection: AsyncConnection) -> Identity | None:
 
 
 async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
-    """Store once which log this is. Nothing happens where another process was first."""
+    """Store the log's identity once. Does nothing if another process was first."""
     done = await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES (:name, :origin) "
@@ -272,8 +273,8 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Give checkpoints with more leaves than there are now another origin. Nobody may seal
-    meanwhile, since a signer has the origin that it was opened with."""
+    """Change the origin of checkpoints over more leaves than there are now. Nobody may seal
+    meanwhile, because a signer uses the origin that it was opened with."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))
     await connection.execute(
@@ -293,7 +294,8 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on. endorsement: the former key's signature, in hex."""
+    """Store the key that signs from now on. `endorsement` is the former key's signature over it, in
+    hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

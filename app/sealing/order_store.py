@@ -1,7 +1,7 @@
-"""Names of orders in leaves: a key and a commitment for each order, and its number of leaves.
+"""Pseudonyms of orders in leaves: a key and a commitment for each order, and its number of leaves.
 
 Only a sealer adds or changes rows, in the transaction that adds the leaves. An erasure deletes an
-order's reference and key; the counts stay, since the log's leaves give them.
+order's reference and key. The counts stay, because the log's leaves contain them.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -32,15 +32,15 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta`: what the salts of parts are drawn from, in hex. It never leaves the
-database."""
+"""Name in `meta` of the secret from which the salts of parts are derived, in hex. It never leaves
+the database."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NamedOrder:
-    """An order as leaves name it.
+    """An order's pseudonym in leaves.
 
-    leaves  how many name it; last: the number of the newest of them
+    leaves  number of its leaves; last  number of the newest one
     fresh   whether it has no row yet
     """
 
@@ -54,13 +54,13 @@ class NamedOrder:
 
 
 class OrderBook:
-    """Orders of the leaves of one batch, counted on with each leaf."""
+    """Pseudonyms and leaf counts of the orders in one batch, updated with each leaf."""
 
     def __init__(self, orders: Iterable[NamedOrder], *, count: int, secret: bytes | None) -> None:
-        """Take the orders of the batch that have a row.
+        """Start with the batch's orders that already have a row.
 
-        count   orders that have a row, these and others
-        secret  None where there is none yet
+        count   number of all orders that have a row
+        secret  the log's secret; None if there is none yet
         """
         self._orders = {each.order: each for each in orders}
         self._count = count
@@ -69,7 +69,7 @@ class OrderBook:
         self._secret = new_secret() if secret is None else secret
 
     def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-        """Return the leaf of a row, the next one of its order."""
+        """Return the leaf of a row, which is the next one of its order."""
         place, order = None, row.order
         if order is not None:
             named = self._orders.get(order)
@@ -90,8 +90,8 @@ class OrderBook:
         return leaf_of(row, number=number, salt=salt, place=place, secret=self._secret)
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
-        """Return whether the last of a delivery's leaves names this order and seals this reading;
-        or whether it has no leaf yet, so that its own will."""
+        """Return whether the last leaf of a delivery already names this order and seals this
+        reading. Also return True if it has no leaf yet, because its own leaf will."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
@@ -107,7 +107,7 @@ class OrderBook:
         )
 
     def write(self, connection: PlainConnection) -> None:
-        """Store the counts, beside the leaves."""
+        """Store the counts."""
         # Only a fresh one names its order here, so that an erasure made meanwhile is not undone.
         insert_rows(
             connection,
@@ -134,7 +134,7 @@ class OrderBook:
 
 
 async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
-    """Return the book for the leaves of some rows."""
+    """Return the book for the leaves of these rows."""
     orders = {row.order for row in rows if row.order is not None}
     count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
     return OrderBook(
@@ -145,7 +145,7 @@ async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> O
 
 
 async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> dict[str, NamedOrder]:
-    """Return these orders as leaves name them; nothing for one that no leaf names."""
+    """Return the pseudonyms of these orders. Orders without a leaf have no entry."""
     rows = await select_in(
         connection,
         sql="SELECT number, order_key, key, commitment, leaves, last FROM order_keys "
@@ -161,7 +161,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret that salts of parts derive from; None before the first such leaf."""
+    """Return the secret from which the salts of parts are derived; None before the first such
+    leaf."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -169,8 +170,8 @@ async def log_secret(connection: AsyncConnection) -> bytes | None:
 
 
 async def forget_order(connection: AsyncConnection, order: str) -> None:
-    """Delete the key by which an order's leaves name it, so that nobody can know the order any
-    more. Later leaves get a new key."""
+    """Delete the key of an order's commitment, so that nobody can identify the order any more.
+    Later leaves get a new key."""
     await connection.execute(
         text("UPDATE order_keys SET order_key = NULL, key = NULL WHERE order_key = :order"),
         {"order": order},
@@ -185,7 +186,8 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return, for each of these deliveries, the leaves about its reading, its own first."""
+    """Return, for each of these deliveries, the leaves about its reading, with its own leaf
+    first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -203,8 +205,8 @@ _NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", l
 def chain_of(
     connection: PlainConnection, named: NamedOrder, *, known: Iterable[Leaf] = ()
 ) -> list[Leaf]:
-    """Return every leaf of an order, the first one first: each says which is before it. `known`:
-    leaves that were read already."""
+    """Return every leaf of an order, first one first, by following each leaf to the previous one.
+    `known` are leaves that were already read."""
     read = {leaf.number: leaf for leaf in known}
     found: list[Leaf] = []
     number = named.last
@@ -220,7 +222,7 @@ def chain_of(
 
 
 async def erased_orders(connection: AsyncConnection) -> set[str]:
-    """Return the commitments, in hex, whose order was erased."""
+    """Return the commitments, in hex, of erased orders."""
     rows = await connection.execute(
         text("SELECT commitment FROM order_keys WHERE order_key IS NULL")
     )
@@ -234,8 +236,7 @@ AT_ONCE: Final = 1_000
 async def kept_counts(
     connection: AsyncConnection,
 ) -> AsyncIterator[tuple[int, bytes, int, int]]:
-    """Yield number, commitment, count of leaves and number of the newest leaf of every named
-    order."""
+    """Yield each order's number, commitment, count of leaves and number of the newest leaf."""
     sql = "SELECT number, commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         for number, commitment, leaves, last in rows:

@@ -1,8 +1,8 @@
-"""The tree of all orders as of each day: changes since the day before, and the hashes.
+"""The tree of all orders as of each day: hashes, and changes since the day before.
 
-States and hashes are kept with the size of the log that they are of. They are true for that size
-whichever process keeps them, and whether or not a tree comes of it. The row of `order_trees`, which
-is sealed, comes last.
+States and hashes are stored with the size of their log. They are correct for that size, whichever
+process stores them and whether or not a tree is completed. The row of `order_trees`, which is
+sealed, is written last.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from reconcile.transparency import order_tree
 from reconcile.transparency.merkle import Hash
 
 AT_ONCE: Final = 4_096
-"""Rows in one transaction: it holds the writer for some ten milliseconds."""
+"""Rows in one transaction, which then holds the writer for some ten milliseconds."""
 
 UPPER: Final = order_tree.LEVELS[1]
 ALL_GROUPS: Final = range(1 << UPPER)
@@ -27,7 +27,7 @@ ALL_GROUPS: Final = range(1 << UPPER)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedTree:
-    """The tree of the orders that the first `size` leaves of the log name."""
+    """The tree of the orders in the first `size` leaves of the log."""
 
     number: int
     at: Instant
@@ -47,7 +47,7 @@ def _tree_of(row: Sequence[Any]) -> SealedTree:
 async def newest_tree(
     connection: AsyncConnection, *, until: Instant | None = None
 ) -> SealedTree | None:
-    """Return the newest tree, or the newest as of an instant; None before there was one."""
+    """Return the newest tree, or the newest as of an instant; None if there is none."""
     newest = select(_TREES).order_by(_TREES.c.number.desc()).limit(1)
     if until is not None:
         newest = newest.where(_TREES.c.at <= until)
@@ -58,7 +58,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return every tree, or those that were made after an instant, oldest first."""
+    """Return all trees, or those created after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -66,7 +66,7 @@ async def all_trees(
 
 
 async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, number of leaves and newest leaf, in no order."""
+    """Yield every order's commitment, number of leaves and newest leaf, in no particular order."""
     sql = "SELECT commitment, leaves, last FROM order_keys"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield rows
@@ -78,7 +78,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store how many leaves some orders have in the log of that size."""
+    """Store how many leaves some orders have in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -91,7 +91,7 @@ def keep_states(
 def keep_hashes(
     connection: PlainConnection, size: int, bits: int, hashes: Sequence[order_tree.Keyed]
 ) -> None:
-    """Store the hashes of some groups in the log of that size."""
+    """Store the hashes of some groups in the log of this size."""
     insert_rows(
         connection,
         table="order_nodes",
@@ -102,8 +102,8 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree, which is sealed next, if it is the next one. Return False where another was
-    first."""
+    """Store a tree, which is sealed next, if it is the next one. Return False if another process
+    was first."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -135,8 +135,8 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the hashes of these groups in the tree of the log of that size, where they have
-    orders."""
+    """Return the hashes of these groups in the tree of the log of this size. Groups without orders
+    have no entry."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -149,8 +149,8 @@ _NEWEST_STATES: Final = (
 
 
 async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterator[Rows]:
-    """Yield every order's commitment, leaves and newest leaf's number, as kept for the log of that
-    size."""
+    """Yield every order's commitment, number of leaves and newest leaf's number, as stored for the
+    log of this size."""
     async for rows in stream(connection, _NEWEST_STATES, at_once=AT_ONCE, values={"size": size}):
         yield rows
 
@@ -158,7 +158,7 @@ async def kept_states(connection: AsyncConnection, *, size: int) -> AsyncIterato
 async def entry_in(
     connection: AsyncConnection, commitment: bytes, tree: SealedTree
 ) -> tuple[order_tree.OrderEntry, list[tuple[int, Hash]]] | None:
-    """Return an order's entry in a tree, and its path to the root; None for no entry."""
+    """Return an order's entry in a tree, and its path to the root; None if it has no entry."""
     members = await run(connection, _states, order_tree.group_of(commitment), tree.size)
     entry = next((each for each in members if each.commitment == commitment), None)
     if entry is None:
@@ -180,7 +180,7 @@ _STATES: Final = (
 
 
 def _states(connection: PlainConnection, group: int, size: int) -> list[order_tree.OrderEntry]:
-    """Return the entries of a group in the tree of the log of that size, in order."""
+    """Return the entries of a group in the tree of the log of this size, in order."""
     width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
     # Above every commitment of 32 bytes that begins so.
@@ -191,5 +191,5 @@ def _states(connection: PlainConnection, group: int, size: int) -> list[order_tr
 
 
 def portions(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """Cut the rows into parts of one transaction each."""
+    """Split the rows into parts for one transaction each."""
     return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))

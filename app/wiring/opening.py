@@ -1,7 +1,7 @@
-"""From settings to an open context, as a command has it.
+"""From settings to an open context for a command.
 
-What one command in many needs is loaded when it is needed: the time that a command takes to begin
-is felt.
+Modules that few commands need are loaded only when they are needed, because users notice a slow
+start.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ async def open_context(
 
 
 async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if numbers were noted with another key than the file's, or with one
-    that has no file: with a new key nobody is found, or erased, by them."""
+    """Raise ConfigurationError if phone numbers were stored under another key than the file's, or
+    if there is no key file. With a new key nobody would be found, or erased, by them."""
     key = read_phone_key(path)
     name = bytes(4) if key is None else key.name
     async with database.reading() as connection:
@@ -85,8 +85,8 @@ async def _check_phone_key(database: Database, path: Path) -> None:
 
 
 def no_database_yet(settings: Settings) -> bool:
-    """Return whether an SQLite database is to be made. A wrong path, or one relative to another
-    folder, makes one as well."""
+    """Return whether an SQLite database is about to be created. A wrong path, or one relative to
+    another folder, creates one as well."""
     url = settings.database_url
     return is_sqlite(url) and not sqlite_path(url).exists()
 
@@ -98,8 +98,8 @@ async def _follow_takeover(context: AppContext, connection: Connection) -> None:
 
 
 async def _begin_erasure_journal(context: AppContext) -> None:
-    """Make the journal of erasures with the database. If that fails, money is received all the
-    same: an erasure reports it."""
+    """Create the journal of erasures together with the database. If that fails, deliveries are
+    still received, and an erasure reports the problem."""
     from app.privacy.fit_journal import begin_journal
 
     try:
@@ -109,7 +109,7 @@ async def _begin_erasure_journal(context: AppContext) -> None:
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
-    """Run the migrations that are due. Returns the versions before and after."""
+    """Run the pending migrations. Return the versions before and after."""
     inbox = Inbox(settings, purpose="upgrading")
     try:
         return await inbox.database.upgrade()
@@ -118,8 +118,8 @@ async def upgrade_database(settings: Settings) -> tuple[str | None, str]:
 
 
 async def distribute_database(settings: Settings) -> list[str]:
-    """Distribute tables over the nodes of a Citus cluster, and return the names of those that were
-    not. Raises UsageError without a cluster, and where another process serves the database."""
+    """Distribute the remaining tables over the nodes of a Citus cluster, and return their names.
+    Raises UsageError without a cluster, or if another process serves the database."""
     database = Database(settings, purpose="alone")
     try:
         return await database.distribute()
@@ -128,8 +128,11 @@ async def distribute_database(settings: Settings) -> list[str]:
 
 
 async def create_database(settings: Settings, *, anew: bool) -> Path:
-    """Make an SQLite database where there is none; anew: also where there was one. Returns its
-    file. Raises UsageError on PostgreSQL, and where there is one."""
+    """Create an SQLite database, and return its file. With `anew`, an earlier database may have
+    been there and be gone.
+
+    Raises UsageError on PostgreSQL, and if there is a database.
+    """
     database = Database(settings)
     try:
         return await database.create(anew=anew)
@@ -138,7 +141,8 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """Return the effects of `upgrade_database` and the start after it. Nothing is written."""
+    """Return the effects of `upgrade_database` and of the start after it, without writing
+    anything."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

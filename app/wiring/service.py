@@ -1,9 +1,10 @@
-"""A service at work on its own database, without a socket.
+"""A running service on its own database, without a socket.
 
-A receiver runs the HTTP application, the queue, which commits to the inbox, and what looks after
-both. What reads the inbox, folds, seals and notifies is a process of its own (`serving`), or runs
-beside it in tests. When a part ends by itself, or the store is poisoned, readiness turns red, the
-server stops, and the process ends: nothing may be acknowledged by half a service.
+A receiver runs the HTTP application, the queue, which commits to the inbox, and the tasks that
+watch both. Reading the inbox, folding, sealing and notifying are done by a separate process
+(`serving`), or in the same process in tests. When a part ends by itself, or the store is poisoned,
+readiness turns red, the server stops, and the process ends, because half a service must not
+acknowledge anything.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from app.wiring.work import ElsewhereOf, proposals_of
 log = structlog.get_logger()
 
 ALARMS_REST_S = 5.0
-"""Seconds between two looks at what is to be sent of alarms."""
+"""Seconds between two checks for due notices of alarms."""
 
 
 def gate_limits(settings: Settings) -> GateLimits:
@@ -110,8 +111,8 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """Make the watchdog, its task and, where somebody is to be notified of alarms, the task for
-    that."""
+    """Build the watchdog, its task and, if anybody is notified of alarms, the task that notifies
+    them."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -138,7 +139,7 @@ def _watchdog(
 def _looking_at_certificate(
     settings: Settings, client: httpx2.AsyncClient | None
 ) -> tuple[PublicCertificate | None, list[tuple[str, Part]]]:
-    """Make the part that probes the certificate of the public URL, if there is one and outgoing
+    """Build the part that probes the certificate of the public URL, if there is a URL and outgoing
     requests are allowed."""
     address = settings.public_url
     if client is None or address is None or not address.startswith("https://"):
@@ -149,7 +150,7 @@ def _looking_at_certificate(
 
 
 def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Make the background task that looks at the PostgreSQL server, where there is one."""
+    """Build the background task that watches the PostgreSQL server, if there is one."""
     if (watch := context.database.watch) is None:
         return []
 
@@ -162,14 +163,14 @@ def watching_server(context: AppContext) -> list[tuple[str, Part]]:
 
 
 Part = Reader | FoldWorker | TaskGroup | PeriodicTask
-"""What works in the background until it is stopped."""
+"""A background part that runs until it is stopped."""
 
 Parts = Sequence[tuple[str, Part]]
-"""Each with what it is called where it fails."""
+"""Background parts, each with its name for error messages."""
 
 
 def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Make the background task that seals, and once a day makes the tree of all orders."""
+    """Build the background task that seals, and once a day builds the tree of all orders."""
     sealer = Sealer(context, signer)
 
     async def work() -> int:
@@ -183,8 +184,8 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
 def reading_parts(
     context: AppContext, askers: Mapping[str, ProviderClient]
 ) -> list[tuple[str, Part]]:
-    """Make the parts that bring deliveries from the inbox to the database, and ask about those that
-    need it."""
+    """Build the parts that read deliveries from the inbox into the database, and ask providers
+    about unconfirmed events."""
     assert context.settings.environment is not None
     reads = ReaderContext(
         context, inbox_of(context), context.sources, context.settings.environment, HOLDING
@@ -203,8 +204,8 @@ def working_parts(
     askers: Mapping[str, ProviderClient],
     signer: CheckpointSigner | None,
 ) -> list[tuple[str, Part]]:
-    """Return all parts that work on accepted deliveries. client: notifies the shop; signer: signs
-    the log. If one is None, another process does that."""
+    """Return all parts that process accepted deliveries. `client` sends the shop's notifications,
+    `signer` signs the log. If one is None, another process does that work."""
     settings = context.settings
     parts = reading_parts(context, askers)
     parts.append(("the fold worker", FoldWorker(context)))
@@ -257,7 +258,7 @@ def working_parts(
 
 
 class Service:
-    """A receiver, with what works behind it where that is in the same process."""
+    """A receiver, with the parts that run in the same process."""
 
     def __init__(
         self,
@@ -267,13 +268,14 @@ class Service:
         checkout: CheckoutClient | None = None,
         client: httpx2.AsyncClient | None = None,
     ) -> None:
-        """parts: those of `working_parts` that run here; client: for notifications of alarms."""
+        """Prepare a service that is not running yet. `parts` are those of `working_parts` that run
+        in this process. `client` sends notices of alarms."""
         settings = context.settings
         if settings.environment is None:
             raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
         self.context = context
         self.name = new_token("")
-        """Drawn at the start: `doctor` knows by it whose answer it reads."""
+        """Random name, chosen at the start, by which `doctor` recognizes this service's answer."""
         self.inbox = inbox_of(context)
         self.sources = context.sources
         self.checkout = checkout
@@ -290,9 +292,9 @@ class Service:
             asking = asking_again(context, checkout)
             self.parts.append(("the task that asks for unknown sessions again", asking))
         self.read_elsewhere = False
-        """Whether processes that somebody else starts read what is accepted."""
+        """Whether separately started processes read accepted deliveries."""
         self.worker_missing: Callable[[], str | None] = lambda: None
-        """Why nothing of what is accepted is read, where another process is to do that."""
+        """Returns why no accepted deliveries are read, if another process must read them."""
         self._journal_alive = False
         self._broken: list[str] = []
         self._stop = asyncio.Event()
@@ -329,7 +331,7 @@ class Service:
         )
 
     def reasons(self) -> list[str]:
-        """Return why the service is not ready; empty when it is."""
+        """Return why the service is not ready; empty if it is."""
         reasons = list(self._broken)
         if not self._journal_alive:
             reasons.append("the queue of the inbox is not running")
@@ -340,18 +342,18 @@ class Service:
         return reasons
 
     def checkout_denied(self) -> str | None:
-        """Return why no payment can be started. Deliveries are received all the same."""
+        """Return why no payment can be started. Deliveries are still received."""
         if self.checkout is None or self.checkout.denied is None:
             return None
         return f"the payment service answers {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:
-        """Return what failed, if anything did; the process must then end with an error."""
+        """Return which parts failed, if any. The process must then end with an error."""
         return self._broken
 
     def fail(self, reason: str) -> None:
-        """Note that a part has failed: readiness turns red, and waiting for `stopped` ends."""
+        """Note that a part has failed. Readiness turns red, and `stopped` returns."""
         self._broken.append(reason)
         self._stop.set()
 
@@ -361,7 +363,8 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the inbox queue and background tasks; on leaving, all waiting items are written."""
+        """Run the inbox queue and background tasks. On leaving the block, all waiting items are
+        written."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())
@@ -408,13 +411,13 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Where `working_parts` run: in a process behind the receiver, all of them or the reader alone in
-the receiver's own, or in processes that somebody else starts."""
+"""Where `working_parts` run: `apart` in a separate process, `all` of them or only `reading` in the
+receiver's process, or `none` because they are started separately."""
 
 
 @asynccontextmanager
 async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
-    """Run the processes behind a receiver, which end after it."""
+    """Run the processes beside a receiver, which end after it."""
     inbox, signals = service.inbox, service.context.signals
     worker = WorkerProcess(
         read=signals.read,
@@ -444,9 +447,9 @@ async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
 async def open_service(
     settings: Settings, *, clock: Clock | None = None, work: Where = "all", drains: bool = True
 ) -> AsyncIterator[Service]:
-    """Run a service on its own database, without a socket.
+    """Run a service on its own database, without a socket, until the block ends.
 
-    drains  whether what was accepted is read before it ends, where that is done apart
+    drains  whether a separate process reads all accepted deliveries before it ends
     """
     compile_sources(settings)  # before the database is made, and stamped with its environment
     checkout = client_of(settings)

@@ -1,4 +1,4 @@
-"""A service on a socket, a worker without one and the console, from their start to their end."""
+"""Runs a service on a socket, a worker without a socket, and the console, from start to end."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -64,14 +64,14 @@ from app.wiring.work import ElsewhereOf, approve, proposals_of
 log = structlog.get_logger()
 
 SHUTDOWN_S = 10
-"""Seconds that requests in flight have to finish when the service is asked to stop."""
+"""Seconds that running requests have to finish when the service is asked to stop."""
 
 BACKLOG = 2048
-"""Connections that may wait to be accepted."""
+"""Most connections that may wait to be accepted."""
 
 
 class SignallessServer(uvicorn.Server):
-    """Uvicorn without its own signal handling, which would end the process before we close."""
+    """Uvicorn without its signal handling, which would end the process before we close."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -87,11 +87,11 @@ async def serve(
     listener: socket | None = None,
     console: tuple[str, int] | None = None,
 ) -> None:
-    """Serve until it is told to end. Raises UnreachableError when a part of the service failed.
+    """Serve until told to end. Raises UnreachableError if a part of the service failed.
 
-    with_worker  whether what is accepted is read by a process that is started here
-    listener  a socket that is bound to host and port already; None: one is made
-    console  host and port of a console that is started beside it
+    with_worker  whether to start a process that reads accepted deliveries
+    listener  socket that is already bound to host and port; None: one is created
+    console  host and port of a console to start beside the service
     """
     if not with_worker and is_sqlite(settings.database_url):
         raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
@@ -133,7 +133,7 @@ async def serve(
 
 
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
-    """Log what the service is. new: where a database was made."""
+    """Log a description of the service. `new` is the place of a newly created database."""
     if new is not None:
         log.info("there was no database: a new one is made", database=new)
     if await unfinished(service.context) is not None:
@@ -162,13 +162,13 @@ def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> u
 
 
 def _stop(service: Service, server: uvicorn.Server) -> None:
-    """Take no more requests; those that wait for news are answered with what there is."""
+    """Accept no more requests. Requests that wait for news get what there is."""
     service.context.signals.closing.set()
     server.should_exit = True
 
 
 async def sweep_connections(connection_limits: ConnectionLimits) -> None:
-    """Close stalled connections, and report log lines left out, once a second."""
+    """Once a second, close stalled connections and report omitted log lines."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_S)
@@ -182,11 +182,11 @@ async def _stop_when_broken(service: Service, server: uvicorn.Server) -> None:
 
 
 NOTE_AGAIN_S: Final = 5.0
-"""Seconds until a note for `doctor` is tried again, such as while the disk is full."""
+"""Seconds until writing a note for `doctor` is tried again, for example while the disk is full."""
 
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
-    """Log where the server listens once it does, and note the last place for `doctor`."""
+    """Log where the server listens once it does, and note the last address for `doctor`."""
     # Uvicorn says that it has started in a flag only.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
@@ -206,10 +206,10 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
 
 
 async def work(settings: Settings, *, parent: Parent | None = None) -> None:
-    """Read the inbox, fold due orders, ask providers back, seal, notify the shop, and prune settled
-    orders, until it is told to end; or until the parent ends or says so.
+    """Read the inbox, fold due orders, ask providers, seal, notify the shop, and prune settled
+    orders. Run until told to end, or until the parent ends or asks for it.
 
-    Raises UsageError on SQLite without a parent: `serve` is that.
+    Raises UsageError on SQLite without a parent, where `serve` does this work.
     """
     if parent is None and is_sqlite(settings.database_url):
         raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
@@ -224,8 +224,8 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal, beside a worker that reads, until there is little to do, or until
-    the parent ends or says so."""
+    """Fold due orders and seal, beside a worker that reads. Run until there is little to do, or
+    until the parent ends or asks for it."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)
@@ -284,7 +284,8 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
+    """Run all parts until a signal or the parent ends them, or until one fails. A failure is
+    logged."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
@@ -328,7 +329,7 @@ async def _ended(
     database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
 ) -> None:
     """Wait for parts that were told to end. Raises UnreachableError if one failed, which is logged,
-    or nothing more may be written."""
+    or if nothing more may be written."""
     ended = await asyncio.gather(*tasks, return_exceptions=True)
     if hearing is not None:
         await _cancelled(hearing)
@@ -352,14 +353,14 @@ async def _cancelled(*tasks: asyncio.Task[None]) -> None:
 # --- the console ----------------------------------------------------------------------------------
 
 CONSOLE_SHUTDOWN_S: Final = 3
-"""Seconds that requests under way have to finish when the console is asked to stop."""
+"""Seconds that running requests have to finish when the console is asked to stop."""
 
 UPLOAD_S: Final = 300.0
-"""Seconds in which a whole request must be here: 32 MiB of a file take so long at 1 Mbit/s."""
+"""Seconds within which a whole request must have arrived: 32 MiB at 1 Mbit/s."""
 
 
 def check_reachable(settings: Settings, *, host: str) -> None:
-    """Raise ConfigurationError for a console that others reach without a public https address."""
+    """Raise ConfigurationError if others can reach the console without a public https address."""
     if not is_loopback(host) and not settings.console.public_url:
         raise ConfigurationError(
             [
@@ -370,7 +371,7 @@ def check_reachable(settings: Settings, *, host: str) -> None:
 
 
 def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewhere) -> Console:
-    """Build a console for one address."""
+    """Build a console for one listening address."""
     public = context.settings.console.public_url
     own = f"127.0.0.1:{port}"
     origin = public or f"http://{own}"
@@ -412,13 +413,13 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
 
 
 AT_ONCE: Final = 2
-"""Processes of a console's jobs of a kind: each reads with a core of its own and some 100 MiB."""
+"""Most processes for a console's jobs of one kind. Each uses a core and about 100 MiB."""
 
 MADE_MOST_S: Final = 180.0
-"""Seconds that a bundle, a letter or proofs may take: an exhibit takes 20 at most, a letter 60."""
+"""Seconds that a bundle, a letter or proofs may take. An exhibit takes at most 20, a letter 60."""
 
 RULES_MOST_S: Final = 1_800.0
-"""Seconds that rules that somebody sends may take."""
+"""Seconds that trying a person's rules may take."""
 
 UNCHANGED: Final = (
     "the process that did it has ended before its time, and nothing was changed: begin again, and "
@@ -453,10 +454,10 @@ async def serve_console(
     listener: socket | None = None,
     parent: socket | None = None,
 ) -> None:
-    """Serve until it is told to end; where there is a parent, until its socket is closed.
+    """Serve the console until told to end, or until the parent's socket is closed.
 
-    Raises ConfigurationError for an address that others reach and nobody can sign in to, PortTaken
-    where it cannot listen.
+    Raises ConfigurationError if others can reach the address but nobody can sign in, and PortTaken
+    if it cannot listen.
     """
     check_reachable(settings, host=host)
     keep_profiles(settings)
@@ -498,11 +499,12 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""How long a console may show a database in whose place another one was put, as by `restore`."""
+"""Seconds for which a console may still show a database that was replaced, for example by
+`restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:
-    """End when the database is replaced, since pages would show the old one."""
+    """Call `end` when the database is replaced, because pages would show the old one."""
     while context.database.poison is None:
         await asyncio.sleep(LOOK_S)
         with suppress(StorePoisoned):
@@ -511,7 +513,7 @@ async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> No
 
 
 def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) -> Callable[[], None]:
-    """Have the server end with its parent, or at a signal; return the function that ends it."""
+    """Make the server end with its parent or at a signal. Return the function that ends it."""
     loop, ending = asyncio.get_running_loop(), list[asyncio.Task[None]]()
 
     def end() -> None:

@@ -1,12 +1,11 @@
-"""Runs use cases in separate processes, each with its own context, as a command has.
+"""Runs use cases in separate processes, each with its own context, like a command.
 
-A process is kept for some minutes for the next use case, and killed where its caller no longer
-waits, or ends. A run, an import or a closing that is killed has changed nothing, as when its
-command is killed. An approval that is killed may have been kept: an erasure is approved before its
-first row goes, and the next erasure carries out what is left of it.
+A process is kept for some minutes for the next use case. It is killed if its caller ends or no
+longer waits. A killed run, import or closing has changed nothing, as when its command is killed. A
+killed approval may have been stored: an erasure is approved before its first row is deleted, and
+the next erasure finishes it.
 
-A new kind of proposal is one line of `proposals_of`; what it is stands in the room that owns the
-act.
+A new kind of proposal is one line of `proposals_of`. The room that owns the act defines it.
 """
 
 import asyncio
@@ -26,12 +25,12 @@ from app.database.postgresql import Purpose
 from app.wiring.opening import open_context
 
 Refused = tuple[type[TallyhookError], str]
-"""As what, and the sentence: an error with more than that may not be made anew elsewhere."""
+"""Class and sentence of an error. Other data of the error are not passed between processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElsewhereOf:
-    """An `Elsewhere` by these settings."""
+    """Implementation of `Elsewhere` with these settings."""
 
     settings: Settings
 
@@ -44,7 +43,7 @@ class ElsewhereOf:
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return a runner of up to `at_once` processes at a time."""
+        """Return a runner with up to `at_once` processes."""
         limiter = CapacityLimiter(at_once)
 
         async def work(
@@ -77,7 +76,7 @@ def _in_process(
     args: tuple[Any, ...],
     words: Mapping[str, Any],
 ) -> tuple[Refused | None, Any]:
-    """Return (why it was refused, None), or (None, the result)."""
+    """Run a use case. Return (None, its result), or (the refusal, None)."""
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Any:
@@ -93,7 +92,7 @@ def _in_process(
 
 
 def proposals_of(context: AppContext) -> Proposals:
-    """Return the proposals, with every act that may take two."""
+    """Return the proposals, with every kind of act that may need two people."""
     from app.access.proposals import Proposals
     from app.finance.bank_balances import difference_kind
     from app.finance.break_acts import acceptance_kind
@@ -124,5 +123,5 @@ def proposals_of(context: AppContext) -> Proposals:
 
 
 async def approve(context: AppContext, proposal: str, by: str, reason: str, typed: str) -> None:
-    """Approve a proposal, and do what it is about."""
+    """Approve a proposal, and carry out its act."""
     await proposals_of(context).approve(proposal, by=by, reason=reason, typed=typed)
