@@ -35,13 +35,13 @@ from reconcile.reporting.report import BalanceRow
 KIND: Final = "accept_balance_difference"
 
 SHOWN: Final = 3
-"""Statements that notes name; the page of the imports has all files."""
+"""Statements that notes list; the page of the imports has all files."""
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
     """Return balances in minor units, without any that lacks a day or whole units.
 
-    account  the account of statements that name none
+    account  used for statements that name none
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -70,13 +70,14 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
 
 
 def _subject(sha256: str, differs: Balances) -> str:
-    """Name one statement of one file: another file, or another difference, is another subject."""
+    """Return the proposal's subject for one difference of one file. Another file or another
+    difference is another subject."""
     digest = hashlib.sha256(f"{sha256} {differs.name}".encode()).hexdigest()
     return f"bank statement {digest[:16]}"
 
 
 async def approval_of(context: AppContext, sha256: str, differs: Balances) -> str | None:
-    """Return the id of the proposal by which two people accepted a difference of this file."""
+    """Return the id of the approved proposal that accepts this difference of this file."""
     async with context.database.reading() as connection:
         found = await approved_proposal_of(connection, kind=KIND, subject=_subject(sha256, differs))
     return None if found is None else found.id
@@ -151,8 +152,8 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return a sentence on each of these statements that does not join its neighbour, up to SHOWN,
-    and on each accepted difference that they settle."""
+    """Return a sentence on each of these statements that does not join its neighbour, up to SHOWN.
+    Also return one on each accepted difference that these statements settle."""
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
@@ -185,7 +186,7 @@ def _money(minor: int, currency: str) -> str:
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of all statements that stand, by account and day, as documents.
+    """Return the balances of statements from imports in force, by account and day, as documents.
 
     The state says whether the next statement begins with the closing balance.
     """
@@ -212,14 +213,15 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Place of a statement among its neighbours: the last one known, or joining the next."""
+"""Words for the state of a statement: the last one, or whether the next one joins it."""
 
 
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return differences that two people accepted, as known at an instant: for statements with days
-    from the first to the last, and earlier ones that no later statement confirmed."""
+    """Return differences that two people accepted, as known at an instant. They are those of
+    statements with days from `first` to `last`, and earlier ones that no later statement has
+    confirmed."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

@@ -34,7 +34,7 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts of a bank's file whose lines come from files of another format, each with
+    """Return the accounts in a bank's file whose lines come from files of another format. Each has
     a sentence if this file cannot enrich them.
 
     A notification (CAMT.054) makes no lines. A report within the day makes them where no other
@@ -92,11 +92,11 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace staged entries of these accounts by their lines, with the texts that the lines lack.
-    Entries that find no line, or several, are dropped. Returns a note on each account.
+    """Replace staged entries of these accounts by their stored lines, adding the texts that the
+    lines lack. Entries that find no line, or several, are dropped. Returns a note on each account.
 
     accounts  those of `accounts_to_enrich`
-    Raises UsageError for an account of which no entry finds a line.
+    Raises UsageError for an account whose entries all match no line.
     """
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()
@@ -132,7 +132,7 @@ async def enrich(
 
 
 _NAMED_BY: Final = tuple(map(_COLUMNS.index, ("account", "currency", "minor", "entry")))
-"""Columns that make an entry and a line one booking in all formats."""
+"""Columns that identify one booking in all formats."""
 
 
 def _name_of(content: Row) -> tuple[Any, ...]:
@@ -142,7 +142,7 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Return the lines in force with these references of the bank: each one's id and content."""
+    """Return the lines in force with these bank references, each as (id, content)."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

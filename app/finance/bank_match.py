@@ -1,4 +1,4 @@
-"""Bank lines with their matches: where each line stands, and its payouts."""
+"""Bank lines with their matches: the bucket of each line, and its payouts."""
 
 import asyncio
 from collections import Counter
@@ -26,10 +26,10 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Lines up to which a matching is kept for the next page: about 50 MB."""
+"""Lines up to which a matching is cached for the next page: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a matching is kept: lines that wait for a margin may pass it."""
+"""How long a matching is cached. Lines that wait for a deadline may pass it meanwhile."""
 
 
 class PayoutDocument(TypedDict):
@@ -99,7 +99,7 @@ class Booked:
         }
 
     def whole_document(self) -> WholeBankLineDocument:
-        """Return it with the texts, which name people."""
+        """Return the document with the bank's texts, which name people."""
         line = self.line
         return {**self.document(), "counterparty": line.counterparty, "text": line.text}
 
@@ -150,12 +150,12 @@ class KeptMatch:
     lines: list[Booked] = field(default_factory=list)
 
     def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
-        """Return all lines; None if they must be matched anew."""
+        """Return all lines; None if they must be matched again."""
         same = self.at is not None and (self.mark, self.asked) == (mark, asked)
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
     def keep(self, lines: list[Booked], mark: str, asked: Instant | None, *, now: Instant) -> None:
-        """Keep the lines for the next page, unless they are too many."""
+        """Cache the lines for the next page, unless there are too many."""
         fits = len(lines) <= KEPT_MOST
         self.lines, self.mark, self.asked = lines if fits else [], mark, asked
         self.at = now if fits else None
@@ -231,7 +231,7 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return bank lines by their subject, or by the payout or the book line they are matched with.
+    """Return bank lines by their subject, or by the payout or book line that they are matched with.
 
     Nothing is matched if none is asked for.
     """
@@ -258,7 +258,7 @@ async def named_lines(context: AppContext, names: Iterable[str]) -> dict[str, Ba
 
 
 def bank_words(line: BankLine) -> str:
-    """Return the bank's texts: payer, then text."""
+    """Return the bank's texts: first the payer, then the text."""
     return ": ".join([each for each in (line.counterparty, line.text) if each])
 
 
@@ -284,7 +284,7 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank and use its lines, in a thread: many lines take seconds, in which the server
+    """Match the bank and use its lines in a thread. Many lines take seconds, in which the server
     must answer other requests."""
     now = context.clock.now()
     at = now if as_of is None else as_of

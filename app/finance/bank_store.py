@@ -44,10 +44,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Versions of lines in whose texts words are searched at a time: about 0.15 seconds."""
+"""Versions of lines searched for words at a time: about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Stretches of one search: it takes a second or two, and a person may go on."""
+"""Stretches in one search. It takes a second or two, and a person may continue it."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
@@ -93,7 +93,7 @@ _WITHDRAWN: Final = statement(
 
 
 async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
-    """Return whether any bank file was imported by then."""
+    """Return whether any bank file was imported by an instant."""
     number = await import_store.newest_published(connection, as_of=as_of)
     return await connection.scalar(text(_ANY), {"number": number}) is not None
 
@@ -113,11 +113,11 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return lines with these words in a text, in any case of ASCII letters, the newest first;
-    none that is restricted.
+    """Return lines with these words in a text, the newest first; ignores the case of ASCII letters.
 
-    With them comes the instant before which lines were not searched; None if all were, or if
-    `limit` lines were found.
+    Restricted lines are left out. With the lines comes the instant before which lines were not
+    searched; None if all were, or if `limit` lines were found.
+
     before  search lines that were booked before it
     """
     number = await import_store.newest_published(connection, as_of=as_of)
@@ -163,9 +163,9 @@ PayoutName = tuple[str, str, str]
 
 
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
-    """Return every payout that statement lines name, as they were known at an instant.
+    """Return every payout that statement lines name, as known at an instant.
 
-    One that left a wallet is its withdrawals, another one is what its lines add up to.
+    A payout from a wallet consists of its withdrawals; any other is the sum of its lines.
     """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
@@ -194,10 +194,10 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return, for every payout that left a wallet, the amount that left for good, the amount that
-    left, and the last time.
+    """Return three values for every payout from a wallet: the final amount, the amount that left,
+    and the last time.
 
-    The first two differ if a part of it failed and came back. Both in minor units.
+    The first two differ if a part failed and came back. Both are in minor units.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)
@@ -211,7 +211,7 @@ async def withdrawals(
     }
 
 
-# --- the phone numbers in texts of banks ----------------------------------------------------------
+# --- phone numbers in bank texts ------------------------------------------------------------------
 
 
 BankKey = tuple[str, int, int]
@@ -229,7 +229,7 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
-    """Yield the texts of all versions of lines, and when they were booked, some thousand at a
+    """Yield the texts of all versions of lines with their booking times, some thousand at a
     time."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
@@ -286,6 +286,6 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of the imports that stood at an instant, in no order."""
+    """Return the balances from imports that were in force at an instant, in no order."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

@@ -63,8 +63,8 @@ async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_o
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return order lines that a bank line may pay: those of methods outside providers, and the
-    named ones.
+    """Return order lines that a bank line may pay: those with payment methods outside providers,
+    and those named.
 
     named  subjects of lines
     """
@@ -77,7 +77,7 @@ async def outside_orders(
 async def book_lines_of(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[tuple[str, BookLine]]:
-    """Return (key, line) of the lines that these keys name, by reference or by group."""
+    """Return (key, line) for each line whose reference or group has one of these keys."""
     wanted = set(keys)
     rows = await lines_known(
         connection, "book", _ROW, as_of=as_of, match_key=wanted, group_key=wanted
@@ -100,7 +100,7 @@ def book_line_of(row: Sequence[Any]) -> BookLine:
     )
 
 
-# --- the phone numbers in imported order books ----------------------------------------------------
+# --- phone numbers in imported order books --------------------------------------------------------
 
 
 LineKey = tuple[str, str, int]
@@ -149,7 +149,7 @@ async def old_lines(
 
 
 async def last_import_at(connection: AsyncConnection) -> Instant:
-    """Return when the last import was published; EARLIEST if none was."""
+    """Return when the last import was published; EARLIEST without any."""
     found = await connection.execute(
         text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
     )
@@ -157,7 +157,7 @@ async def last_import_at(connection: AsyncConnection) -> Instant:
 
 
 async def empty_lines(connection: AsyncConnection, lines: Sequence[LineKey]) -> None:
-    """Erase the numbers of these versions."""
+    """Erase the phone numbers of these versions."""
     for match_key, kind, since in lines:
         await connection.execute(
             text(

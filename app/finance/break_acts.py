@@ -1,6 +1,6 @@
 """People's acts on breaks: assign, comment, accept, match by hand, and undo a match.
 
-Each act is one transaction, with its place in the trail. Accepting much takes a second person.
+Each act is one transaction, with its entry in the audit trail. Large amounts take a second person.
 """
 
 import json
@@ -98,7 +98,7 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break as it was last seen, or as a run saw it, and its life."""
+    """A break as it was last seen or as a run saw it, with its life so far."""
 
     identity: str
     seen: breaks.Break
@@ -106,7 +106,7 @@ class SeenBreak:
     life: breaks.Life
 
     def document(self, *, as_of: Instant) -> BreakDocument:
-        """Return the break for JSON. Its age is in whole days."""
+        """Return the break as JSON. Its age is in whole days."""
         seen = self.seen
         return {
             "id": self.identity,
@@ -138,7 +138,7 @@ class SeenBreak:
         }
 
     def whole_document(self, *, as_of: Instant) -> WholeBreakDocument:
-        """Return it with its facts and its life."""
+        """Return the break as JSON with its facts and its steps."""
         return {
             **self.document(as_of=as_of),
             "because": self.life.because,
@@ -181,7 +181,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks of a run by id, some hundreds at a time, each with its life now."""
+    """Yield the breaks of a run by id, some hundreds at a time, each with its present state."""
     while True:
         async with context.database.reading() as connection:
             found = await run_store.seen_by(
@@ -202,9 +202,9 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all published breaks, closed ones too, by id, some hundreds at a time.
+    """Yield all published breaks by id, closed ones too, some hundreds at a time.
 
-    Only breaks of these causes, in these states, and of this person, if any are named.
+    Causes, states and a person, if given, restrict the breaks.
     """
     while True:
         async with context.database.reading() as connection:
@@ -265,7 +265,7 @@ BREAKS_OF_AN_ORDER: Final = 50
 
 
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
-    """Return the breaks of one order, closed ones too."""
+    """Return the breaks of one order, including closed ones."""
     async with context.database.reading() as connection:
         return await _breaks_of(connection, order)
 
@@ -273,7 +273,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return the breaks of one order, closed ones too; None if none was published since then."""
+    """Return the breaks of one order, including closed ones; None if none was published since
+    then."""
     last = await run_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -313,7 +314,7 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
     "unmatched": "break_unmatched",
     "settled": "late_money_settled",
 }
-"""The name of each step in the audit trail."""
+"""Name of each step in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,7 +333,8 @@ class BreakAct:
 async def assign_break(
     context: AppContext, name: str, *, to: str, by: str | None, seen: str | None = None
 ) -> None:
-    """Assign a break; an empty name makes it nobody's. seen: as of `accept_break`."""
+    """Assign a break to a person; an empty name removes the assignment. seen: as of
+    `accept_break`."""
     _check_assignee(to)
     await _do(context, name, BreakAct(kind="assigned", by=by, value=to), seen=seen)
 
@@ -349,9 +351,10 @@ async def comment_break(context: AppContext, name: str, *, note: str, by: str | 
 async def accept_break(
     context: AppContext, name: str, *, reason: str, by: str | None, seen: str | None = None
 ) -> Proposal | None:
-    """Accept a break. Above the rules' limit for one person, propose that, and return the proposal.
+    """Accept a break, or propose to if its amount is above one person's limit; return the proposal.
 
     seen  `mark_of` the break as it was shown; None: accept it in any state
+
     Raises UsageError if it has changed since.
     """
     return await decide_break(
@@ -360,15 +363,15 @@ async def accept_break(
 
 
 MOST_AT_ONCE: Final = 200
-"""Breaks in one decision: four pages of the list; the transaction takes about a second."""
+"""Breaks in one decision: four pages of the list. The transaction takes about a second."""
 
 
 NAMED: Final = 10
-"""Breaks named in a refusal; the others are counted."""
+"""Breaks that a refusal lists; the others are counted."""
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
-    """Return a digest of shown breaks: their ids, money and states."""
+    """Return a digest of the shown breaks: their ids, money and states."""
     shown = [
         (
             each.identity,
@@ -399,9 +402,9 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids, the most money of each currency first.
+    """Return breaks by their ids, the largest amounts of each currency first.
 
-    Raises UsageError for none or too many, NotFoundError if one no longer lives.
+    Raises UsageError for none or too many, NotFoundError if one is not published.
     """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
@@ -431,9 +434,10 @@ async def comment_breaks(
 async def accept_breaks(
     context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
 ) -> None:
-    """Accept all of these breaks, or none; one person must be allowed to accept each alone.
+    """Accept all of these breaks, or none. One person must be allowed to accept each of them.
 
     seen  the mark of what was shown
+
     Raises UsageError that names breaks that must be proposed instead.
     """
     await _do_all(context, names, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
@@ -442,18 +446,18 @@ async def accept_breaks(
 async def match_break(
     context: AppContext, name: str, *, line: str, reason: str, by: str | None
 ) -> None:
-    """Match a break with a line that is left over, as `match_lines` does."""
+    """Match a break with an unmatched line, as `match_lines` does."""
     await match_lines(context, name, lines=[line], reason=reason, by=by)
 
 
 MOST_LINES: Final = 50
-"""Lines matched at once with a break: the bookings of a payout, or the orders of a transfer."""
+"""Lines matched with a break at a time: bookings of a payout, or orders paid by a transfer."""
 
 
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with lines that are left over. It closes at once, and so do theirs.
+    """Match a break with unmatched lines. Their own breaks close together with this one.
 
     The next run applies the match; if the sums differ, it reports the difference.
     """
@@ -484,7 +488,7 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand, of a closed break too; the next run ignores it.
+    """Undo a match by hand, even if it closed the break. The next run ignores it.
 
     line  the line, if there are several matches
     Returns the line in the version that was matched.
@@ -529,7 +533,7 @@ async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | No
 async def decide_break(
     context: AppContext, name: str, doing: BreakAct, *, seen: str | None
 ) -> Proposal | None:
-    """Accept or settle a break, or propose that if one person may not. seen: as of `accept_break`.
+    """Accept or settle a break, or propose to if one person may not. seen: as of `accept_break`.
 
     Keeping late money is an acceptance.
     """
@@ -600,7 +604,7 @@ ACCEPTS: Final[Mapping[breaks.BreakCause, tuple[FindingCode, ...]]] = {
     "late_money": ("paid_after_cancel",),
     "book_paid_not_received": ("fulfilled_but_not_paid",),
 }
-"""Findings of a break's order that are accepted with it, by its cause."""
+"""Findings on a break's order that are accepted with the break, by its cause."""
 
 
 async def _write(
@@ -643,7 +647,7 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal to accept a break, or keep late money, above the limit."""
+    """Build the kind of proposal that accepts a break or keeps late money above the limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
@@ -669,7 +673,7 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
     """Return the state that a person approves: money, facts, and whether it was decided or closed.
 
-    The assignee and comments are no part of it.
+    The assignee and comments are not included.
     """
     found = await living_break(connection, name)
     decided = found.life.state if found.life.state in ("accepted", "closed") else "open"
@@ -696,8 +700,8 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Return the amount that accepting a break books, for the approver: what stays to be settled,
-    often less than its money."""
+    """Describe for the approver the amount that accepting a break books. That is what remains to be
+    settled, often less than the break's money."""
     if not seen.left:
         return f"nothing is booked; it is about {seen.money}"
     parts = [
@@ -710,7 +714,7 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether the money at risk is unknown: then 0 stands for no small sum."""
+    """Return whether the money at risk is unknown. Then 0 does not mean a small sum."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
@@ -722,7 +726,7 @@ TWO_PEOPLE: Final[Mapping[breaks.BreakCause, str]] = {
         "a balance that differs from its statement is accepted by two people only"
     ),
 }
-"""Causes that one person never accepts alone, with the reason."""
+"""Causes of breaks that always take two people to accept, with the reason."""
 
 
 def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
@@ -735,24 +739,24 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines matched with a break by hand, in the versions that were matched."""
+    """Return the lines that a person matched with a break, in the matched versions."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
 
 async def allowance_now(context: AppContext, *, by: str) -> Allowance:
-    """Return the amounts that a person may still decide about alone."""
+    """Return the amounts that a person may still decide alone."""
     async with context.database.reading() as connection:
         return await allowance_of(context, connection, by)
 
 
 def own_line_of(seen: breaks.Break) -> str:
-    """Return the line that a break is about, else its order."""
+    """Return the line that a break is about; its order if it has no line."""
     return own_line(seen.cause, order=seen.order, subject=seen.subject)
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line, or about an order, that is the other half of a break."""
+    """Return the breaks about a line, or an order, that are counterparts of a break."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = breaks.PARTNERS.get(found.seen.cause, ())
@@ -764,7 +768,8 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line is left over: near to this break, or the subject of another open one.
+    """Check that a line is unmatched: a candidate of this break, or the subject of another open
+    one.
 
     Returns the open breaks about the line that a match closes too.
     """

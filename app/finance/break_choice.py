@@ -1,4 +1,4 @@
-"""Many breaks at once, chosen by conditions: `cause=not_settled currency=KES amount<10`.
+"""Bulk decisions on breaks chosen by conditions: `cause=not_settled currency=KES amount<10`.
 
 First the effect is summed up. Then it is applied to each break, in parts of one transaction each.
 Breaks that one person may not accept alone are left out and counted.
@@ -43,7 +43,7 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names that are compared for equality, with their vocabulary if they have one."""
+"""Names that are compared for equality, with their allowed words if they are limited."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -52,7 +52,8 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that a chosen break meets, all of them. Without a state: breaks that are to do.
+    """Conditions that a chosen break meets, all of them. Without a state: breaks that still need a
+    person.
 
     words    names and values that must be equal
     amounts  comparisons of its money with minor units of `currency`
@@ -73,7 +74,8 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break is chosen. Unknown money meets no condition on the amount."""
+        """Return whether a break meets the conditions. Unknown money meets no condition on the
+        amount."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -84,7 +86,7 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether only the unknown money at risk leaves the choice undecided."""
+        """Return whether a break's unknown money at risk alone decides if it is chosen."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -106,7 +108,7 @@ class Choice:
 
 
 def read_choice(text: str) -> Choice:
-    """Read `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
+    """Parse `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
 
     Raises UsageError with the mistake.
     """
@@ -137,7 +139,7 @@ def read_choice(text: str) -> Choice:
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Write conditions as `read_choice` reads them, without those that are None."""
+    """Format conditions for `read_choice`, without those that are None."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -178,7 +180,7 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Breaks chosen at once: each is read whole, about fifty megabytes."""
+"""Breaks chosen at a time. Each is loaded completely, about fifty megabytes in all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,7 @@ class ChosenBreaks:
     of       these breaks
     apart    number of breaks left out, by reason
     lines    the line to match with each break
-    against  why it may not be done to all of them together; None: it may
+    against  why they may not all be decided together; None: they may
     """
 
     of: list[break_acts.SeenBreak]
@@ -220,7 +222,7 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Sixteen digits that change as soon as anything shown of the breaks does."""
+        """Return sixteen digits that change as soon as anything shown of the breaks does."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -243,7 +245,7 @@ SHARED: Final = "the suggestion is that of another one as well"
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the chosen breaks, few enough to decide about in one transaction.
+    """Return the chosen breaks if one transaction can decide them.
 
     Raises UsageError for none and for too many.
     """
@@ -278,7 +280,8 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 
 
 async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> ChosenBreaks:
-    """Return the breaks that one person may accept alone, and whether all of them together."""
+    """Return the breaks that one person may accept alone, and whether they may accept all of them
+    together."""
     chosen = await every_chosen(context, choice)
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="break_accepted")
@@ -292,7 +295,7 @@ async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> C
 
 
 async def to_match(context: AppContext, choice: Choice, *, least: int) -> ChosenBreaks:
-    """Return the breaks with one outstanding suggestion of at least `least` points."""
+    """Return the breaks with one clearly best suggestion of at least `least` points."""
     chosen = await every_chosen(context, choice)
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
@@ -342,7 +345,7 @@ async def comment_chosen(
 async def match_chosen(
     context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
 ) -> None:
-    """Match each chosen break with its suggestion, one after the other."""
+    """Match each chosen break with its suggestion, one by one."""
 
     async def act(names: Sequence[str], *, seen: str) -> None:
         line = chosen.lines[names[0]]
@@ -356,9 +359,9 @@ async def _by_parts(
     act: Callable[..., Awaitable[None]],
     at_once: int = break_acts.MOST_AT_ONCE,
 ) -> None:
-    """Act on each part in a transaction of its own: `act(names, seen=mark)`.
+    """Act on each part in a transaction of its own by `act(names, seen=mark)`.
 
-    Raises UsageError if one is refused, with the number done before.
+    If one part is refused, raises UsageError that tells how many breaks were done before.
     """
     for done in range(0, len(chosen.of), at_once):
         try:

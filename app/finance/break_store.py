@@ -1,4 +1,4 @@
-"""Breaks and their steps, by runs and by people."""
+"""Breaks, and their steps by runs and by people."""
 
 import json
 from collections import defaultdict
@@ -42,7 +42,7 @@ _DONE_ABOUT: Final = table("break_deeds", *map(column, ("break_id", "deed", "val
 _RUNS: Final = table("runs", *map(column, ("number", "lived")))
 
 _NEWEST: Final = select(func.max(_RUNS.c.number)).where(_RUNS.c.lived == 1).scalar_subquery()
-"""The newest run that changed lives; every break that it saw is not closed."""
+"""The newest run that changed breaks. Every break that it saw is open."""
 
 _LIVED: Final = select(_BREAKS.c.id).where(
     select(_TURNED.c.break_id).where(_TURNED.c.break_id == _BREAKS.c.id).exists()
@@ -61,7 +61,7 @@ _NOT_SEEN: Final = (
 )
 
 _DONE: Final = {"assigned": ("assigned",), "accepted": ("accepted", "settled")}
-"""The acts by which a break may have come into a state."""
+"""Acts that may have brought a break into each state."""
 
 
 async def breaks_after(
@@ -76,7 +76,7 @@ async def breaks_after(
     """Return ids of published breaks, by id.
 
     causes    only breaks of these causes, if any are given
-    states    all breaks in these states, and others: an act may have been undone
+    states    all breaks in these states, and some others whose act was undone
     assignee  all breaks of this person, and others that once were
     """
     among = _LIVED if "closed" in states else _LIVING
@@ -113,7 +113,7 @@ async def breaks_of_order(connection: AsyncConnection, order: str, *, limit: int
 
 
 async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterator[Rows]:
-    """Yield (id, cause, minor units, currency, since) of each break that a run saw."""
+    """Yield (id, cause, minor units, currency, since) for each break that a run saw."""
     sql = (
         "SELECT breaks.id, cause, minor, currency, since FROM break_seen "
         "JOIN breaks ON breaks.id = break_seen.break_id "
@@ -127,7 +127,7 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run saw and a person acted on, or decided about."""
+    """Yield ids of breaks that a run saw and a person acted on, or decided."""
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -166,7 +166,7 @@ async def steps_of(
 
 
 async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict[str, Break]:
-    """Return the last seen version of each of these published breaks."""
+    """Return the latest version of each of these published breaks."""
     rows = await select_in(connection, sql=_LATEST, values=names)
     return {row[0]: break_in(row[1]) for row in rows}
 
@@ -175,7 +175,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock decisions about breaks, and runs' writes of them, until the transaction ends."""
+    """Lock decisions on breaks, and runs' writes of breaks, until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 
@@ -213,7 +213,7 @@ MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Rows of `break_deeds` that are matches by hand which nobody had undone by then."""
+"""Rows of `break_deeds` that are matches by hand not undone by an instant."""
 
 _STANDS: Final = statement(MATCH_STANDS, as_of=":as_of")
 _HAND_MATCHES: Final = statement(
@@ -239,7 +239,7 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """Return the break that a person gave this line to, in any version; None if nobody did."""
+    """Return the break that a person matched with this line, in any version; None if nobody did."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)
@@ -251,6 +251,6 @@ async def claimed_by_hand(connection: AsyncConnection) -> set[str]:
 
 
 async def lines_matched_with(connection: AsyncConnection, name: str) -> list[str]:
-    """Return the lines that people gave to a break, in the versions that they saw."""
+    """Return the lines that people matched with a break, in the versions that they saw."""
     rows = await connection.execute(text(_MATCHED_WITH), {"as_of": LATEST, "name": name})
     return [row[0] for row in rows]

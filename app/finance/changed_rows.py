@@ -25,19 +25,19 @@ NAMES: Final = {
     "minor": "amount", "refunded": "refunded_amount", "group_name": "group", "order_ref": "order",
     "told": "text", "entry": "entry_reference",
 }  # fmt: skip
-"""Names for people of columns that are stored under another one."""
+"""Names shown to people for columns that are stored under another name."""
 
 MONEY: Final = frozenset({"minor", "refunded", "gross", "fee", "net"})
 
 NOT_SHOWN: Final = frozenset({"match_key", "group_key"})
-"""Columns that follow from others."""
+"""Columns derived from others."""
 
 CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
     "book": ("reference",),
     "statement": ("payment", "order_ref", "payout"),
     "bank": ("reference", "entry", "account"),
 }
-"""The columns of which the first nonempty one names a line for people."""
+"""Columns that name a line for people: the first nonempty one is used."""
 
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
@@ -45,7 +45,7 @@ CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 def changed_document(kind: ImportKind, changed: ChangedLine) -> dict[str, Any]:
     """Describe a changed line: id, name, and each changed column before and after.
 
-    A phone number is not shown, only that it changed.
+    For a phone number it says only that it changed.
     """
     columns = LINES[kind].content
     before, after = (
@@ -100,9 +100,9 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` that also adds every changed row to a file of them.
+    """Return a `write` that also appends every changed row to a file.
 
-    Raises UsageError if there is such a file.
+    Raises UsageError if the file exists.
     """
     if file.exists():
         raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
@@ -141,7 +141,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield the CSV file of all lines that a published import changed, for people."""
+    """Yield a CSV file for people of all lines that a published import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

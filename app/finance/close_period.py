@@ -51,7 +51,7 @@ from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
-    """Return the report by format. PDF is missing if its extra is not installed."""
+    """Return the report by format. PDF is left out if its extra is not installed."""
     found: dict[str, period_store.PrintParts] = {}
     for form in REPORT_FORMATS:
         try:
@@ -62,8 +62,8 @@ def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before reading what was known a moment ago. An arrival is stored within
-milliseconds, and its sender gives up on one that takes longer than this."""
+"""Seconds to wait before reading the state as of now. A delivery is stored within milliseconds, and
+its sender gives up if it takes longer than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,11 +92,10 @@ class CloseRequest:
 async def close_period(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
-    """Close a month, or return all reasons against it. If the rules let nobody close alone, propose
-    it.
+    """Close a month, or return all reasons against it.
 
-    Raises UsageError for a month that is invalid, closed, or not the next, and for a person who may
-    not close it.
+    If the rules require two people, propose it. Raises UsageError for a month that is invalid,
+    closed, or not the next, and for a person who may not close it.
     """
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE
@@ -216,14 +215,14 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
 
 
 def figures_digest(report: PeriodReport) -> str:
-    """Return `sha256:…` over every figure of a report, what it adjusts, and its exceptions."""
+    """Return `sha256:…` over all figures of a report, its adjustments and its exceptions."""
     rows = [each.document() for each in closings.figures(report)]
     others = (report.adjustments, report.exceptions)
     return fingerprint([rows, *([asdict(each) for each in some] for some in others)])
 
 
 def without_lists(report: PeriodReport) -> PeriodReport:
-    """Return a report that names no order and no payment."""
+    """Return the report without its lists, so that it names no order or payment."""
     return replace(report, break_lines=(), late_lines=(), change_lines=(), unlisted=())
 
 
@@ -251,7 +250,7 @@ def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
-    """Return all reasons against closing the month, without writing. Raises as `close_period`."""
+    """Return all reasons against closing the month, and write nothing. Raises as `close_period`."""
     return (await _looked(context, request, progress=progress)).blockers
 
 
@@ -324,7 +323,7 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the blockers from deliveries that came by then and are in no figure."""
+    """Return the blockers from deliveries that had arrived by then but are in no figure."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -353,14 +352,14 @@ async def _evidence_blockers(
 
 
 OPEN_SHOWN: Final = 24
-"""Open months that are shown: two years."""
+"""Open months that are listed: two years."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
     """Return the closed months, the earliest first, and the open ones up to now.
 
-    Open months begin at the one to close next; before any was closed, where something came or was
-    imported first.
+    Open months begin with the next one to close. Before any closing, they begin with the first
+    delivery or import.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -386,7 +385,8 @@ def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_s
 
     made  every closing
 
-    Raises UsageError if another month must be closed first: they are closed in order, without gaps.
+    Raises UsageError if another month must be closed first. Months are closed in order without
+    gaps.
     """
     if not made:
         return None
@@ -405,8 +405,8 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the month to close next, once one was closed: the one after the last closed month, or
-    the first if that was reopened."""
+    """Return the name of the next month to close, once one was closed. It is the month after the
+    last closed one, or the first month again if that was reopened."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 
@@ -513,7 +513,7 @@ async def _rests_on(
 async def reopen_period(
     context: AppContext, period: str, *, by: str | None, reason: str
 ) -> Proposal:
-    """Propose to reopen the last closed month: it always takes two people.
+    """Propose to reopen the last closed month; this always takes two people.
 
     Raises UsageError for another month, and for a person who may not.
     """
@@ -537,7 +537,7 @@ async def reopen_period(
 
 
 def reopenable(made: Iterable[period_store.Closed], period: str) -> period_store.Closed:
-    """Return the closing of a month that may be reopened. Raises UsageError."""
+    """Return the closing of a month that may be reopened. Raises UsageError for other months."""
     last = _last(made)
     if last is None:
         raise UsageError("no month is closed, so none can be reopened")

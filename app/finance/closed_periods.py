@@ -26,26 +26,27 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""A month is closed, and compared with its closing, by the dates at which money moved."""
+"""A month is closed, and compared with its closing, by the dates when money moved."""
 
 
 MATCHING_FORM: Final = "m7"
-"""The form of matching and report. Raise it when equal evidence gives another result."""
+"""Version of matching and report. Increase it when equal evidence gives another result."""
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the form of the engine's rules for a closing: each form may give other results."""
+    """Return the version of the engine's rules for a closing. Another version may give other
+    results."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
 async def list_closed(context: AppContext) -> list[Closed]:
-    """Return every closing, also those that were reopened, by month and version."""
+    """Return every closing by month and version, including reopened ones."""
     async with context.database.reading() as connection:
         return await all_closings(connection)
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
-    """Return the names of the closed months that a scope's days belong to."""
+    """Return the names of the closed months with days in a scope."""
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
     async with context.database.reading() as connection:
@@ -56,10 +57,10 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report: the print of its closing in this format, else a new one from
-    the stored report.
+    """Return a closed month's report: the one stored at its closing in this format, else a new one
+    from the stored report.
 
-    version  of the closing; None: the one that stands
+    version  of the closing; None: the one in force
 
     Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
     made here.
@@ -88,8 +89,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the stated figures of each closed month, for a report that begins where the books
-    closed at its instant end; nothing for other reports."""
+    """Return the stated figures of each closed month. Return nothing unless the report begins where
+    the books closed at its instant end."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []
@@ -105,7 +106,7 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
 
 
 async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
-    """Return the closings that stood at an instant, the earliest month first."""
+    """Return the closings in force at an instant, the earliest month first."""
     return [
         await closing_named(connection, each.period, version=each.version)
         for each in await closed_periods(connection, as_of=as_of)
@@ -122,7 +123,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed, or is counted now. Raises UsageError for an invalid name."""
+    """Return a month as it was closed, or as the present zone counts it. Raises UsageError for an
+    invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -136,10 +138,10 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 
 
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
-    """Return the scope with the merchant's name and zone, and its ends on the books.
+    """Return the scope with the merchant's name and zone, and its ends aligned with closed months.
 
-    An end at the midnight before a first of a month moves to that month's beginning on the books:
-    they may have been closed in another zone.
+    An end at the midnight before a first of a month moves to that month's beginning on the books,
+    which may have been closed in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -1,7 +1,7 @@
 """Coverage of imported files: lists it, and lets people declare and withdraw it.
 
-An import states the coverage of its file (`imports`). A declaration stands for a file whose period
-nobody stated, or corrects one; it is in the trail, and reports say who declared it.
+An import states the coverage of its file (`imports`). A declaration covers a file whose period
+nobody stated, or corrects one. It is in the trail, and reports say who declared it.
 """
 
 from dataclasses import dataclass, replace
@@ -20,12 +20,12 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
-"""Word for the thing that a name of each kind names."""
+"""What a name of each kind refers to, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's statement of the first and the last day that the files of a name cover."""
+    """A person's statement of the first and last day that the files of a name cover."""
 
     kind: ImportKind
     name: str
@@ -37,7 +37,7 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the lines that stand now, in order of their numbers."""
+    """Return the lines in force, by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 
@@ -50,9 +50,9 @@ def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store that files of a name cover these days. Returns the stored line. Raises UsageError for
-    days that are none or lie ahead, and NotFoundError for a name without imports.
-    """
+    """Store the declaration that files of a name cover these days; return the stored line. Raises
+    UsageError for days that are invalid or in the future, and NotFoundError for a name without
+    imports."""
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
     async with context.database.writing() as connection:
@@ -87,7 +87,7 @@ async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageL
 
 
 def span_of_days(context: AppContext, first: str, last: str) -> Span:
-    """Return the span of whole days in the merchant's zone. Raises UsageError if it is none."""
+    """Return the span of whole days in the merchant's zone. Raises UsageError for invalid days."""
     calendar = Calendar(context.zone or UTC)
     try:
         span = Span(since=calendar.day(first.strip())[0], until=calendar.day(last.strip())[1])

@@ -1,7 +1,8 @@
 """Spans that files cover, as a file states or a person declares. Rows are only added.
 
-A row is of the import that brought it, and counts while that one stands; a declared row counts
-until another row withdraws it. A row without a span says that a name is known, and not since when.
+A row belongs to the import that brought it, and counts while that import is in force. A declared
+row counts until another row withdraws it. A row without a span says that a name is known, but not
+since when.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ from reconcile.instants import TICK, Instant, format_known
 from reconcile.matching.rules import Coverage, Covered, Span, common_spans, joined_spans
 
 BY_FILE: Final = "file"
-"""Name of a file as the one who states its span."""
+"""Author of a span that the file itself states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the imports that stand and have days of an account in another format; oldest first."""
+    """Return the imports in force with days of an account in another format, oldest first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
@@ -125,7 +126,7 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the lines that stood at an instant, in order of their numbers."""
+    """Return the lines in force at an instant, by number."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
@@ -152,8 +153,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind: by lines without a wallet, and by all of its
-    wallets together."""
+    """Return the coverage of each name of a kind. It is given by lines without a wallet, and by all
+    wallets of the name together."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))
@@ -165,7 +166,8 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet of sources, with that of lines for the whole source."""
+    """Return the coverage of each wallet of sources. Lines for a whole source cover all its
+    wallets."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

@@ -1,6 +1,6 @@
 """Fee rules that a month's statement lines suggest, and the rules in force with them.
 
-1 read     payments that statements settled from one day to another
+1 read payments that statements settled in a span of days
 2 suggest  percentages and fixed parts by details (`reconcile.matching.fees`)
 3 put in   each `[[fee]]` of a suggested source and currency is replaced in the file in force
 """
@@ -21,7 +21,7 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Lines that are looked at, some 60 MiB; the first of the span."""
+"""Lines that are examined, some 60 MiB: the first ones of the span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class FeeSuggestions:
 
     @property
     def toml(self) -> str:
-        """Return the rules as blocks of a file of rules."""
+        """Return the suggestions as TOML blocks for a file of rules."""
         return "\n".join(map(_block, self.found))
 
     def document(self) -> dict[str, Any]:
@@ -71,7 +71,8 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest rules from the payments that statements settled from `since` to before `until`."""
+    """Suggest fee rules from the payments that statements settled from `since` until before
+    `until`."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -93,14 +94,14 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the rules in force, with the suggested fees in place of those of their sources and
-    currencies. Raises UsageError if the file is not in the expected form."""
+    """Return the rules in force, with the fees of the suggested sources and currencies replaced.
+    Raises UsageError if the file is not in the expected form."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Return rules with other fees. Other lines and comments stay as they are."""
+    """Return rules with other fees. All other lines and comments stay as they are."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

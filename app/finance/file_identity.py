@@ -6,7 +6,7 @@
 3 columns  else the kinds for which the heading has all that is needed
 4 source   sources of the provider; of several, the one whose account the file names
 
-Nothing is guessed: where several kinds or sources are left, a person is asked.
+Nothing is guessed: if several kinds or sources remain, a person must choose.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of ways to sign, which providers share: they don't say whose statement fits."""
+"""Profiles of signature schemes that several providers share. They don't say whose statement
+fits."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -47,15 +48,15 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIdentity:
-    """A file's identity, as far as its content says it.
+    """A file's identity, as far as its content shows it.
 
-    kinds     the kinds that it can be; one: it is known
-    sources   the sources whose statement it can be; one: it is known
-    preset    the preset, or saved mapping, whose heading it has, if exactly one
-    mapping   the name of the saved mapping that fits it
-    because   why, one sentence each
-    nearly    which presets it nearly fits, if nothing does; part of `because`
-    unsure    whether the file names an account that is not that of the only source left
+    kinds    the kinds that it can be; if one, it is known
+    sources  the sources whose statement it can be; if one, it is known
+    preset   the preset, or saved mapping, whose heading it has, if exactly one
+    mapping  the name of the saved mapping that fits it
+    because  why, one sentence each
+    nearly   which presets it nearly fits, if nothing does; part of `because`
+    unsure   whether the file names an account other than that of the only source left
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -68,18 +69,18 @@ class FileIdentity:
 
     @property
     def kind(self) -> ImportKind | None:
-        """The kind; None where there is none, or several."""
+        """Return the kind; None if there is none, or several."""
         return self.kinds[0] if len(self.kinds) == 1 else None
 
     @property
     def source(self) -> str | None:
-        """The source of a statement, "" of anything else; None where several are left."""
+        """Return the source of a statement, or "" for anything else; None if several are left."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
 
     def reading(self, request: Request) -> Request:
-        """Return the request with the mapping or the preset that fits the file."""
+        """Return the request with the mapping or preset that fits the file."""
         if self.mapping is not None:
             return replace(request, mapping=Path(self.mapping))
         if self.preset is not None and request.preset is None:
@@ -115,12 +116,12 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file; facts that the caller gives are not searched for.
+    """Identify a file. Facts given by the caller are taken as they are.
 
     account  the bank account of rows that name none
     saved    the mappings that may fit
     Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
-    UsageError for a source that the file cannot be of.
+    UsageError for a source whose statement the file cannot be.
     """
     try:
         found = _kinds_of(request, kind, account, saved)
@@ -146,7 +147,7 @@ def check_source(
     *,
     known: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError for a source whose provider is not the statement's.
+    """Raise UsageError for a source of another provider than the statement's.
 
     profiles  the profiles of the statement's provider; none: unknown
     known     sentences on how that is known
@@ -168,7 +169,7 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Add the sources that the statement can be of, and why."""
+    """Add the sources whose statement it can be, and why."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -202,7 +203,7 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts; M-PESA's is the short code by which Safaricom is asked."""
+    """Return a source's accounts. For M-PESA, that is the short code used to query Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
 
@@ -213,7 +214,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return the known facts of a file without its source. Raises RefusedTable."""
+    """Return the known facts about a file, except its source. Raises RefusedTable."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
@@ -256,9 +257,9 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds whose needed columns a heading has.
+    """Return the kinds whose required columns are in the heading.
 
-    A kind that reads fewer of its columns than another one, and no others, is left out.
+    Leave out a kind that reads only a part of the columns that another kind reads.
     """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []

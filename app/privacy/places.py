@@ -123,8 +123,9 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    went rows that were erased, or would be; `stays`: that hold the number still, or belong to an
-    order that is kept for now why why those stay, with the legal ground; empty where none does
+    went  rows that were erased, or would be; `stays`: that hold the number still, or belong to an
+          order that is kept for now
+    why   why those stay, with the legal ground; empty where none does
     """
 
     where: str

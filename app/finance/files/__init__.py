@@ -1,1 +1,2 @@
-"""Files of others: CSV, XLSX, JSON lines and ZIP, read as tables within limits. See README.md."""
+"""Files from outside: CSV, XLSX, JSON lines and ZIP, read as tables within limits. See
+README.md."""

@@ -1,4 +1,5 @@
-"""Exact amounts in major units, with only the declared marks; currencies."""
+"""Parses exact amounts in major units, using only the marks that are declared; and currency
+codes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,10 +13,12 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""No mark, and the marks in use. Both apostrophes are one mark, and so are all blanks."""
+"""Thousands separators: none, or one of those in use. Both apostrophes count as one mark, and so do
+all kinds of blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
-"""Hyphen, minus sign, two more hyphens, en dash and the wide hyphen: programs write any of them."""
+"""Characters that programs write for a minus sign: hyphens, the minus sign, en dash and wide
+hyphen."""
 
 _ALIKE: Final = str.maketrans(
     dict.fromkeys(MINUS_SIGNS, "-")
@@ -26,7 +29,8 @@ _CANONICAL: Final = re.compile(r"(-?)([0-9]{1,30})(?:\.([0-9]{1,60}))?")
 _SUFFIXED: Final = re.compile(r"[0-9.,' ]*[0-9] ?(-|[CD]R?)", re.IGNORECASE)
 
 Parts = tuple[str, str, str, str]
-"""Minus sign, digits before and after the decimal mark, currency sign; empty where missing."""
+"""Parts of an amount: minus sign, digits before and after the decimal mark, currency sign. A
+missing part is empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,7 @@ class Marks:
 
 
 class Amounts:
-    """Reads cells as minor units."""
+    """Parses cells as minor units."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
@@ -72,11 +76,10 @@ class Amounts:
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Read cells of one currency, each with all decimals and no mark but a minus sign.
+        """Parse cells of one currency that all have full decimals and no mark but a minus sign.
 
-        Return None if some are written in another way.
-
-        Most files write amounts so, and this is much faster for a million of them.
+        Return None if some are written in another way. Most files write amounts so, and this is
+        much faster for a million of them.
         """
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
@@ -89,7 +92,7 @@ class Amounts:
         return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """Return each cell's minor units, None for empty cells. Raises UnclearCell."""
+        """Return each cell's minor units; None for an empty cell. Raises UnclearCell."""
         if not any(cells):
             return [None] * len(cells)
         return [*(self._in_full(cells, currencies) or ())] or [
@@ -98,7 +101,7 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell. Raises UnclearCell, which names readings that the currency allows."""
+        """Split a cell. Raises UnclearCell, which lists readings that the currency allows."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -117,7 +120,7 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split a cell with more than digits and marks, by taking off one piece at a time."""
+        """Split a cell with more than digits and marks, by removing one piece at a time."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -188,7 +191,7 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on a cell's readings under other marks; empty if it is no amount."""
+        """Return a sentence on how a cell reads under other marks; empty if it is no amount."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)
@@ -211,7 +214,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Readers by the other marks in use, beginning with those that keep the thousands' mark."""
+        """Return parsers for the other marks in use, first those that keep the thousands
+        separator."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

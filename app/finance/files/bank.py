@@ -27,14 +27,14 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Characters kept of one text of a line; CAMT.053 allows 140 a line, and a batch has many lines."""
+"""Characters kept of a line's text. CAMT.053 allows 140 a line, and a batch has many lines."""
 
 MAX_NAME: Final = 200
-"""Characters of an account or a reference."""
+"""Maximum characters of an account or a reference."""
 
 
 class BankForm:
-    """The form of a bank's file. STAGED has no line id: the store gives it."""
+    """Form of a bank's file. STAGED has no line id, because the store assigns it."""
 
     FIELDS = Fields(
         names=(
@@ -151,7 +151,7 @@ def _texts(cells: Sequence[str]) -> list[str]:
 
 
 def _names(cells: Sequence[str]) -> list[str]:
-    """Return accounts or references. Raises UnclearCell for one that is too long."""
+    """Return accounts or references. Raises UnclearCell if one is too long."""
     found = _texts(cells)
     if max(map(len, found)) > MAX_NAME:
         raise UnclearCell(f"is longer than {MAX_NAME} characters")
@@ -159,12 +159,12 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""What SWIFT and ISO 20022 have banks write for a missing reference; some banks use the other's. As
-a name it would make one booking of all with one amount and day."""
+"""Placeholders that SWIFT and ISO 20022 prescribe for a missing reference; some banks mix them up.
+Taken as a reference, one would merge all bookings with one amount and day."""
 
 
 def reference_in(text: str) -> str:
-    """Strip a reference; return an empty one if the text says that there is none."""
+    """Strip a reference; return an empty one if the text is a placeholder for none."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -178,7 +178,7 @@ _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+"
 
 
 def account_name(text: str) -> str:
-    """Return the name of an account, equal for files that write its number differently."""
+    """Return an account's number in one notation, so that files writing it differently agree."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -197,8 +197,8 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return amounts with their signs. Raises UnclearCell if a row has none or two, or a debit with
-    another sign than the mapping declares; by default a debit has no minus sign."""
+    """Return amounts with their signs. Raises UnclearCell if a row has none or two, or a debit has
+    another sign than the mapping declares. By default a debit has no minus sign."""
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -219,15 +219,16 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest that identifies each line in other files of its bank.
+    """Return a digest for each line that identifies it in other files of its bank.
 
-    That is account, currency, amount and day, with the bank's reference of the entry, else with all
-    texts. Of phone numbers only the last digits count: an erased number cannot be found by trying.
+    It covers account, currency, amount and day, with the bank's reference of the entry, or else
+    with all texts. Of phone numbers only the last digits count: an erased number cannot be found by
+    trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):
         names = [f"={entry}"] if entry else words
         subject = "\x1f".join((account, currency, str(minor), day, *map(without_phones, names)))
-        # Not as text: it holds names, which could not be erased from a key.
+        # A digest rather than text: names in a key could not be erased.
         subjects.append(hashlib.blake2b(subject.encode(), digest_size=16).hexdigest())
     return subjects

@@ -1,9 +1,9 @@
-"""Opens files of banks: BAI2, CAMT, MT940, MT942 and OFX by content, anything else as a table.
+"""Opens bank files: BAI2, CAMT, MT940, MT942 and OFX by their content, anything else as a table.
 
 The readers in `banks/` give the columns of `entries.HEADING`, one booked entry per row. A row's
-number is its place among the entries, or the line where BAI2 and MT940 have it. Entries that are
-not booked yet are no rows. If a statement gives both its balances, its entries must add up to the
-difference, or nothing of the file is taken.
+number is its place among the entries, or its line in BAI2 and MT940. Entries that are not booked
+yet are left out. If a statement gives both its balances, its entries must add up to the difference;
+otherwise the whole file is refused.
 """
 
 import re
@@ -22,10 +22,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file: one of these formats, else any other table.
-
-    Raises as `open_table` does.
-    """
+    """Open a bank's file in one of these formats, else as a table. Raises as `open_table` does."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":
@@ -72,4 +69,5 @@ _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""The floor limit, which every MT942 has, or the opening balance, which every MT940 has."""
+"""Field that distinguishes the formats: every MT942 has a floor limit, every MT940 an opening
+balance."""

@@ -1,8 +1,8 @@
 """Order books: amounts owed and paid according to shop, invoices, member list or accounting.
 
-A book's line is compared with what was received. It is no statement of the shop about an order's
-price: it makes no such record, and no ledger rests on it. Only the payment or session that an order
-was paid by is taken as the shop's word: it links the provider's events to the order.
+A book's line is compared with what was received. It does not state an order's price: it makes no
+such record, and no ledger rests on it. Only the payment or session that paid an order counts as the
+shop's word, and links the provider's events to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -39,12 +39,12 @@ _STATUSES: Final = {
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""The columns of a row that say what its order was paid by: the last of STAGED. They are no part of
-a line."""
+"""Columns that say which source, session and payment paid the row's order: the last of STAGED. They
+are not part of a line."""
 
 
 class BookForm:
-    """An order book. STAGED has no line id: the store gives it."""
+    """Form of an order book. STAGED has no line id, because the store assigns it."""
 
     FIELDS = Fields(
         names=(
@@ -191,7 +191,7 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return sources, sessions and payments; None for a row without. Raises UnclearCell."""
+        """Return sources, sessions and payments; None where a row has none. Raises UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -225,7 +225,7 @@ def _shown_money(minor: int, currency: str) -> MoneyDocument:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """Refuse a refund of a negative line, which is a refund itself. Raises UnclearCell."""
+    """Refuse a refund on a negative line, which is itself a refund. Raises UnclearCell."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -236,7 +236,7 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Refuse a negative line that is no accounting entry or refund (`story_of`).
+    """Refuse a negative line that is neither an accounting entry nor a refund (`story_of`).
 
     Raises UnclearCell.
     """
@@ -248,25 +248,25 @@ def _check_signs(
                 )
 
 
-# --- rows that are one order's story --------------------------------------------------------------
+# --- several rows about one order -----------------------------------------------------------------
 
 
 _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
-"""The place of each column in a staged row, which begins with its number."""
+"""Index of each column in a staged row, which begins with its number."""
 
 REFUND_ALONE: Final = (
     "is a refund, and the order that it is of is not in the file: put both rows into one file, or "
     "say that the row is an accounting entry (kind)"
 )
-"""The problem of a negative row without a row to join it with."""
+"""Problem of a negative row without a matching row to join it with."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order to one; return None if they do not add up.
+    """Join the staged rows of one order into one; return None if they do not add up.
 
-    One row says that the order is paid. The others say what of it was refunded, with or without a
-    minus sign, in the same currency and not more in all. They supply what the paid row leaves open,
-    such as a payment.
+    One row says that the order is paid. The others say how much of it was refunded, with or without
+    a minus sign, in the same currency and not more in all. They supply what the paid row leaves
+    open, such as a payment.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

@@ -1,6 +1,6 @@
-"""The table in a ZIP or gzip file. It is unpacked to a file of its own while it is read.
+"""Opens the table in a ZIP or gzip file. It is unpacked to a separate file while it is read.
 
-A workbook is a ZIP file, too, and no container. No child process is needed here: zlib unpacks a
+A workbook is a ZIP file, too, but not a container. No child process is needed here: zlib unpacks a
 mebibyte at a time in 32 KiB of its own, methods that ask for more memory are refused, and the list
 of an archive's files has a bound.
 """
@@ -21,12 +21,13 @@ from app.core.text import printable
 from app.finance.files import tables
 
 ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
-"""The beginnings of a ZIP file, and of one without files."""
+"""Signatures of a ZIP file, and of an empty one."""
 
 GZIP: Final = b"\x1f\x8b"
 
 MAX_UNPACKED: Final = 1024**3
-"""Bytes of the table, as of a workbook's content; ten million rows have about as many."""
+"""Maximum bytes of the unpacked table, as of a workbook's content. Ten million rows have about as
+many."""
 
 MAX_RATIO: Final = 200
 """Unpacked bytes for each packed one, beyond FREE_CONTENT; tables have 5 to 50."""
@@ -34,26 +35,26 @@ MAX_RATIO: Final = 200
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
-"""Files that a refusal names."""
+"""Files that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Characters kept of the table's name: its end, which may state a period."""
+"""Characters kept of the table's name. Its end is kept, since it may state a period."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Bytes of a ZIP file that are read at once. Its list of files is: each takes 46 bytes there, and
-ten times as much in memory."""
+"""Maximum bytes read from a ZIP file at a time. Its list of files is read in one piece: each takes
+46 bytes there, and ten times as much in memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
     ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
     ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
 ))  # fmt: skip
-"""Endings of tables, where a ZIP file holds other files, too."""
+"""File endings of tables, for a ZIP file that holds other files, too."""
 
 _HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
-"""Files that systems add."""
+"""Files that operating systems add."""
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _DOCUMENTS: Final = {
@@ -63,7 +64,8 @@ _DOCUMENTS: Final = {
     "content.xml": "an OpenDocument file (.ods)",
     "index/document.iwa": "a document of Numbers",
 }
-"""Parts that only such a document has. The workbook library reads some of them, unguarded."""
+"""Parts that only other Office documents have. The workbook library reads some of them,
+unguarded."""
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
@@ -71,7 +73,7 @@ DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueE
 
 
 class _ShortReads(io.BufferedReader):
-    """File that gives at most MAX_READ bytes at once."""
+    """File that refuses to read more than MAX_READ bytes at a time."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Read as any file does. Raises BadZipFile for a longer piece."""
@@ -88,7 +90,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook; also one that is damaged, which reading reports.
+    """Return whether a ZIP file is a workbook. Damaged workbooks count, since reading reports the
+    damage.
 
     Raises RefusedTable for a document of another program.
     """
@@ -105,9 +108,9 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Yield the only table in a container, in a file of its own; None for any other file.
+    """Yield the path of a container's only table, unpacked; None for any other file.
 
-    Raises RefusedTable for a container of several, or of none that can be read.
+    Raises RefusedTable for a container with several tables, or without a readable one.
     """
     with path.open("rb") as file:
         start = file.read(4)
@@ -129,7 +132,8 @@ def unpacked(path: Path) -> Iterator[Path | None]:
                     with archive.open(table) as packed:
                         _copy(packed, target, size=table.compress_size)
         except DAMAGED as error:
-            # A damaged ZIP file has places before its beginning; another errno is the disk's.
+            # In a damaged ZIP file, offsets may lie before its beginning; any other errno is the
+            # disk's.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             kind = "gzip" if start.startswith(GZIP) else "ZIP"
@@ -180,7 +184,7 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file. Raises RefusedTable beyond the limits; size: its bytes as packed."""
+    """Unpack a file. Raises RefusedTable beyond the limits; size: its packed bytes."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

@@ -1,8 +1,8 @@
 """Dates and times as files write them, and their zones.
 
-A form says only what cannot be seen: whether the day or the month comes first, and what a number
-counts. A day with the month's English name, `20261120`, a clock of twelve hours, fractions of a
-second and a zone behind the time are read in every form.
+A form declares only what a date does not show: whether the day or the month comes first, and what a
+number counts. A day with the month's English name, `20261120`, a clock of twelve hours, fractions
+of a second and a zone behind the time are read in every form.
 """
 
 import re
@@ -69,7 +69,7 @@ AMBIGUOUS: Final[Mapping[str, str]] = {
     "PST": "-08:00 (America/Los_Angeles) or +08:00 (Asia/Manila)",
     "SST": "-11:00 (Pacific/Pago_Pago) or +08:00 (Asia/Singapore)",
 }
-"""Abbreviations of several zones, with their offsets."""
+"""Abbreviations used by several zones, with their offsets."""
 
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT)?\s?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE
@@ -93,11 +93,11 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separates a cell from what its row's zone column says; no date holds it."""
+"""Separates a cell from its row's zone column. No date contains it."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-    """Append to each date the zone of its row."""
+    """Append the zone of its row to each date."""
     return [
         type(cell)(f"{cell}{ZONE_APART}{zone.strip()}") if cell.strip() and zone.strip() else cell
         for cell, zone in zip(cells, zones, strict=True)
@@ -111,7 +111,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Dates kept after parsing, about 10 MB: most files repeat theirs."""
+"""Number of parsed dates cached, about 10 MB. Most files repeat their dates."""
 
 _OFFSETS: Final = r"(?:(?:UTC|GMT)\s?[+-]\d\d?|[+-]\d\d)(?::?\d\d)?"
 _ZONE: Final = rf"(?:\s?(?P<zone>{_OFFSETS}|[A-Z_]{{1,20}}(?:/[A-Z0-9_+-]{{1,30}}){{0,2}}))?"
@@ -147,23 +147,24 @@ _PLAIN: Final = (
     _pattern(rf"{_MONTH}[-/ ]?(?P<day>\d\d?)(?:[-/ ]|, ?){_YEAR}"),
     _pattern(rf"(?P<year>\d{{4}})[-/ ]{_MONTH}[-/ ](?P<day>\d\d?)"),
 )
-"""Days that have one meaning, but for a year of two digits."""
+"""Formats of days with only one reading, except for two-digit years."""
 
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"
 )  # fmt: skip
-"""Groups of every pattern."""
+"""Names of the groups in every pattern."""
 
 _USUAL: Final = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{6})?(?:Z|[+-]\d\d:\d\d)?", re.ASCII
 )
-"""The form of most times, which the standard library parses exactly and much faster."""
+"""Format of most times, which the standard library parses exactly and much faster."""
 
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
-"""The days from the beginning of 1900 to the beginning of 1970, as Excel counts them."""
+"""Days from the beginning of 1900 to the beginning of 1970, by Excel's count."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last but one of the year 9999: a fraction may round up to the next."""
+"""Days from 1970 to the last day but one of the year 9999. A fraction may round up to the next
+day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
@@ -173,7 +174,8 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Reads cells as instants. Of an hour that comes twice, as in autumn, the first is meant."""
+    """Parses cells as instants. In an hour that occurs twice, as in autumn, the first one is
+    meant."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
@@ -264,7 +266,7 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Read days since the end of 1899 and their fraction, to the second."""
+        """Parse days since the end of 1899 with a fraction, to the second."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)

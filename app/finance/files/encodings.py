@@ -1,9 +1,9 @@
-"""Encodings of text files: as declared or marked, UTF-8, or the only other one that fits.
+"""Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
 
-Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd where a sign stands
+Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd where a symbol stands
 within a word, a capital after a small letter, or one Japanese character after a Latin one: `K”ln`,
-`cafÚ`, `M×ler`. The reading with the fewest odd places counts; where two are as good, a person says
-which one it is, by the word that they read differently.
+`cafÚ`, `M×ler`. The reading with the fewest odd places wins. If two are equal, a person chooses by
+the word that they read differently.
 """
 
 import codecs
@@ -22,28 +22,28 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-"""Byte order marks; each says its encoding for certain."""
+"""Byte order marks, each of which determines the encoding."""
 
 _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Text encodings in which programs write tables. Python's list has others that are not for text."""
+"""Text encodings in which programs write tables. Python's list has others, not meant for text."""
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP850 of DOS"}
-"""Encodings that are recognized."""
+"""Encodings that are recognized without a declaration."""
 
 _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "euc_kr": "EUC-KR"}
-"""Encodings that a person is told of, where they decode the file."""
+"""Encodings that are suggested to a person if they decode the file."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
-"""Bytes that are letters in CP850, and signs in Windows-1252."""
+"""Bytes that are letters in CP850 and symbols in Windows-1252."""
 
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
 _JUDGED: Final = 2_000
-"""Lines beyond ASCII by which a reading is judged."""
+"""Lines beyond ASCII that are examined to compare readings."""
 
 _WORD: Final = re.compile(r"[^\s,;|\"']*[^\x00-\x7f\s,;|\"'][^\s,;|\"']*")
 _SHOWN: Final = 24
@@ -76,8 +76,9 @@ def known_encoding(name: str) -> str:
 def encoding_of(path: Path, declared: str | None) -> str:
     """Return the encoding of a file.
 
-    The declared one counts, else the byte order mark, else UTF-8 if the whole file decodes, else
-    the only one of GUESSED that reads well. Otherwise UTF-8: reading then names the wrong byte.
+    Use the declared one, else the byte order mark, else UTF-8 if the whole file decodes, else the
+    only one of GUESSED that reads well. Otherwise return UTF-8; reading then reports the wrong
+    byte.
     """
     if declared is not None:
         return known_encoding(declared)
@@ -93,7 +94,7 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best: none, one, or several as good."""
+    """Return the encodings of GUESSED that read the file best: none, one, or several equal ones."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -114,7 +115,7 @@ def _odd(lines: Sequence[bytes], encoding: str) -> int:
 
 
 def _beyond_ascii(path: Path) -> list[bytes]:
-    """Return the first lines with bytes beyond ASCII."""
+    """Return the first lines that have bytes beyond ASCII."""
     found = list[bytes]()
     with path.open("rb") as file:
         while (part := file.read(_SEARCHED) + file.readline(_LINE)) and len(found) < _JUDGED:
@@ -150,7 +151,7 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the name of each encoding that decodes the file, with its first word beyond ASCII.
+    """Return the first word beyond ASCII for each encoding that decodes the file, by encoding.
 
     names  the only ones to try; else those of _TRIED
     """
@@ -163,7 +164,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Return the kind of UTF-16 that reads a file with zero bytes well; None if none does."""
+    """Detect UTF-16 without a byte order mark in a file that contains NUL bytes. Return None if
+    neither byte order gives text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

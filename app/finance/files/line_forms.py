@@ -2,7 +2,7 @@
 
 1 place    each field's column in the heading
 2 read     the columns of many rows at once, in one form; rows one by one if some are not clear
-3 keep     apart what is a total, and what does not fit the heading
+3 set aside totals, and rows that do not fit the heading
 """
 
 import re
@@ -29,11 +29,11 @@ Columns = Sequence[Any]
 """The values of many rows, column by column; None for a column that is not clear."""
 
 MAX_NAME: Final = 60
-"""Characters shown of the name of a column that is not read."""
+"""Characters shown of an unread column's name."""
 
 Attempt = Callable[..., Any]
-"""`attempt(field, read, *arguments)` returns what `read` returns for the arguments, or None if one
-of them is None, or if the cells of the field are not clear."""
+"""`attempt(field, read, *arguments)` returns the result of `read(*arguments)`. It returns None if
+an argument is None, or if a cell of the field is unclear."""
 
 NO_CURRENCY: Final = (
     "there is no column 'currency': name it in the heading, or say in a mapping "
@@ -47,12 +47,12 @@ class LineForm(Protocol):
     FIELDS: Fields
     STAGED: Sequence[str]
     NAMED_BY: Sequence[str]
-    """The fields that name what a row is about."""
+    """Fields that identify what a row is about."""
     ADDED_UP: Sequence[str]
-    """The money fields that a totals row may add up: the first that the file has."""
+    """Money fields that a totals row may add up; the first one in the file counts."""
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
-        """Yield a sentence for each thing that the heading lacks."""
+        """Yield a sentence for each required column that the heading lacks."""
         ...
 
     def values(self, cells: Cells, attempt: Attempt) -> Columns:
@@ -60,7 +60,7 @@ class LineForm(Protocol):
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row, which begins with its number, for people: the phone masked."""
+        """Return a staged row for people, beginning with its number and with the phone masked."""
         ...
 
 
@@ -80,15 +80,15 @@ class Understood:
 
 
 class Understanding:
-    """Reads the batches of one table in one form.
+    """Parses the batches of one table in one form.
 
-    Raises RefusedTable for a heading that lacks much.
+    Raises RefusedTable for a heading without the required columns.
     """
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
         self._made = shaping.all_made(mapping, table.heading, row=table.heading_row)
-        # The column of each field; the first one of a field that is made of several.
+        # The column of each field; for a field made of several columns, the first one.
         plain = {tables.plain_name(name) for name in table.heading}
         named = {
             name: column
@@ -141,14 +141,14 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the columns that nothing is read from: one may only be misspelled."""
+        """Return the columns that are not read. One may only be misspelled."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def ignored(self) -> Mapping[shaping.Ignored, int]:
-        """Return how many rows were left out so far, by the rule that did."""
+        """Return how many rows each rule has left out so far."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
@@ -156,11 +156,11 @@ class Understanding:
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
-        """Return the heading's name of a field; None if the file has no such column."""
+        """Return the heading's name for a field; None if the file has no such column."""
         return self._heading[self._places[field]] if field in self._places else None
 
     def batches(self) -> Iterator[Understood]:
-        """Read all batches of the table."""
+        """Parse all batches of the table."""
         held: tables.Batch | None = None
         try:
             for batch in self._table.batches():
@@ -175,7 +175,7 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Read a batch; rows that are totals are kept apart. last: whether it is the last one."""
+        """Parse a batch, and set totals aside. last: whether it is the last one."""
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -205,7 +205,7 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Count a row as a total, or note why it is none."""
+        """Count a row as a total, or report the problem that makes it none."""
         if why_not is None:
             into.totals.append(number)
         else:
@@ -214,7 +214,7 @@ class Understanding:
             into.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
 
     def _take(self, batch: tables.Batch, into: Understood) -> None:
-        """Read all rows at once, or one by one if some are not clear."""
+        """Parse all rows at once, or one by one if some are unclear."""
         width, rows = len(self._heading), list[tuple[Any, ...]]()
         if not batch.rows:
             return
@@ -261,7 +261,7 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return why the cells of a row do not fit the heading; None if they do."""
+        """Return why a row's cells do not fit the heading; None if they do."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -294,7 +294,7 @@ class Understanding:
 
 
 def _counts(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first column numbers the rows, as programs for statistics write it."""
+    """Return whether the first column only numbers the rows, as statistics programs write it."""
     cells = [row[0] for row in rows if any(row)]
     if not all(cell.isascii() and cell.isdigit() and len(cell) < MAX_INDEX for cell in cells):
         return False
@@ -305,7 +305,7 @@ def _counts(rows: Sequence[Sequence[str]]) -> bool:
 
 
 MAX_INDEX: Final = 9
-"""Digits of a row's number in a file."""
+"""Maximum digits of a row's number in a file."""
 
 
 def _attempt_one(
@@ -315,7 +315,8 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Read the cells of one row; note in `unclear` the field and why it is not clear."""
+    """Parse the cells of one row. If they are unclear, add the field and the reason to
+    `unclear`."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -333,17 +334,18 @@ def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]
 
 
 WHOLE_ROW: Final = ""
-"""The name for reading a row as a whole: its problem has no column."""
+"""Field name for a problem with a row as a whole, which has no column."""
 
 
 # --- references, closed vocabularies and phone numbers in cells -----------------------------------
 
 
 APART: Final = "\x1f"
-"""Separates references that are checked as one text; none holds it, as it is not printable."""
+"""Separator that lets many references be checked as one text. It is not printable, so no reference
+contains it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters that mean nothing when a cell has no others."""
+"""Characters that mean an empty cell when a cell has no others."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
@@ -351,15 +353,15 @@ _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells; those that mean nothing become empty.
+    """Strip cells; placeholders for nothing become empty.
 
-    Otherwise all rows with a dash would be of one payment, or of one group.
+    Otherwise all rows with a dash would belong to one payment, or to one group.
     """
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Return references without blanks around them. Raises UnclearCell, also for an empty cell."""
+    """Return references without surrounding blanks. Raises UnclearCell, also for an empty cell."""
     plain = _plain(cells)
     if not all(map(str.isascii, plain)):
         plain = list(map(composed, plain))
@@ -381,7 +383,7 @@ def read_references(cells: Sequence[str]) -> list[str]:
 
 
 def read_optional_references(cells: Sequence[str]) -> list[str | None]:
-    """Return references, None for empty cells. Raises UnclearCell."""
+    """Return references; None for empty cells. Raises UnclearCell."""
     if not any(cells):
         return [None] * len(cells)
     plain = _plain(cells)
@@ -397,11 +399,11 @@ def optional_match_keys(names: Sequence[str | None]) -> list[str | None]:
 
 
 _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
-"""Digits that `phone_digits` leaves as they are."""
+"""Pattern of numbers that `phone_digits` leaves unchanged."""
 
 
 class Vocabulary:
-    """Reads the cells of a column as words of a closed vocabulary, in any case."""
+    """Parses the cells of a column as words of a closed vocabulary, in any case."""
 
     def __init__(
         self,
@@ -416,7 +418,7 @@ class Vocabulary:
 
         name     our name of the column
         also     meanings of other words, which the mapping may change
-        default  the word of empty cells where the mapping neither gives one nor names the column;
+        default  the word for empty cells if the mapping neither gives one nor names the column;
                  None: unknown
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
@@ -440,7 +442,8 @@ class Vocabulary:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return the word of each cell, None for empty ones without default. Raises UnclearCell."""
+        """Return the word of each cell; None for an empty cell without a default. Raises
+        UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -463,14 +466,15 @@ _NATIONAL: Final = (
 
 
 class Phones:
-    """Reads cells as E.164 digits."""
+    """Parses cells as E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """country: the calling code of numbers that begin with a single zero."""
+        """Set the calling code that replaces the leading zero of national numbers."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits, None for empty ones. Raises UnclearCell, which shows none."""
+        """Return each cell's digits; None for an empty cell. Raises UnclearCell, which never shows
+        a number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 

@@ -82,11 +82,11 @@ MAX_BYTES: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """The columns of a kind of file. Compared by identity, so that results can be cached by it.
+    """Columns of a kind of file. Compared by identity, so that results can be cached by it.
 
     names     the columns
     words     the vocabulary of each column that holds words
-    defaults  columns that a mapping may give one value for all rows
+    defaults  columns for which a mapping may give all rows one value
     amounts   columns that hold money
     dates     columns that hold dates
     """
@@ -114,9 +114,9 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Ways to write money that leaves: with a minus sign; without one, so that its type or its
-column says it; with a sign that says nothing beside those; or so that columns are added and
-subtracted as they stand."""
+"""How a file marks outgoing money. With a minus sign; without one, so that its type or its column
+shows it; with a sign that means nothing beside those; or so that columns are added and subtracted
+as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,17 +135,17 @@ class SumOf:
 
     @property
     def names(self) -> Sequence[str]:
-        """All columns; the sign's column is the last."""
+        """Return all columns; the sign's column is the last."""
         return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
 Made = FirstOf | JoinedOf | SumOf
-"""A field that no single column holds."""
+"""A field made of several columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Consecutive rows that form one row: those with equal text in column `by`, or with none.
+    """Consecutive rows that become one row: those with equal text in column `by`, or with none.
 
     Each cell is the first nonempty one, but cells of columns in `sum` are added.
     """
@@ -176,7 +176,7 @@ class RowRules:
 
     @property
     def names(self) -> Iterator[str]:
-        """The columns that the rules name."""
+        """Yield the columns that the rules name."""
         yield from (*self.keep, *self.ignore)
         if self.fold is not None:
             yield from (self.fold.by, *self.fold.sum)
@@ -224,11 +224,11 @@ class FileMapping:
     rows: str | None = None
 
     def names(self, field: str) -> bool:
-        """Return whether the mapping gives a field its column, or the meaning of its words."""
+        """Return whether the mapping names a field's column, or gives the meaning of its words."""
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
-        """Return the names of all columns that something is read from."""
+        """Return the names of all columns that are read."""
         singles = [self.columns.get(name, name) for name in fields.names]
         made = [name for each in self.made.values() for name in each.names]
         zone = [] if self.zone_column is None else [self.zone_column]
@@ -256,7 +256,7 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
 
 
 def one_or_more(value: Any) -> Sequence[str]:
-    """Check texts in square brackets. Raises ValueError."""
+    """Check a list of texts. Raises ValueError."""
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ValueError('must be texts in square brackets, such as ["Paid In"]')
     return tuple(value)
@@ -278,7 +278,7 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Check a section of columns with texts in square brackets. Raises ValueError."""
+    """Check a section that lists texts by column. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():
@@ -289,7 +289,7 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""A character that is no mark: a dot may stand in `Rs.`, and not alone."""
+"""Characters that may not be a mark alone. A dot may be a part, as in `Rs.`."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -323,7 +323,7 @@ def _zones(value: Any) -> Mapping[str, str]:
 
 
 MOST_ROWS: Final = 1_000
-"""Rows that may be skipped; the text before or after a table is a page at most."""
+"""Maximum rows that may be skipped. The text before or after a table is a page at most."""
 
 NONE: Final[Any] = []
 """The default of texts that may be omitted."""
@@ -346,7 +346,7 @@ class _FoldKeys(TomlTable):
 
 
 class MappingFile(TomlTable):
-    """The keys of a mapping that every kind of file has."""
+    """Keys of a mapping that every kind of file has."""
 
     kind: Literal["book", "statement", "bank"] | None = None
     heading_row: Annotated[Any, _row_count(0)] | None = None
@@ -443,7 +443,7 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping, or of a file with more keys.
+    """Return the checked values of a mapping, or of a file with additional keys.
 
     Raises as `read_mapping` does.
     """
@@ -461,7 +461,7 @@ def mapping_values(
 
 
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
-    """Build the mapping of these values.
+    """Build a mapping from these values.
 
     only_named  fields that are read only from a column that the mapping names, not from the column
                 of their usual name

@@ -17,13 +17,14 @@ from app.finance.files import opening, tables, workbooks
 from app.finance.files.mapping import Fields
 
 MOST_ROWS: Final = 5
-"""Rows that are shown."""
+"""Rows in a preview."""
 
 MOST_CELL: Final = 60
-"""Characters of a cell that are shown."""
+"""Characters shown of a cell."""
 
 MOST_WORDS: Final = 10
-"""Words of a column that a person says the meaning of; of more only a mapping file can."""
+"""Words in a column whose meaning a person can state on the page. Columns with more words need a
+mapping file."""
 
 IGNORED: Final = "ignore"
 """Meaning of a word whose rows are left out."""
@@ -34,7 +35,7 @@ class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
     places  by column its place from "1" on, which is its name in a file without a heading
-    words   by column its words in the first BATCH rows, where they are at most MOST_WORDS
+    words   by column its words in the first BATCH rows, if there are at most MOST_WORDS
     """
 
     columns: Sequence[str]
@@ -43,7 +44,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column with a name like a field's; empty if there is none."""
+        """Return the column whose name resembles a field's; empty if there is none."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -56,7 +57,8 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Look at a file whose columns are unknown. Raises as `open_table` does."""
+    """Return the heading and first rows of a file with unknown columns. Raises as `open_table`
+    does."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())
@@ -93,7 +95,7 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words of a column, the empty one last; none if there are many, or long ones."""
+    """Return the words in a column, the empty one last; none if they are many, or long."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
@@ -106,7 +108,7 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 class MappingDraft:
     """A person's choices.
 
-    columns   by field the column that says it, or its place without a heading; empty: none
+    columns   by field the column that has it, or its place without a heading; empty: none
     less      by field of money the column that is subtracted
     words     by field the meaning of each word of its column, or IGNORED
     keys      keys of a mapping such as `dates`, of which empty ones are left out
@@ -122,7 +124,8 @@ class MappingDraft:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
-        """Return the mapping file. A usual name that was not chosen is left out by it."""
+        """Return the mapping as a file. A column with a usual name that was not chosen is left
+        out."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column
@@ -165,5 +168,5 @@ def _section(name: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Write a basic string of TOML, with the escapes of JSON."""
+    """Format a basic string of TOML, with the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -19,11 +19,11 @@ from app.finance.files.workbooks import XlsxTable
 
 
 MAX_DIGITS: Final = 100
-"""Characters of one number; no amount needs a third as many."""
+"""Maximum characters of one number; no amount needs a third as many."""
 
 MAX_BROKEN: Final = 100
-"""Broken lines among the first ones, up to which the file counts as JSON Lines even if more lines
-are broken than whole: each can be reported. A JSON document over several lines has more."""
+"""Broken lines among the first ones up to which a file still counts as JSON Lines. Each of them can
+be reported, even if they outnumber the whole lines. A JSON document over several lines has more."""
 
 _BrokenLine = tuple[str, str]
 """A line that is no object: the sentence on it, and its text."""
@@ -39,7 +39,7 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """names: the columns that are looked for; others are skipped."""
+        """Take the path, the encoding, and the columns to look for; others are skipped."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -106,7 +106,7 @@ class JsonLines:
 def _object_cells(
     row: dict[str, Any], places: dict[str, int], number: int, broken: dict[int, tables.Problem]
 ) -> list[str]:
-    """Return the cells of an object; `broken` takes the first problem of its cells."""
+    """Return the cells of an object. The first problem of its cells is added to `broken`."""
     cells = [""] * len(places)
     for name, value in row.items():
         place = places.get(tables.plain_name(name))
@@ -163,7 +163,7 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Bytes of the directory of an old Office file that are searched; a workbook has a few entries."""
+"""Bytes searched in the directory of an old Office file; a workbook has a few entries."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -172,14 +172,14 @@ _IN_OLD_OFFICE: Final = (
     ("WordDocument", "a text document of Word: export its table as CSV"),
     ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
 )
-"""Streams by which such a file is known ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1,
+"""Streams that identify such a file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1,
 [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """The beginning of a JSON array of objects, which no table's heading has."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Raises RefusedTable for a table of another export."""
+"""Raises RefusedTable if the table is of another export."""
 
 
 def open_table(
@@ -191,9 +191,10 @@ def open_table(
 ) -> tables.SourceTable:
     """Open the table in a file; it yields only the rows that are data.
 
-    check  looks at the heading before anything else does
-    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError where
-    it cannot be read.
+    check  examines the heading first
+
+    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError if it
+    cannot be read.
     """
     form, names = format_of(path), mapping.looked_for(fields)
     wanted = {tables.plain_name(name) for name in names}
@@ -260,7 +261,7 @@ _NO_TABLES: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""The beginnings of files that people send instead of the export, and what each is."""
+"""First bytes of files that people send instead of the export, and what each is."""
 
 _MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
 _OTHER_FORMS: Final = (
@@ -268,18 +269,18 @@ _OTHER_FORMS: Final = (
     (re.compile(rb"\s*(?:\{1:[A-Z]|:20:)"), "a SWIFT message, such as MT940"),
     (re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII), "XML"),
 )
-"""The beginnings of files that banks export, and what each is."""
+"""First bytes of files that banks export, and what each is."""
 
 
 def no_table(start: bytes) -> str | None:
-    """Return the kind of a file that begins so without a table, and what to do; else None."""
+    """Return what kind of file begins so but has no table, and what to do; else None."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return the kind of an old Office file, with what to do, by its directory ([MS-CFB] 2.2)."""
+    """Return the kind of an old Office file by its directory ([MS-CFB] 2.2), and what to do."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
@@ -323,7 +324,7 @@ def file_digest(path: Path) -> str:
 def start_of(path: Path) -> bytes:
     """Return the first bytes of a file.
 
-    Raises NotFoundError or UsageError where there is no file, RefusedTable for one too large.
+    Raises NotFoundError or UsageError if there is no file, and RefusedTable if it is too large.
     """
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")

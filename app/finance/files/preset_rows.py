@@ -1,8 +1,8 @@
-"""Row functions of presets, for needs of single exports that no key of a mapping describes.
+"""Row functions of presets, for exports with needs that no key of a mapping describes.
 
 A preset names its function with `rows`. A function adds columns to the rows of the export, which
-the preset reads as its others, may make one row of several, or leave rows out. One that adds no
-column changes nothing in rows that it made before.
+the preset reads like the others. It may also join several rows into one, or leave rows out. A
+function that adds no column leaves rows that it made before unchanged.
 """
 
 import re
@@ -21,7 +21,7 @@ Row = tuple[int, Sequence[str]]
 """A row's number and its cells."""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Adds cells, subtracts others, and writes the sum as the file would. Raises UnclearCell."""
+"""Adds some cells, subtracts others, and writes the sum as the file would. Raises UnclearCell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """A function with the columns that it reads, and those that it adds behind them.
+    """A function, the columns that it reads, and the columns that it appends.
 
     may_read  columns that a file may lack
     """
@@ -68,7 +68,7 @@ class RowFunction:
 
 
 _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Amount types that make up what a buyer paid, less the tax that Amazon pays itself."""
+"""Amount types that together are what a buyer paid, less the tax that Amazon pays itself."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
@@ -76,10 +76,10 @@ _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Make one row of the amounts of an order, and add facts that only the first row has.
+    """Join the amounts of an order into one row, and add facts that only the first row has.
 
-    That is the deposit, the currency, and the total that all amounts must add up to. Amounts of an
-    order that the buyer did not pay are fees.
+    Those are the deposit, the currency, and the total that all amounts must add up to. Amounts of
+    an order that the buyer did not pay are fees.
     """
     cell, amounts = table.cell, list[str]()
     total, settled = "", ["", ""]
@@ -88,7 +88,7 @@ def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
     def group_of(numbered: Row) -> tuple[str, str, str, str | int]:
         number, row = numbered
         order = cell(row, "order-id")
-        # The settlement's own row, and what is of no order, are each on their own.
+        # The settlement's own row, and amounts without an order, stay separate rows.
         return (cell(row, "transaction-type"), order, cell(row, "adjustment-id"), order or number)
 
     for (kind, order, *_), group in groupby(table.rows, group_of):
@@ -132,7 +132,7 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add the order that a row's texts name, else the subject of the row."""
+    """Add the order that a row's texts name, or else the subject of the row."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -145,9 +145,9 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add the kind of a row, by its id, and its payment.
+    """Add each row's kind, by its id, and its payment.
 
-    Costs have no id, and neither have reserves: these are known by their description.
+    Costs and reserves have no id, and are recognized by their description.
     """
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
@@ -167,7 +167,7 @@ _PAYPAL_PAYMENTS: Final = frozenset({
     "mobile payment", "preapproved payment bill user payment", "subscription payment",
     "website payment",
 })  # fmt: skip
-"""Types that are credits of who sells, and debits of who buys."""
+"""Transaction types that are a seller's credits and a buyer's debits."""
 
 _BALANCE_CHANGED: Final = frozenset({
     "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",
@@ -181,9 +181,9 @@ _BALANCE_KEPT: Final = frozenset({
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
     """Leave out rows that change no balance; distinguish purchases from customers' payments.
 
-    Without the column "Balance Impact" the status decides. A payment that leaves the account was
-    made by the merchant, and a refund that comes is of such a payment: both are disbursements.
-    PayPal's table of event codes lists these types as credits and as debits.
+    Without the column "Balance Impact" the status decides. An outgoing payment was made by the
+    merchant, and an incoming refund belongs to such a payment: both are disbursements. PayPal's
+    table of event codes lists these types as credits and as debits.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
@@ -221,10 +221,11 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Distinguish charges from their subjects, and refunds from other money paid to persons.
+    """Distinguish charges from what they are charged for, and refunds from other money paid to
+    persons.
 
-    A charge has the reason type of its payment, and says in its details that it is one. Money paid
-    to a person for a payment that the row names is its refund.
+    A charge has the reason type of its payment, and its details identify it as one. Money paid to a
+    person for a payment that the row names is its refund.
     """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
@@ -239,7 +240,8 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Transactions whose payment is remembered, about 50 MB; refunds of others are not linked."""
+"""Transactions whose payment is remembered, about 50 MB. Refunds of other transactions are not
+linked."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:

@@ -48,7 +48,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""In place of a preset's name: read the file by the usual column names, whatever it looks like."""
+"""Value instead of a preset's name: read the file by the usual column names in any case."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -85,7 +85,7 @@ class ExportColumns:
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return each needed column that is not among plain names, as `A or B` if one suffices."""
+        """Return each required column that the heading lacks, as `A or B` if either suffices."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -93,12 +93,12 @@ class ExportColumns:
         ]
 
     def found(self, heading: Collection[str]) -> list[str]:
-        """Return the columns that are among plain names."""
+        """Return the columns that the heading has."""
         return [written for name, written in self.names.items() if name in heading]
 
 
 def export_columns(values: Mapping[str, Any]) -> ExportColumns:
-    """Return the columns that a mapping or preset reads. values: those of its TOML file."""
+    """Return the columns that a mapping or preset reads, from the values of its TOML file."""
     if values.get("heading_row") == 0:
         return ExportColumns(names={}, needed=())
     optional, recognize = values.get("optional", ()), values.get("recognize", {})
@@ -134,7 +134,7 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A file of a known form, as far as recognition needs it.
+    """What identifies an export.
 
     title     its name at its maker
     profiles  profiles of the provider whose statement it is
@@ -159,7 +159,7 @@ class Preset(Export):
     mapping: FileMapping
 
     def check(self, table: tables.SourceTable) -> None:
-        """Raise RefusedTable for a table of another export."""
+        """Raise RefusedTable if a table is of another export."""
         if missing := self.columns.missing({tables.plain_name(name) for name in table.heading}):
             raise tables.RefusedTable(
                 table.heading_row,
@@ -208,9 +208,10 @@ def shipped_presets() -> list[str]:
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the file of a preset: a shipped name, or a path (it has a `/` or ends in `.toml`).
+    """Return the text of a preset's file: a shipped name, or a path with a `/` or the ending
+    `.toml`.
 
-    Raises NotFoundError where there is none, UsageError where it cannot be read.
+    Raises NotFoundError if there is none, UsageError if it cannot be read.
     """
     path = _path_of(name_or_path)
     try:
@@ -237,7 +238,7 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """Return the preset of a name or path, as `preset_text` takes it.
+    """Return the preset with a name or path, as `preset_text` does.
 
     beside  keys given outside its file; they replace the file's own
     Raises UsageError with all its mistakes, and as `preset_text` does.
@@ -249,7 +250,7 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
 def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
-    """Return the preset in a text. Raises UsageError with all its mistakes."""
+    """Parse a preset. Raises UsageError with all its mistakes."""
     kind = _key_of(text, "kind")
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
@@ -265,7 +266,7 @@ def read_preset(
 
 
 def _key_of(text: str, key: str) -> Any:
-    """Return the value of a key; None if a mapping lacks it, or is no TOML."""
+    """Return the value of a key in TOML text; None if it is missing, or the text is invalid."""
     with suppress(ConfigurationError):  # reading the values reports it
         return parsed_toml(text, name="").get(key) if len(text) <= MAX_BYTES else None
     return None
@@ -305,7 +306,7 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """An export that the file's heading fits.
+    """An export whose columns the file's heading has.
 
     columns   columns of the heading that it reads
     row       the heading's row
@@ -338,7 +339,7 @@ def recognized(
 ) -> list[Recognized]:
     """Return the shipped presets that fit a file, as `recognized_in` does.
 
-    Return none for a file that cannot be read: reading it reports why.
+    Return none for an unreadable file; reading it reports why.
     """
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
@@ -351,8 +352,8 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading with every column that it needs. Of several that fit one heading, the
-    export that reads most of its columns counts; of equal ones, each.
+    An export fits a heading that has every column it needs. If several fit one heading, only those
+    that read most of its columns are returned.
 
     among  the exports that may fit; None: the shipped presets
     kind   of exports that may fit; None: any
@@ -380,7 +381,7 @@ def recognized_in(
 
 
 def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
-    """Yield the rows of two names at least, each with its plain names."""
+    """Yield rows with at least two names, each with its plain names."""
     for number, row in rows:
         plain = {tables.plain_name(cell) for cell in row} - {""}
         if len(plain) > 1:
@@ -388,14 +389,14 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""An export nearly fits a heading that lacks less than one in three of its needed columns."""
+"""Share of the needed columns that may be missing if an export nearly fits: less than a third."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the shipped preset that comes nearest: the heading lacks the fewest of
-    its columns.
+    """Return a sentence on the closest shipped preset: the one whose columns the heading lacks
+    least.
 
-    Of equal ones, the one that finds most of its columns counts, or each.
+    Ties go to the preset that finds most of its columns; if still equal, all are listed.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -416,12 +417,13 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets, by name; checking them as mappings would take a second."""
+    """Return all shipped presets by name. They are not checked as mappings, which would take a
+    second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export of a valid preset or mapping. kind: that of a text that states none."""
+    """Return the export of a valid preset or mapping. kind: of a text that states none."""
     values = tomllib.loads(text)
     return Export(
         name=name,
@@ -435,13 +437,13 @@ def export_in(name: str, text: str, *, kind: Any = None) -> Export:
 
 
 _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
-"""An account's name in the text after its label."""
+"""Pattern of an account's name in the text after its label."""
 
 
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts that stand beside a label above the heading, or in a column below."""
+    """Return the accounts named beside a label above the heading, or in a column below it."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -458,9 +460,8 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows under every delimiter; each may be the heading. Raises as `open_table`
-    does.
-    """
+    """Return the first rows split by every delimiter; any of them may be the heading. Raises as
+    `open_table` does."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -488,7 +489,7 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """A file, and the caller's declarations about it, which replace a mapping's keys.
+    """A file, and the caller's declarations about it. They replace keys of a mapping.
 
     inside    the table that the file contains, unpacked; None where it is the table itself
     content   the mapping's text, in place of its file
@@ -576,10 +577,11 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose the mapping or preset of the request, else the preset with the file's heading, else
-    the usual column names.
+    """Choose how to read a file: the requested mapping or preset, else the preset that fits its
+    heading.
 
-    Raises UsageError or NotFoundError for one that is invalid, and where several presets fit.
+    Without one, use the usual column names. Raises UsageError or NotFoundError for an invalid one,
+    and if several presets fit.
     """
     if request.mapped and request.preset is not None:
         raise UsageError(
@@ -644,7 +646,7 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
 
 
 BESIDE: Final = ("delimiter", "encoding", "sheet", "dates", "zone")
-"""Keys of a mapping that may be given outside it."""
+"""Keys of a mapping that may also be given outside it."""
 
 
 def _beside(request: ReadingRequest) -> dict[str, str]:
@@ -663,9 +665,9 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the request's mapping, which may be a copy of a preset, else the usual column names.
+    """Return the request's mapping, or else the usual column names.
 
-    Raises as `choose` does.
+    The mapping may be a copy of a preset. Raises as `choose` does.
     """
     content = request.content.encode()
     if request.mapping is not None and not content:

@@ -6,7 +6,7 @@ date,currency,rate                    one unit of the currency in the merchant's
 Date,USD,JPY,KES                      eurofxref-hist.csv of ecb.europa.eu: one euro in each currency
 2026-10-01,1.0821,164.2,140.3
 
-Every mistake is an error with its line: a wrong rate makes every total wrong.
+Every mistake is an error that names its line, since a wrong rate makes every total wrong.
 """
 
 import csv
@@ -23,18 +23,18 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Bytes of a file: the bank's history since 1999 has about two million."""
+"""Maximum bytes of a file. The bank's history since 1999 has about two million."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _NONE: Final = frozenset({"", "N/A"})
-"""Cells of the bank's file for a day on which a currency had no rate."""
+"""Cells in the bank's file for a day without a rate of the currency."""
 
 Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates of the merchant's own currency; None where it is not set.
+    """Return the rates to the merchant's own currency; None if it is not set.
 
     Raises ConfigurationError with the file's first mistake.
     """
@@ -90,7 +90,7 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
 
 
 def _of_euro(heading: list[str], row: list[str], own: str) -> Iterator[tuple[str, str, Fraction]]:
-    """Yield the rates of a day's currencies to the own one; a row gives them for one euro."""
+    """Yield each currency's rate to the own one on a day, from a row of rates for one euro."""
     if not any(row):
         return
     rates = {_EURO: Fraction(1)} | {

@@ -2,8 +2,8 @@
 
 Excel and its like read a long reference as a number when they open a CSV. They show it as
 `4.81477E+15`, and what they save has zeros from the sixteenth digit on (Microsoft, "Excel
-specifications and limits": number precision of 15 digits). Such references are taken, as nobody can
-say what they were, and noted.
+specifications and limits": number precision of 15 digits). Such references are accepted and noted,
+since nobody can tell what they were.
 """
 
 import re
@@ -26,7 +26,7 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields that are compared with what providers, shops and banks say."""
+"""Fields whose references must equal those of providers, shops and banks."""
 
 KEPT_DIGITS: Final = 15
 
@@ -34,19 +34,19 @@ _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNOR
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
 
 SHOWN: Final = 3
-"""Rows that a note names."""
+"""Rows that a note lists."""
 
 
 class ShortenedReferences:
-    """Finds the columns of references that a spreadsheet shortened, batch by batch."""
+    """Finds columns whose references a spreadsheet has shortened, batch by batch."""
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:
-        """columns: by field, the place of its column and its name in the heading."""
+        """Take each field's column, as its place and its name in the heading."""
         self._columns = {key: column for key, column in columns.items() if key in WATCHED}
         self._rows: dict[str, list[int]] = defaultdict(list)
         self._found: dict[str, int] = defaultdict(int)
         self._whole: set[str] = set()
-        """Fields with a long reference that ends as no spreadsheet leaves it."""
+        """Fields with a long reference that a spreadsheet cannot have shortened."""
         self._ended: dict[str, list[int]] = defaultdict(list)
         self._cut: dict[str, int] = defaultdict(int)
 
@@ -75,7 +75,7 @@ class ShortenedReferences:
                 self._ended[key] += [n for n, _ in zip(cut, range(SHOWN), strict=False)]
 
     def notes(self) -> Iterator[str]:
-        """Yield a sentence for each column that was shortened."""
+        """Yield a sentence for each shortened column."""
         for key, (_, name) in self._columns.items():
             rows, count = self._rows[key], self._found[key]
             if not count and key not in self._whole:
@@ -88,6 +88,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """End a sentence with the first of these rows, and how many there are."""
+    """Return the end of a sentence: the first of these rows, and how many there are."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

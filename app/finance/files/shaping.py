@@ -63,20 +63,20 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Characters of a cell that are compared: patterns take long over long texts."""
+"""Maximum characters of a cell that is compared: patterns take long on long texts."""
 
 MAX_REPORTED: Final = 50
-"""Texts that a star stood for and that are reported; of more, the word with the star."""
+"""Texts matched by a star that are reported separately. If there are more, the word is reported."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Cells whose result is cached: few columns of words have more."""
+"""Cells whose result is cached. Few columns of words have more."""
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
     """Return a pattern for cells that are stripped and in small letters.
 
-    The text between two stars matches where it comes first, without backtracking. That leaves most
-    for the rest of the pattern, and a stranger's text cannot make it slow.
+    The text between two stars matches at its first place, without backtracking. That leaves the
+    most text for the rest of the pattern, and no text from outside can make it slow.
     """
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
@@ -90,11 +90,11 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""A column, and the word for which rows were left out; empty where a required word is missing."""
+"""A column, and the word for which rows were left out; empty if a required word was missing."""
 
 
 class Shaped:
-    """A table with only the rows that are data; several may be folded into one."""
+    """A table with only its data rows. Several rows may be folded into one."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
         """Raise RefusedTable if a column that a rule names is missing."""
@@ -126,7 +126,7 @@ class Shaped:
         return [(name, place(name), WordFilter(words)) for name, words in rules.items()]
 
     def batches(self) -> Iterator[tables.Batch]:
-        """Yield the data rows; each call begins at the first."""
+        """Yield the data rows. Each call starts at the first row."""
         self.ignored.clear()
         batches = self._emptied(self._chosen(self._made(self._cut(self.table.batches()))))
         yield from batches if self._fold is None else self._fold.batches(batches)
@@ -145,7 +145,7 @@ class Shaped:
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
     def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield the rows that the preset's function makes, and those that it cannot read."""
+        """Yield the rows that the preset's function makes, and rows that it cannot read."""
         if self._function is None:
             yield from batches
             return
@@ -215,7 +215,7 @@ class Shaped:
             cell = _cell(row, place)
             word = words.fitting(cell)
             if word is not None:
-                # Say what a star stands for: it might be money that nobody thought of.
+                # Report the text that a star matched: it might be money that nobody thought of.
                 known = (name, cell.strip()) in self.ignored or len(self.ignored) < MAX_REPORTED
                 if "*" in word and known and tables.is_quotable(cell):
                     word = cell.strip()
@@ -241,7 +241,7 @@ def _each(
 
 
 class _Folding:
-    """Makes one row of the rows of an order."""
+    """Folds the rows of an order into one row."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
@@ -256,7 +256,7 @@ class _Folding:
         self._amounts = SumOfCells(marks)
 
     def batches(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield one row for each order, with the number of its first."""
+        """Yield one row for each order, with the number of its first row."""
         broken: dict[int, tables.Problem] = {}
         orders = self._orders(_each(batches, broken), broken)
         while part := list(islice(orders, tables.BATCH)):
@@ -316,7 +316,7 @@ class _Folding:
         return first, whole
 
 
-# --- fields that are made of several columns ------------------------------------------------------
+# --- fields made of several columns ---------------------------------------------------------------
 
 
 def made_cells(
@@ -328,9 +328,10 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Choose how to read a field under this heading; None if it is optional and not in the file.
+    """Choose how to make a field under this heading.
 
-    Raises RefusedTable if its columns are missing.
+    Return None if the field is optional and not in the file. Raises RefusedTable if its columns are
+    missing.
     """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
@@ -354,11 +355,11 @@ def made_cells(
 
 
 DIRECTED: Final = frozenset({"amount", "gross", "net"})
-"""Fields whose sign says whether money came or left."""
+"""Fields whose sign says whether money came in or went out."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Choose how to read each made field under this heading. Raises as `made_cells` does.
+    """Choose how to make each combined field under this heading. Raises as `made_cells` does.
 
     row  the heading's row in the file
     """
@@ -378,7 +379,7 @@ def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[
 
 @dataclass(frozen=True, slots=True)
 class FirstCells:
-    """The first nonempty cell of several columns."""
+    """The first nonempty cell among several columns."""
 
     places: Sequence[int]
 
@@ -389,12 +390,13 @@ class FirstCells:
 
 @dataclass(frozen=True, slots=True)
 class JoinedCells:
-    """The cells of several columns, joined by blanks."""
+    """The cells of several columns, joined by spaces."""
 
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return the joined cells of each row, as a moment if the first cell is a moment."""
+        """Return each row's joined cells. A date and a time become one moment if the first cell is
+        a moment."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -412,7 +414,7 @@ def _time_in(cell: str) -> str:
 
 
 _EXACT: Final = Context(prec=200)
-"""An amount has at most ninety digits, so nothing is rounded."""
+"""Decimal context for amounts, which have at most ninety digits, so nothing is rounded."""
 
 
 class SumOfCells:
@@ -422,7 +424,7 @@ class SumOfCells:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
 
     def total(self, add: Sequence[str], subtract: Sequence[str]) -> str:
-        """Return the sum, empty if all cells are. Raises UnclearCell."""
+        """Return the sum; empty if all cells are empty. Raises UnclearCell."""
         parts = [(1, *self._amounts.parts(cell)) for cell in add if cell.strip()]
         parts += [(-1, *self._amounts.parts(cell)) for cell in subtract if cell.strip()]
         if not parts:
@@ -471,14 +473,15 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Some columns less others; one more may give the direction of the sum."""
+    """Cells made by adding some columns and subtracting others. One more column may give the
+    direction of the sum."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
     ) -> None:
         self.places: Sequence[int] = places
         self._split, self._end = len(made.add), len(made.add) + len(made.subtract)
-        # A sum without columns to add turns the signs round.
+        # Without columns to add, the sum's sign is reversed.
         self._sum = SumOfCells(marks, signs=signs if made.add else signs or "sum")
         self._signs = signs
         self._ways = None if made.sign is None else (WordFilter(made.plus), WordFilter(made.minus))
@@ -511,7 +514,7 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""Cells of a field, made of the columns at `places`."""
+"""Cells of a field that are made from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -530,7 +533,7 @@ _TOTALS: Final = frozenset(
     .replace("\n    ", "/")
     .split("/")
 )
-"""Labels of rows that add up others, as spreadsheets and shops write them."""
+"""Labels of totals rows, as spreadsheets and shops write them."""
 
 _COUNTED: Final = frozenset(
     """
@@ -550,7 +553,7 @@ _ASCII_HINTS: Final = [hint for hint in _HINTS if hint.isascii()]
 
 
 def _is_label(cell: str) -> bool:
-    """Return whether a cell is called a total: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
+    """Return whether a cell is the label of a total: `Summe:`, `Total orders 12`, `TOTAL (KES)`."""
     words = cell.casefold().replace("(", " ").split()
     words = [word for each in words if (word := each.strip(_AROUND))]
     for length in (2, 1):
@@ -563,11 +566,11 @@ def _is_label(cell: str) -> bool:
 
 
 _ENOUGH: Final = 2
-"""Rows whose sum an order has by chance only."""
+"""Number of rows from which on an order equals their sum only by chance."""
 
 
 class ShapedTotals:
-    """Tells totals rows from others, and keeps the sums of the rows above."""
+    """Distinguishes totals rows from others, and keeps the sums of the rows above."""
 
     def __init__(
         self,
@@ -601,7 +604,7 @@ class ShapedTotals:
         self._rows_above = 0
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
-        """Return the rows that are called totals, by number."""
+        """Return the rows labelled as totals, by number."""
         text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in (_ASCII_HINTS if text.isascii() else _HINTS)):
             return {}
@@ -609,9 +612,9 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Return all text in which a name may stand, at once for speed over a million rows.
+        """Return all text that may have a label, at once for speed over a million rows.
 
-        That are the references if every row has one, else everything.
+        It consists of the references if every row has one, else of all cells.
         """
         if self._references:
             try:
@@ -645,14 +648,14 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row says an amount, and nothing that only a total lacks."""
+        """Return whether a row has an amount, and no cell that only a data row has."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row called a total is none; None if it is one.
+        """Return why a row labelled as a total is none; None if it is one.
 
         It is one if it adds up the rows above, all or since the last total, or has no sum at all.
         """
@@ -660,7 +663,7 @@ class ShapedTotals:
         return None if found is None else f"is called a total, and {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which says only amounts, is no total; None if it is one."""
+        """Return why the last row, which has only amounts, is no total; None if it is one."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:
             found = "there are too few rows above to tell it from an order by its sum"

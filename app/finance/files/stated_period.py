@@ -1,4 +1,5 @@
-"""The period that a file states of itself: in elements of its format, or in lines before its table.
+"""The period that a file states about itself, in elements of its format or in lines before its
+table.
 
 The dates of its rows state nothing: days without money have no rows.
 """
@@ -31,13 +32,13 @@ _NAMED: Final = re.compile(
 )
 
 LONGEST_LINE: Final = 1_000
-"""Characters of a line in which a period is looked for; a line before a table has some dozens."""
+"""Characters of a line that is searched for a period. A line before a table has some dozens."""
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
     """Yield the first period that lines before a table state, such as `01/10/2026 to 31/10/2026`.
 
-    Several different ones state nothing.
+    If they state different ones, none is returned.
     """
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
@@ -48,14 +49,14 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period in the name of an export that its maker names so."""
+    """Yield the period in a file name, if it has the form that an export's maker uses."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return account and span of each period that a file states, once all its rows were read.
+    """Return account and span of each period that a file states. Call it after all rows were read.
 
     The account is empty for a period of the whole file.
     """
@@ -68,7 +69,8 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Return a period in the file's zone; None if it is no period by the mapping's dates."""
+    """Parse a period in the file's zone. Return None if its ends are no dates, or in the wrong
+    order."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
@@ -89,7 +91,7 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span from a day to another, both whole. Raises ValueError with a sentence."""
+    """Return the span between two whole days. Raises ValueError with a sentence."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

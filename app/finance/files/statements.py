@@ -1,9 +1,9 @@
 """Statements: the provider's settlement or transaction file, one movement of money a row.
 
-What leaves the merchant is negative: a refund of 500 has gross -500, however its file writes it. A
-fee is positive where it costs. gross - fee = net holds for every row that is taken. The sign of a
-fee in a row of its own says its direction: negative costs, positive was given back. That needs a
-preset or mapping that says that the file's signs mean this; else a positive fee is refused.
+Outgoing money is negative: a refund of 500 has gross -500, however the file writes it. A fee is
+positive if it costs. gross - fee = net holds for every accepted row. The sign of a fee in a row of
+its own says its direction: negative costs, positive was given back. That needs a preset or mapping
+that says that the file's signs mean this; else a positive fee is refused.
 """
 
 import json
@@ -21,22 +21,22 @@ from reconcile.money import Money, to_json
 
 Minor = Sequence[int | None]
 DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
-"""Columns that fees may depend on, kept together as the `details` of a line."""
+"""Columns that fees may depend on. They are stored together as the `details` of a line."""
 
 MAX_DETAIL: Final = 100
-"""Characters of one detail: a name of a method or scheme, or a country's code."""
+"""Maximum characters of one detail: the name of a method or scheme, or a country code."""
 
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
-"""Kinds of rows that belong to the payment, or the hold, that they name as their original."""
+"""Kinds of rows that belong to the payment or hold that they name as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
 """Types that rows may have. A payment reversal takes back a part of a payment that was announced
-and not captured, or did not come: it is a negative part of the payment."""
+but not captured, or never arrived. It is a negative part of the payment."""
 
 
 class StatementForm:
@@ -91,8 +91,8 @@ class StatementForm:
         """Set up the form.
 
         source      the provider account whose statement it is; "" if that is not known
-        own_orders  whether its orders are named with the source, `@till:1001`; the provider names
-                    them without
+        own_orders  whether its orders have the source in their names, `@till:1001`; the provider's
+                    names lack it
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -103,7 +103,7 @@ class StatementForm:
         self._types = line_forms.Vocabulary("type", TYPES, mapping=mapping, default="payment")
         self._fee_signed = mapping.preset is not None or "fee" in mapping.made
         self._fee_added_up = isinstance(mapping.made.get("fee"), SumOf)
-        # The amounts themselves say which way money went, or else the types do.
+        # The amounts themselves show the direction of money, or else the types do.
         self._signed = mapping.signs in ("minus", "sum") or not mapping.made.keys().isdisjoint(
             ("gross", "net")
         )
@@ -183,9 +183,8 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return E.164 digits of a disbursement's recipients; None where no number is stated.
-
-        A cell begins with the number: `254712345678 - NAME`. A masked one is none.
+        """Return E.164 digits of a disbursement's recipients; None if no number is stated. A cell
+        begins with the number: `254712345678 - NAME`. Masked numbers are ignored.
         """
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
@@ -220,7 +219,8 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of each row, none of them missing. Raises UnclearCell."""
+        """Return gross, fee and net of each row, and calculate the missing one. Raises
+        UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -285,9 +285,10 @@ def _payments(
     originals: Sequence[str | None],
     movements: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payment; for money going back the original payment, if the row names it.
+    """Return each row's payment.
 
-    A hold has its own reference, and its release the same.
+    For a refund and the like, it is the original payment if the row names it. A hold is identified
+    by its own reference, which its release shares.
     """
     if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
         return own
@@ -300,7 +301,7 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Check that rows that move a wallet's money name the wallet. Raises UnclearCell."""
+    """Check that rows that change a wallet name the wallet. Raises UnclearCell."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):
@@ -332,7 +333,7 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return canonical JSON of each row's DETAILS; None for nothing."""
+    """Return each row's DETAILS as canonical JSON; None without any."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -354,8 +355,8 @@ def _is_negative(minor: int | None) -> bool:
 
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
-    """Return amounts with the signs of their types. Raises UnclearCell for a sign in the file that
-    no amount of it should have, and for types of money that goes either way."""
+    """Return amounts with the signs of their types. Raises UnclearCell for a sign that no amount in
+    the file should have, and for types that may go either way."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
@@ -372,11 +373,11 @@ _LEAVES: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
 _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
-"""Types whose money leaves, and comes, where amounts have no sign."""
+"""Types of outgoing and of incoming money, for files whose amounts have no sign."""
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds of lines; the sign decides between what leaves a wallet and comes back."""
+    """Return the kinds of lines. The sign tells withdrawals from a wallet from returns to it."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
@@ -392,7 +393,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""Pairs by kind: money leaves the available balance, and comes back."""
+"""Pairs of kinds: money leaves the available balance, and comes back."""
 
 
 def _transfers(
@@ -402,9 +403,8 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout; if none, the own reference of a movement to or from the bank.
-
-    A withdrawal that failed is the one that it names.
+    """Return each row's payout; without one, the reference of a movement to or from the bank. For a
+    failed withdrawal, it is the withdrawal that the row names.
     """
     if TO_BANK.isdisjoint(kinds):
         return payouts
@@ -424,9 +424,9 @@ def _subjects(
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """Return what each row is about: its payment, else its order.
+    """Return the subject of each row: its payment, else its order.
 
-    A fee, a carried amount, or what moves a wallet's money may be about a payout alone.
+    A fee, a carried amount, or a change of a wallet may have only a payout as its subject.
     """
     if all(payments):
         return [f"p:{payment}" for payment in payments]

@@ -5,9 +5,9 @@
     JSON Lines   `JsonLines`  one object a line
 
 Cells are text as the file writes it. Where the format has types, a number is a `Number` in
-canonical decimal digits, and a date is a `CellMoment` in ISO 8601. Neither depends on what a
-mapping declares about text. Delimited text is read here by the standard library's reader, strict
-and bounded; the other two formats are read in `opening`.
+canonical decimal digits, and a date is a `CellMoment` in ISO 8601. Neither depends on a mapping's
+declarations about text. Delimited text is read here by the standard library's reader, strict and
+bounded; the other two formats are read in `opening`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from app.finance.files.encodings import encoding_of as encoding_of
 from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
-"""Counts how many columns of a heading are known."""
+"""Returns how many columns of a heading are known."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return the form in which column names are compared: `Placed At` and `placed_at` are equal."""
+    """Return a column name in the form that is compared: `Placed At` and `placed_at` are equal."""
     return _APART.sub("", name.strip().casefold())
 
 
@@ -47,7 +47,7 @@ def places_of(
     """Return the column's place for each field that the file has.
 
     named  the mapping's columns: field to heading name; an empty name leaves the field out
-    Raises RefusedTable where two columns have one name, or a column of the mapping is missing.
+    Raises RefusedTable if two columns share a name, or a column of the mapping is missing.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -61,7 +61,7 @@ def places_of(
 
 
 def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
-    """Return the place of the column of this name. Raises RefusedTable for none, or two."""
+    """Return the place of the column with this name. Raises RefusedTable for none, or two."""
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
@@ -72,7 +72,7 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a column of the mapping that is missing; it names the nearest."""
+    """Build the error for a missing column of the mapping; it suggests similar names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
@@ -83,7 +83,7 @@ MAX_NAMED: Final = 20
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
-    """End a sentence on missing columns: the nearest names, and the names that the file has.
+    """Return the end of a sentence on missing columns: similar names, and the names in the file.
 
     A file may lack a heading, so cells that could be a phone number are not shown.
     """
@@ -105,17 +105,17 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
 
 
 QUOTED_NAME: Final = 60
-"""Characters of a column's name in a sentence."""
+"""Characters of a column's name shown in a sentence."""
 
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""A cell is quoted if it is at most this long and has fewer digits than any phone number."""
+"""Limits for quoting a cell: its length, and fewer digits than any phone number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One sentence about a place in a file.
+    """One sentence about a problem in a file.
 
     row     counted from the file's first line, which is 1; the first line of a row of several
     column  as in the file's heading; None for the whole row or file
@@ -132,7 +132,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """A cell whose meaning is not certain; the message is one sentence.
+    """Error: a cell's meaning is not certain; the message is one sentence.
 
     word  the cell's text, where a mapping has to say what it means
     """
@@ -143,7 +143,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """A file that cannot be read, or not beyond the row of this problem."""
+    """Error: a file cannot be read, or not beyond the row of this problem."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -151,14 +151,14 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether the cell is harmless to show: it is short, and no phone number."""
+    """Return whether a cell may be shown: it is short, and not a phone number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Quote the cell if it is harmless to show, else describe it."""
+    """Quote a cell if it may be shown, else describe it."""
     if not is_quotable(cell):
         return "what stands there"
     text = cell.translate(BLANKS).strip()
@@ -166,11 +166,11 @@ def quoted(cell: str) -> str:
 
 
 BLANKS: Final = str.maketrans(dict.fromkeys("\u00a0\u202f\u2007\u2009", " "))
-"""Replaces blanks that keep a number together by plain ones."""
+"""Translation of the blanks within numbers to plain spaces."""
 
 
 def column_letters(number: int) -> str:
-    """Return a column's name in a spreadsheet: 1 is A, 27 is AA."""
+    """Return a column's letters in a spreadsheet: 1 is A, 27 is AA."""
     letters = ""
     while number:
         number, rest = divmod(number - 1, 26)
@@ -198,7 +198,8 @@ def write_rejects(
     """Write the rows with these problems, which come in row order.
 
     decimal  the mapping's decimal mark: the numbers of a workbook are written as text here
-    Raises UsageError where the file cannot be made.
+
+    Raises UsageError if the file cannot be created.
     """
     try:
         made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -237,19 +238,19 @@ def harmless(cell: str) -> str:
 
 
 MAX_FILE_BYTES: Final = 2 * 1024**3
-"""A file of ten million rows has about 1 GB."""
+"""Maximum bytes of a file; ten million rows have about 1 GB."""
 
 MAX_ROWS: Final = 10_000_000
-"""Rows of a file; more than a year of a large shop."""
+"""Maximum rows of a file: more than a year of a large shop."""
 
 MAX_COLUMNS: Final = 500
-"""Columns of a heading; a statement has some dozens."""
+"""Maximum columns of a heading; a statement has some dozens."""
 
 MAX_CELL: Final = 128 * 1024
-"""Characters of a cell: the limit of Python's CSV reader."""
+"""Maximum characters of a cell: the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
-"""The last columns of a file of rejected rows, which we add."""
+"""Columns that we append to a file of rejected rows."""
 
 BATCH: Final = 4_000
 """Rows in memory at a time."""
@@ -262,13 +263,14 @@ class Number(str):
 
 
 class LongNumber(str):
-    """A number of a workbook that may be another one: a workbook keeps fifteen digits."""
+    """A workbook's number that may be inexact, since a workbook keeps fifteen digits."""
 
     __slots__ = ()
 
 
 NO_VALUE: Final = "="
-"""A cell that holds something which is no value: refused as a formula, also among the rejects."""
+"""Text of a cell that has content but no value. It is refused like a formula, even among
+rejects."""
 
 
 class CellMoment(str):
@@ -279,7 +281,7 @@ class CellMoment(str):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Consecutive rows, and each one's number in the file.
+    """Consecutive rows with their numbers in the file.
 
     broken  problems of rows that break the format, by row number. A problem of a column leaves the
             other cells; for a problem of the whole row its text stands in the first cell
@@ -304,7 +306,7 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """An open file. Reading raises RefusedTable where it cannot go on."""
+    """An open file. Reading raises RefusedTable at a point beyond which it cannot continue."""
 
     heading: Sequence[str]
     """The column names as the file has them."""
@@ -313,29 +315,29 @@ class SourceTable(Protocol):
     """The row of the column names."""
 
     notes: Sequence[str]
-    """Facts about the file that a person may want to know, one sentence each."""
+    """Facts about the file for people, one sentence each."""
 
     of_ours: bool
     """Whether this is a file of rejected rows that we wrote."""
 
     @property
     def head(self) -> Sequence[str]:
-        """The lines before the heading."""
+        """Return the lines before the heading."""
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return what the format's own elements state; complete once all rows were read."""
+        """Return the periods in the format's own elements. Complete after all rows were read."""
 
     def batches(self) -> Iterator[Batch]:
-        """Yield all rows after the heading; each call begins at the first."""
+        """Yield all rows after the heading. Each call starts at the first row."""
         ...
 
 
-# --- lines of text, or the byte at which the encoding fails ---------------------------------------
+# --- lines of text --------------------------------------------------------------------------------
 
 
 MAX_LINE: Final = 1024 * 1024
-"""Characters of a line; thousands of characters mean another kind of file."""
+"""Maximum characters of a line; more mean another kind of file."""
 
 _SEARCHED: Final = 1024 * 1024
 
@@ -372,7 +374,8 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Find the first bytes that do not decode; readers read ahead, so search again."""
+    """Return an error that shows the first bytes that do not decode. The reader reads ahead, so
+    this searches the file again."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -393,7 +396,8 @@ def _undecodable(path: Path, encoding: str) -> RefusedTable:
 
 
 def _no_text(path: Path, row: int, why: str) -> RefusedTable:
-    # A file named as a workbook that is not text is damaged: else it had opened as a workbook.
+    # A file named as a workbook that is not text is a damaged workbook: a sound one would have
+    # opened.
     if path.suffix.lower() == ".xlsx":
         return RefusedTable(1, _NO_WORKBOOK)
     return RefusedTable(row, why)
@@ -416,16 +420,16 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-"""A first line that names the delimiter for Excel."""
+"""A first line that declares the delimiter for Excel."""
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:
-    """Return the heading of a file without one: columns are called 1, 2, 3 and so on."""
+    """Return the heading for a file without one: columns are named 1, 2, 3 and so on."""
     return [str(place) for place, _ in enumerate(row, 1)]
 
 
 class CsvTable:
-    """One file of delimited text; its heading is the given line, or is found (`heading_in`).
+    """One file of delimited text. Its heading is the given line, or is searched for (`heading_in`).
 
     If line 0 is given, the file has no heading, and its columns have the names of their places.
     """
@@ -475,13 +479,14 @@ class CsvTable:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Remove the marks that made rejected rows safe for a spreadsheet."""
+        """Remove the marks that protect rejected rows in a spreadsheet."""
         return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return the number of lines before the heading, its line, and a declared delimiter."""
+        """Return the number of lines before the heading, its line, and the declared delimiter if
+        any."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -551,7 +556,8 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Find the row that cannot be read, by reading again row by row."""
+        """Return an error for the row that cannot be read. It is found by reading again row by
+        row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -566,7 +572,7 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the rows with a cell that holds whole rows, up to the next quotation mark."""
+        """Return the row whose cell has swallowed others, up to the next quotation mark."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _TELLING else ():
@@ -583,7 +589,8 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Columns from which on a text with line breaks has as many delimiters as rows by chance only."""
+"""Number of columns from which a text with line breaks has as many delimiters as rows only by
+chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -597,7 +604,7 @@ _MISQUOTED: Final = (
         "the quotation marks of this row do not end where a cell ends: double one that is text",
     ),
 )
-"""Messages of the reader about quotation marks, and their meaning."""
+"""Messages of the CSV reader about quotation marks, and what they mean."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:
@@ -607,11 +614,12 @@ def _delimiter_of_ours(line: str) -> str | None:
 
 
 SEARCHED_ROWS: Final = 50
-"""Nonempty rows among which the heading is looked for."""
+"""Nonempty rows that are searched for the heading."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the heading, given how many column names each of the first rows has.
+    """Return the index of the heading, given how many known column names each of the first rows
+    has.
 
     It is the first row with the most, if that is more than one; else the first row.
     """
@@ -630,7 +638,7 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 def _delimiter_of(line: str, recognize: Recognize) -> str:
     """Return the delimiter that gives the heading with the most known columns.
 
-    Raises RefusedTable where two are equally good.
+    Raises RefusedTable if two are equally good.
     """
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]

@@ -45,26 +45,27 @@ from app.finance.files import tables
 from app.finance.files.containers import DAMAGED
 
 MAX_ENTRIES: Final = 2_000
-"""Parts of a workbook; one of a hundred sheets has some hundreds."""
+"""Maximum parts of a workbook; one of a hundred sheets has some hundreds."""
 
 MAX_CONTENT: Final = 1024 * MIB
-"""Bytes of all parts unpacked: a million rows of eight cells take about 400 MB."""
+"""Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
 
 MAX_RATIO: Final = 200
-"""Unpacked bytes for each packed one, beyond FREE_CONTENT; sheets have 10 to 50."""
+"""Unpacked bytes allowed for each packed one, beyond FREE_CONTENT; sheets have 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
 MAX_CELLS: Final = 20_000_000
-"""Rows times columns of a sheet."""
+"""Maximum rows times columns of a sheet."""
 
 OF_ONE_SHEET: Final = ChildLimits(
     memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
 )
-"""A million rows of eight cells take about 1 GiB and half a minute."""
+"""Limits of the child for one sheet. A million rows of eight cells take about 1 GiB and half a
+minute."""
 
 MAX_ROW: Final = 16 * MIB
-"""Bytes of a row as JSON; a cell has 32,767 characters at most."""
+"""Maximum bytes of a row as JSON; a cell has 32,767 characters at most."""
 
 _ENCRYPTED: Final = 0x1
 
@@ -77,7 +78,7 @@ def _line(value: object) -> bytes:
 
 
 def _untyped(cell: object) -> object:
-    """Return a cell that is not of JSON's types: a moment in a list, anything else as text."""
+    """Convert a cell that JSON cannot hold: a moment to a list, anything else to text."""
     if isinstance(cell, datetime.datetime | datetime.date):
         return [cell.isoformat()]
     return str(cell)
@@ -124,7 +125,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield a line of JSON with the names of the sheets that have content, or why there is none."""
+    """Yield the names of sheets with content as one line of JSON, or the reason for an error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -174,12 +175,12 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
     )
 
 
-# --- what the library hides -----------------------------------------------------------------------
+# --- content that the library hides ---------------------------------------------------------------
 
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells that must not be read as given, and rows that a person does not see.
+    """Cells that must not be taken as they are, and rows that people do not see.
 
     cells   by row, then by column (both from 1), the text of an error; "" for a formula without a
             saved value
@@ -191,7 +192,8 @@ class SheetDoubts:
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return the parts of a sheet that the library hides. Raises RefusedTable for a damaged one."""
+    """Return the doubtful cells and hidden rows of a sheet. Raises RefusedTable for a damaged
+    one."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -212,8 +214,8 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Bytes of which a sheet has one where it may hide something; a zero byte is UTF-16. Only such a
-sheet is parsed element by element, which takes four times as long."""
+"""Bytes, one of which every sheet has that may hide something; a zero byte means UTF-16. Only such
+a sheet is parsed element by element, which takes four times as long."""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -226,7 +228,7 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable for one that is missing, no XML, or has a document type."""
+    """Parse a part. Raises RefusedTable if it is missing, not XML, or has a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -249,7 +251,7 @@ def _refuse_type(*_: Any) -> None:
 
 
 class _Parts:
-    """The part of each sheet, by the workbook's own list of them."""
+    """The part of each sheet, by the workbook's own list."""
 
     def __init__(self) -> None:
         self.part_of: dict[str, str] = {}
@@ -277,7 +279,7 @@ class _Parts:
 
 
 class _Doubts:
-    """Follows the rows and cells of a sheet."""
+    """Collects doubts from the rows and cells of a sheet."""
 
     def __init__(self, *, recalculated: bool) -> None:
         """recalculated: whether the values of formulas are to be worked out at opening. A program
@@ -339,7 +341,7 @@ class _Doubts:
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _PLACE: Final = re.compile(r"([A-Za-z]{1,3})([0-9]{1,9})")
-"""A cell's own place; one that states none follows the cell before it."""
+"""A cell's own position. A cell without one follows the cell before it."""
 
 
 def _column_number(letters: str) -> int:
@@ -350,19 +352,20 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Errors and formulas without a value in a sheet, about 400 bytes each with their problems."""
+"""Maximum errors and formulas without a value in a sheet, about 400 bytes each with their
+problems."""
 
 _MOST_ERROR: Final = 40
-"""Characters of an error; `#GETTING_DATA` is the longest of Excel's."""
+"""Maximum characters of an error; `#GETTING_DATA` is the longest of Excel's."""
 
 _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the error that the library raises for unexpected content; it is no Exception."""
+"""Name of the library's error for unexpected content, which is not an Exception."""
 
 _MOST_LISTED: Final = 10
-"""Sheets or stretches of rows that are named in a sentence."""
+"""Sheets or stretches of rows that a sentence lists."""
 
 
 def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
@@ -388,7 +391,7 @@ def _stretches(rows: Sequence[int]) -> str:
 
 
 def _other_sheets(book: CalamineWorkbook, chosen: str) -> Iterator[str]:
-    """Yield a note that names the other sheets with rows; none if there are none."""
+    """Yield a note that lists the other sheets with rows; nothing if there are none."""
     others = []
     for each in book.sheets_metadata:
         if each.name == chosen or each.typ != SheetTypeEnum.WorkSheet:
@@ -439,10 +442,10 @@ def _of_library(read: Callable[[], Given]) -> Given:
 
 
 _LONG: Final = 10**15
-"""From here on a number has more digits than a spreadsheet program keeps."""
+"""Numbers from here on have more digits than a spreadsheet program keeps."""
 
 _NOT_EXACT: Final = 2**53
-"""From here on a workbook's numbers are not exact: they are shown as they are."""
+"""Numbers from here on are inexact in a workbook: they are shown as they are."""
 
 
 class XlsxTable:
@@ -505,7 +508,7 @@ class XlsxTable:
         self._broken = dict(self._problems(wanted)) if self._sheet.doubts else {}
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the rows among which the heading is looked for, each with its number."""
+        """Return the rows that may be the heading, each with its number."""
         return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
     def batches(self) -> Iterator[tables.Batch]:
@@ -536,7 +539,7 @@ class XlsxTable:
             yield beyond, _with_errors([""] * width, doubts[beyond])
 
     def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:
-        """Yield the rows with doubtful cells in these columns, each with its problem."""
+        """Yield the row and problem of each doubtful cell in these columns."""
         read = {
             place: name
             for place, name in enumerate(self.heading, 1)
@@ -589,7 +592,7 @@ class _WrittenSheet:
             }
 
     def rows(self) -> Iterator[list[Any]]:
-        """Yield each row from the first one on; each call begins there."""
+        """Yield each row. Each call starts at the first row."""
         for row in islice(_values(self._file), 1, None):
             if type(row) is not list:
                 raise _damaged(TypeError())
@@ -597,7 +600,8 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file of JSON, one a line. Raises RefusedTable as the child did."""
+    """Yield the values of a file with one JSON value a line. Raises RefusedTable as the child
+    did."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)
@@ -614,7 +618,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable where the child, which a workbook may have taken over, wrote otherwise."""
+    """Raise RefusedTable if the child wrote something unexpected; a workbook may have taken it
+    over."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -644,7 +649,8 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Have a child write the items that a function yields for a workbook. Raises RefusedTable."""
+    """Run a function on a workbook in a child process, which writes its items. Raises
+    RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library goes by the name's ending
         named.symlink_to(path.absolute())
@@ -659,7 +665,7 @@ def _in_child(
 
 
 def _text(cell: Any) -> str:
-    """Return the cell as text of its own type."""
+    """Convert a cell to text of its own type."""
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):

@@ -1,8 +1,8 @@
 """BAI2, the reports of banks in North America; streamed, record by record.
 
 After public guides of banks that adapt the Bank Administration Institute's "Cash Management Balance
-Reporting Specifications, Version 2". Only reports of a previous day, or of a whole day, are read:
-what a report within the day says, the report of the day says again.
+Reporting Specifications, Version 2". Only reports of a previous day, or of a whole day, are read.
+The report of the day repeats everything in reports within the day.
 """
 
 import re
@@ -20,7 +20,7 @@ from reconcile.money import exponent_of, is_currency
 FILE_HEADER: Final = re.compile(r"01,[^,\r\n]*,[^,\r\n]*,\d{6},")
 
 MAX_CONTINUED: Final = 200
-"""Continuation records of one record; a long remittance text has some dozens."""
+"""Maximum continuation records of one record. A long remittance text has some dozens."""
 
 _RECORDS: Final = {
     "01": "file",
@@ -34,7 +34,7 @@ _RECORDS: Final = {
 }
 _AFTER: Final = {"": ("01",), "01": ("02", "99"), "02": ("03", "98"), "03": ("16", "49"),
                  "16": ("16", "49"), "49": ("03", "98"), "98": ("02", "99"), "99": ()}  # fmt: skip
-"""Records that may follow each one."""
+"""Record types that may follow each record type."""
 
 _CREDITS: Final = (range(100, 400), range(920, 960))
 _DEBITS: Final = (range(400, 700), range(960, 1000))
@@ -49,7 +49,7 @@ _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
 
 class Bai2Table(BankTable):
-    """One file of BAI2. An entry's row is the line of its 16 record."""
+    """One BAI2 file. An entry's row number is the line of its record of type 16."""
 
     format = "BAI2"
 
@@ -106,7 +106,7 @@ class Bai2Table(BankTable):
             )
 
     def _records(self) -> Iterator[tuple[int, str, list[str]]]:
-        """Yield (line, record code, fields) of each record, with its continuations."""
+        """Yield (line, record code, fields) for each record with its continuations."""
         begun: tuple[int, str, list[str]] | None = None
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.strip()
@@ -129,7 +129,7 @@ class Bai2Table(BankTable):
             yield begun[0], begun[1], _fields(begun[2])
 
     def _group(self, number: int, fields: Sequence[str]) -> tuple[str, bool]:
-        """Return the day of a group, and whether its reports are of the whole day."""
+        """Return the day of a group, and whether its reports cover the whole day."""
         if what := _GROUP_STATUS.get(_at(fields, 2)):
             raise tables.RefusedTable(
                 number, f"the group is {what}, which is not read: fetch the day's whole report"
@@ -148,7 +148,7 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Add a control total to that of the level above. Raises RefusedTable if it differs."""
+        """Add a control total to that of the enclosing level. Raises RefusedTable if it differs."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -180,7 +180,7 @@ def _minor(number: int, text: str) -> Decimal:
 
 
 def _signed(number: int, code: str, amount: Decimal) -> Decimal:
-    """Return an entry's amount as its type has it: money that leaves is negative."""
+    """Return an entry's amount with the sign of its type: outgoing money is negative."""
     kind = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
     if amount < 0:
         raise tables.RefusedTable(
@@ -197,7 +197,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return the number of fields that follow a funds type and belong to it."""
+    """Return the number of fields after a funds type that belong to it."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:
@@ -207,7 +207,7 @@ def _skipped(number: int, fields: Sequence[str]) -> int:
 
 
 def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decimal]]:
-    """Yield type and amount of each balance and sum in an account's record."""
+    """Yield type and amount of each balance and sum in an account record."""
     place = 0
     while place < len(fields):
         if code := _at(fields, place):

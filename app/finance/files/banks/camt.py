@@ -1,9 +1,9 @@
 """CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, of any version; streamed, without entities.
 
-A report (052) is of a day that goes on, a statement (053) of days that are over, a notification
-(054) of single bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management;
-ANZ's guide to camt.052.001.06 and UniCredit's page on camt, read in November 2026). Their entries
-are alike. Only a statement has balances that bound its entries, and covers its days.
+A report (052) is about a day in progress, a statement (053) about past days, a notification (054)
+about single bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's
+guide to camt.052.001.06 and UniCredit's page on camt, read in November 2026). Their entries have
+the same form. Only a statement has balances that bound its entries, and covers its days.
 """
 
 import re
@@ -29,19 +29,20 @@ from app.finance.files.banks.entries import (
 )
 
 MAX_DEPTH: Final = 40
-"""Nested elements; the schema nests fifteen."""
+"""Maximum depth of nested elements; the schema nests fifteen."""
 
 MAX_VALUE: Final = 8 * 1024
-"""Characters of one element's text; the schema allows 500."""
+"""Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Bytes of one tag or comment. Until it ends, expat before 2.6 looks at all of it with each part,
-which takes time quadratic in its length."""
+"""Maximum bytes of one tag or comment. Until it ends, expat before 2.6 scans all of it again with
+each part, which takes quadratic time."""
 
 _PART: Final = 64 * 1024
 
 MAX_ENVELOPE: Final = 200
-"""Elements around the message; a business application header or a SOAP envelope has some dozens."""
+"""Maximum elements around the message. A business application header or SOAP envelope has some
+dozens."""
 
 _STATEMENT: Final = "CAMT.053"
 
@@ -50,7 +51,7 @@ MESSAGES: Final = {
     "BkToCstmrStmt": (_STATEMENT, "Stmt"),
     "BkToCstmrDbtCdtNtfctn": ("CAMT.054", "Ntfctn"),
 }
-"""Format of each message, and its element that has the entries of one account."""
+"""Format of each message type, and the element with the entries of one account."""
 
 _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "closing"}
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
@@ -85,7 +86,7 @@ class CamtTable(BankTable):
 
 @dataclass(slots=True)
 class _CamtEntry:
-    """One `Ntry` while it is read."""
+    """One `Ntry` while it is parsed."""
 
     amount: str = ""
     currency: str = ""
@@ -101,7 +102,7 @@ class _CamtEntry:
 
 
 class _Camt:
-    """Follows the elements of one document; their path gives their meaning."""
+    """Tracks the elements of one document by their path, which gives their meaning."""
 
     def __init__(self, table: CamtTable) -> None:
         """Count statements, and add their periods and problems, in `table`."""
@@ -147,7 +148,7 @@ class _Camt:
             )
 
     def ready(self) -> list[Row]:
-        """Return the entries read since the last call."""
+        """Return the entries parsed since the last call."""
         found, self._ready = self._ready, []
         return found
 
@@ -180,7 +181,7 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Look for the only statement message, whatever elements are around it."""
+        """Find the only statement message, whatever elements enclose it."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -255,7 +256,7 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """State what the statement covers: its own period, else the days of its balances."""
+        """Record what the statement covers: its own period, else the days of its balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (
@@ -266,14 +267,14 @@ class _Camt:
         since, until = days.get("FrDtTm"), days.get("ToDtTm")
         if since is None or until is None:
             since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
-        # Without days it still tells the account of a statement without entries.
+        # Without days it still names the account of a statement without entries.
         if self._table.format != _STATEMENT:
             since = until = ""
         stated = tables.StatedPeriod(since=since or "", until=until or "", name=balance.account)
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a statement of one day, for an entry that names none; else ""."""
+        """Return the day of a one-day statement, for an entry without a date; else ""."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

@@ -26,10 +26,10 @@ HEADING: Final = (
 )
 
 INTERIM: Final = ("CAMT.052", "MT942")
-"""Formats of reports within the day, which a statement of the day follows."""
+"""Formats of reports within the day; a statement of the day follows them."""
 
 NOTIFICATION: Final = "CAMT.054"
-"""The format of notifications of bookings, which need not be of all."""
+"""Format of booking notifications, which may not cover all bookings."""
 
 Row = tuple[int, Sequence[str]]
 """The number of a row, and its cells in the order of HEADING."""
@@ -89,9 +89,10 @@ class BankTable(ABC):
         """Yield every booked entry, with its row's number."""
 
     def end_statement(self, row: int, found: Balances) -> None:
-        """Count a statement that ends at a row, and keep its balances.
+        """Count a statement that ends at this row, and store its balances.
 
-        Raises RefusedTable if its entries are not their difference, and nobody accepted that.
+        Raises RefusedTable if its entries do not add up to the difference, and nobody accepted
+        that.
         """
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
@@ -120,9 +121,10 @@ def cells_of(**found: str) -> Sequence[str]:
 
 
 def amount_cell(text: str, *, debit: bool) -> str:
-    """Return a cell with the amount. Other text stands there as a number that is refused.
+    """Return a cell with the amount.
 
-    As text it could be read with a sign or marks of its own, against the element that says debit.
+    An unclear amount becomes a number that is refused. As text it could be read with a sign or
+    marks of its own, against the element that says debit.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -161,29 +163,29 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Key of a statement with a difference among those of its file."""
+        """Return the key that identifies this statement with its difference within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
-        """Add a booked entry. If its amount is not clear, that is a problem of the row."""
+        """Add a booked entry. An unclear amount becomes a problem of its row."""
         try:
             self.moved += Decimal(cell)
         except InvalidOperation:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether it begins as another statement of its account ends."""
+        """Return whether this statement begins as another statement of its account ends."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the difference of the balances beyond the entries; 0 if one is not known."""
+        """Return how far the difference of the balances exceeds the entries; 0 if unknown."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Say the stated sum, the counted sum and their difference."""
+        """State the stated sum, the counted sum and their difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

@@ -41,12 +41,12 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as living banks write it: lenient in entry date, type and references alone. Entries that
-only this form reads count where the balances of their statement tie."""
+"""Field 61 as banks write it in practice: lenient only in entry date, type and references. Entries
+that only this pattern matches count if the balances of their statement tie."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
-    """Yield the deviations of an entry from SWIFT's field 61."""
+    """Yield how an entry deviates from SWIFT's field 61."""
     kind, own, bank = (entry[name] or "" for name in ("type", "own", "bank"))
     if entry["entry"] and not entry["entry"].strip():
         yield "blanks in place of the entry date"
@@ -76,14 +76,14 @@ _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Begins a part of the purpose, on a line of its own (DK, "Anlage 3"); a part that is broken at the
-end of a line goes on without a keyword."""
+"""Keyword that begins a part of the purpose, on a line of its own (DK, "Anlage 3"). A part that
+wraps continues on the next line without a keyword."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""The end of a full line of field 86 (6*65x) between two digits: banks break a number there."""
+"""A full line of field 86 (6*65x) that ends between two digits: banks wrap numbers there."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, reference), "
@@ -160,8 +160,9 @@ class Mt940Table(BankTable):
                 found = _balance_in(number, value)
                 balance.closing, closed = _signed(found), _swift_day(found["day"])
                 balance.closed = closed
-                # Banks date the opening balance on the first day, or as the statement before was
-                # closed: a statement of a month then opens on the last day of the month before.
+                # Banks date the opening balance on the first day, or on the closing date of the
+                # previous statement. A statement of a month then opens on the last day of the month
+                # before.
                 if opened not in entries and day_after(opened).endswith("-01"):
                     opened = min(day_after(opened), closed)
                 period = tables.StatedPeriod(since=opened, until=closed, name=account)
@@ -183,7 +184,7 @@ class Mt940Table(BankTable):
 
 
 class Mt942Table(BankTable):
-    """One file of MT942 messages: the entries that are booked, without any balance."""
+    """One file of MT942 messages: booked entries without any balance."""
 
     format = "MT942"
 
@@ -243,7 +244,8 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field counts the entries, with or without those expected."""
+    """Raise RefusedTable unless a field's count equals that of the entries. Expected entries may be
+    counted or not."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -258,7 +260,7 @@ def _check_counted(
 
 
 def _fields(path: Path, encoding: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, tag, value) of each field, with its further lines."""
+    """Yield (line, tag, value) for each field, with its continuation lines."""
     begun: tuple[int, str, list[str]] | None = None
     for number, line in enumerate(tables.lines(path, encoding), 1):
         text = line.rstrip("\r\n")
@@ -330,7 +332,7 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return text and counterparty of field 86.
+    """Return the text and counterparty in field 86.
 
     The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
     """

@@ -11,11 +11,12 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""OFX elements may end anywhere, so a file is read whole; a busy account has some MB a year. Its
-text takes up to eight times as much memory while it is read, and no XML library sees it."""
+"""Maximum bytes of a file, which is read whole because OFX elements may end anywhere. A busy
+account has some MB a year. Its text takes up to eight times as much memory while it is parsed, and
+no XML library sees it."""
 
 MAX_OPEN: Final = 100
-"""Elements open at a time; one without a value counts as open until its parent ends."""
+"""Maximum open elements. One without a value counts as open until its parent ends."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
@@ -95,7 +96,7 @@ class OfxTable(BankTable):
                     entry = None
                 elif name in _STATEMENTS:
                     self.statements += 1
-                    # Without days it still tells the account of a statement without entries.
+                    # Without days it still names the account of a statement without entries.
                     self.periods.append(tables.StatedPeriod(since="", until="", name=account))
                 elif name == "BANKTRANLIST" and len(days) == 2:
                     since, until = days["DTSTART"], days["DTEND"]
