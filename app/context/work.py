@@ -39,7 +39,7 @@ class Elsewhere(Protocol):
         most_s: float | None = None,
         too_long: str = "it took too long",
     ) -> Work:
-        """Return `Work` that runs so many use cases at once.
+        """Return `Work` that runs up to `at_once` use cases at the same time.
 
         purpose   what each process opens the database for
         died      message where a process ended too early

@@ -1,4 +1,4 @@
-"""Orders: events are folded to ledgers as orders come due; ledgers are published and searched."""
+"""Orders: folds them to ledgers as they come due, publishes the ledgers, and searches them."""
 
 __all__ = (
     "accept_findings",

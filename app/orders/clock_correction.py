@@ -100,7 +100,7 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Make due what waits for a wrong instant, and redate what has one.
+        """Make due what waits for an instant of a fast clock, and redate what has such an instant.
 
         Runs at the start, after the clock was set back, and from time to time where others write by
         their own clocks.

@@ -562,7 +562,7 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Return a sentence on a line without an order: what support can do."""
+    """Return a sentence that says what support can do about a line without an order."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}; no event names it so."

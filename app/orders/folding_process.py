@@ -71,7 +71,7 @@ QUIET_S: Final = 30.0
 """Seconds over which a child measures how much it has to do."""
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core. If a child needs less, the other process can do its work beside reading."""
+"""Share of one core. A child that needs less is not needed: the reader can do its work too."""
 
 
 class FoldingProcess(PeriodicTask):
@@ -104,7 +104,7 @@ class FoldingProcess(PeriodicTask):
         """How many consecutive checks have found too many."""
         self._rest_s = self._pause_s = AGAIN_S
         self.working = False
-        """Return whether a child folds and seals now."""
+        """Whether a child folds and seals now."""
 
     def tell(self) -> None:
         """Notify the child that deliveries were read, or that the shop stated facts."""

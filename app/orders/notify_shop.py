@@ -278,7 +278,7 @@ def _result(
 
 
 def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
-    """Return the pause until the next probe, after so many failures in a row."""
+    """Return the pause until the next probe after this number of failures in a row."""
     pause: Duration = min(FIRST_PAUSE * 4 ** min(failures - 1, 10), LONGEST_PROBE_PAUSE)
     return max(pause, min(asked_to_wait(headers), LONGEST_ASKED_PAUSE))
 

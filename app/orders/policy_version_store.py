@@ -1,4 +1,4 @@
-"""The policy by which the orders are folded, and what else sets many orders due at once.
+"""The policy by which the orders are folded, and other changes that set many orders due at once.
 
 The policy is in one row of `meta`; its short name is stored beside each order's last fold.
 
@@ -199,7 +199,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Note that all these orders were set due after so many accepted gaps."""
+    """Note that all these orders were set due after this number of accepted gaps."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "

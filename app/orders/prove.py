@@ -115,7 +115,7 @@ async def prove_orders(
 
 
 def trials_of(events: int, *, shuffles: int) -> int:
-    """Return the number of trials for an order with so many events.
+    """Return the number of trials for an order with this number of events.
     It is `shuffles` up to EVENTS events, and fewer beyond, but at least LEAST."""
     return max(min(shuffles, LEAST), shuffles * EVENTS // max(events, EVENTS))
 

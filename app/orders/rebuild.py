@@ -131,7 +131,7 @@ Elsewhere = Callable[..., Awaitable[Any]]
 
 @asynccontextmanager
 async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterator[Elsewhere]:
-    """Start so many processes with the settings and policy of a context, and end them.
+    """Start `jobs` processes with the settings and policy of a context, and end them.
     Calls raise UnreachableError with the message `died` where a process has died."""
     pool = ProcessPoolExecutor(
         jobs,

@@ -152,7 +152,7 @@ class Sought:
         return "" if self.person is None else "a name"
 
     def sentences(self) -> list[str]:
-        """Return what is searched for, one sentence each, with phone numbers masked."""
+        """Return a sentence for each meaning that is searched for, with phone numbers masked."""
         sentences = []
         if self.names:
             sentences.append(

@@ -29,7 +29,7 @@ from reconcile.money import Money, MoneyError, from_major, is_currency
 
 
 FieldProblem = tuple[str, str]
-"""Path of a field, such as `order.amount`, and a sentence that says what would be right."""
+"""Path of a field, such as `order.amount`, and a sentence that states a valid value."""
 
 
 class RefusalError(Exception):

@@ -250,7 +250,7 @@ class Case:
 
 
 NOTHING_FILED: Final = Filed()
-"""Records of an order without records. Shared: never add to it."""
+"""Value for an order that has no records. It is shared, so never add to it."""
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:

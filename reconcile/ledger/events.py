@@ -30,7 +30,7 @@ ClaimKind = Literal[
     "unrecognized",
     "ignored",
 ]
-"""Closed vocabulary of what one event can say about one attempt."""
+"""Closed vocabulary of statements that one event can make about one attempt."""
 
 CLAIM_KINDS: Final[tuple[ClaimKind, ...]] = get_args(ClaimKind)
 

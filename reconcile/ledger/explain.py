@@ -65,7 +65,7 @@ def reason_sentence(code: str, facts: Facts) -> str:
 
 
 def finding_sentence(code: FindingCode, facts: Facts) -> str:
-    """Return the sentence of one or several like findings, without cited ids and full stop."""
+    """Return the sentence of one or several similar findings, without cited ids and full stop."""
     count = next((value for name, value in facts if name == ALIKE), None)
     if not isinstance(count, int):
         return filled(FINDINGS[code].sentence, facts)
@@ -103,7 +103,7 @@ class _Words(dict[str, str]):
 
 
 def filled(template: str, facts: Facts) -> str:
-    """Fill a template with facts in words."""
+    """Return a template filled with facts in words."""
     words = _Words()
     for name, value in facts:
         text = _in_words(name, value)

@@ -1,4 +1,4 @@
-"""fold: what a history means at one instant. Every ledger comes from here.
+"""Fold: the meaning of a history at one instant. Every ledger comes from here.
 
 Leaves out: sequence numbers, previous statuses, clocks. Arrange, judge, find: each step is a
 function of the result of the one before.

@@ -1,4 +1,4 @@
-"""Join like findings, attempts and ids into one sentence where there are many.
+"""Combine similar findings, attempts and ids into one sentence where there are many.
 
 Leaves out: the words of findings and reasons, which are in `vocabulary`. A ledger lists each
 finding and attempt separately. Code that shows them to a reader calls `grouped` or
@@ -21,7 +21,7 @@ NAMED_CHARACTERS: Final = 240
 """Most characters of ids that a sentence names, so that a row of a list has about 1 KB at most."""
 
 ALIKE: Final = "alike"
-"""Name of the fact that counts the findings or reasons that one stands for."""
+"""Name of the fact that says how many findings or reasons a combined one stands for."""
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:
@@ -56,7 +56,7 @@ def _alike(each: Sequence[Each], code: Callable[[Each], str]) -> Iterator[list[E
 
 
 def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """Join the findings of each code that has more than ONE_BY_ONE findings."""
+    """Combine the findings of each code that has more than ONE_BY_ONE findings."""
     found: list[Finding] = []
     for same in _alike(findings, lambda each: each.code):
         first = same[0]

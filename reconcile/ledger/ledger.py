@@ -240,7 +240,7 @@ class Ledger:
 
     @property
     def window(self) -> PaymentWindow:
-        """Return what is known of the order's slow payments."""
+        """Return the known facts about the order's slow payments."""
         named = [a for a in self.attempts if a.method is not None]
         if not named:
             return NO_WINDOW

@@ -299,7 +299,7 @@ def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
 def staff_answer(
     ledger: Ledger, *, behind_s: int = 0, unheard: Unheard = NOTHING, forgotten: bool = False
 ) -> tuple[str, ...]:
-    """Return what the shop's people must do, the most urgent first.
+    """Return the instructions for the shop's people, the most urgent first.
 
     behind_s, unheard, forgotten  see `with_plain`
     """
@@ -367,7 +367,7 @@ def _to_settle(ledger: Ledger) -> list[Finding]:
 
 
 def _staff_of(finding: Finding, ledger: Ledger, codes: Collection[FindingCode]) -> str:
-    """Return what to do about a finding, unless the rest of the ledger rules it out.
+    """Return the instruction about a finding, unless the rest of the ledger rules it out.
 
     codes  codes of all findings of the ledger
     """
@@ -515,7 +515,7 @@ def _code_of(reason: Reason) -> str | None:
 
 
 def staff_reason(reason: Reason) -> str:
-    """Return what to do because of a reason; an empty text if nothing."""
+    """Return the instruction that follows from a reason; an empty text if nothing must be done."""
     code = _code_of(reason) if reason.code in _NOT_PAID else None
     if ("hold", MAYBE_OTHERS) in reason.facts:
         return FINDINGS["maybe_other_shop"].staff
@@ -529,7 +529,7 @@ def staff_reason(reason: Reason) -> str:
 
 
 def plain_finding(finding: Finding) -> str:
-    """Return one or many like findings as a sentence for a customer."""
+    """Return one or many similar findings as a sentence for a customer."""
     if _count(finding) > 1 and finding.code in MANY:
         return _filled(MANY[finding.code].plain, finding)
     if finding.code == "success_after_deadline":
@@ -543,7 +543,7 @@ def plain_finding(finding: Finding) -> str:
 
 
 def staff_finding(finding: Finding) -> str:
-    """Return what to do because of one or many like findings; an empty text if nothing."""
+    """Return the instruction about one or many similar findings; an empty text if there is none."""
     return _with_more(_staff_words(finding), finding)
 
 
@@ -560,13 +560,13 @@ def _staff_words(finding: Finding) -> str:
 
 
 def _count(finding: Finding) -> int:
-    """Return how many findings this one stands for."""
+    """Return how many findings this combined one stands for."""
     count = dict(finding.facts).get(ALIKE)
     return count if isinstance(count, int) else 1
 
 
 def _with_more(sentence: str, finding: Finding) -> str:
-    """Add to the sentence of the first finding how many more are like it."""
+    """Add to the sentence of the first finding how many similar ones there are."""
     more = _count(finding) - 1
     if not sentence or not more or finding.code in MANY:
         return sentence
@@ -643,7 +643,7 @@ def _money(facts: Facts, name: str) -> list[Money]:
 
 
 def _differs(facts: Facts, words: dict[str, str]) -> str:
-    """Return how much is missing, or what went back if enough had been paid."""
+    """Return the missing amount, or the amount that went back if enough had been paid."""
     (expected,) = _money(facts, "expected")
     kept = 0
     for name, sign in (("captured", 1), ("on_top", -1), ("refunded", -1)):

@@ -148,7 +148,7 @@ class Position:
 
 
 NO_POSITION: Final = Position(AttemptEvidence("", ""))
-"""Position of a payment without answers. Shared: never add to it."""
+"""Position of a payment without answers. It is shared, so never add to it."""
 
 
 def still_stated(steps: Sequence[Step]) -> int:

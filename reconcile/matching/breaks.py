@@ -652,7 +652,8 @@ NOT_BY_HAND: Final[dict[BreakCause, str]] = {
     "names: take the import of the line back, and import the file with that payment in a column "
     "original_payment",
 }
-"""Causes that no match by hand closes, because no run would use it. The value says what does."""
+"""Causes that no match by hand closes, because no run would use it.
+The values say what closes them."""
 
 _STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
     ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "

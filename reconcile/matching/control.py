@@ -171,7 +171,7 @@ class WalletTie:
 
 
 STATED_BALANCE: Final = "balance of the statement"
-"""Name of the right side of a wallet's equation."""
+"""Name of the right side of an equation about a wallet."""
 
 _ROWS: Final = "rows read = rows placed"
 _BANK_SIDES: Final = ("payouts", "bank")

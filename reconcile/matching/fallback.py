@@ -72,7 +72,7 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the first names that fit. The search goes from amount to amount, not line to line."""
+    """Return the first names that fit. The search goes through distinct amounts, not lines."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []

@@ -135,7 +135,7 @@ class Tally:
             _add(sheet[capture.currency], capture.minor)
 
     def keep_unsettled(self, capture: Capture, *, days: int) -> None:
-        """Count a capture that has had no statement line for so many days."""
+        """Count a capture that has had no statement line for `days` days."""
         key = (capture.source, capture.currency, days)
         sums = self.unsettled.setdefault(key, [0, 0, 0, 0])
         _add(sums, capture.minor)

@@ -1,4 +1,4 @@
-"""References in free text: what a bank's text may name.
+"""References in free text, such as a bank's texts.
 
 Leaves out: which object a reference belongs to. Texts hold other people's data; only keys leave
 this module.

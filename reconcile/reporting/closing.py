@@ -458,7 +458,7 @@ NAMED: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """One reason against closing, and what to do about it, one sentence each.
+    """One reason against closing, and one sentence on what to do about it.
 
     cause  cause of the breaks that it is about, if any
     about  other subject of the reason, such as a source

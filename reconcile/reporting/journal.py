@@ -485,7 +485,8 @@ _WHAT: Final[dict[tuple[SuspenseFlow, bool], str]] = {
 def opened(
     openings: Iterable[WalletOpening], *, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield what wallets held before their first statement, dated from `start` to before `end`."""
+    """Yield the opening balances of wallets, dated from `start` to before `end`.
+    An opening balance is the money that a wallet held before its first statement."""
     for each in openings:
         if start <= each.at < end:
             yield Transaction(
