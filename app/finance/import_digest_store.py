@@ -1,4 +1,4 @@
-"""Digests of imported lines, which reveal a line that was changed without an audit entry.
+"""Digests of imported lines. They reveal a line that was changed without an audit entry.
 
     1 import   before it is published, make a digest of what an import states, and of the lines that
                it ends; its audit entry has the digest, and the log seals that
@@ -57,8 +57,8 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""These digests are sealed forever. A later column is in no earlier digest, so it gets a digest of
-its own, and none of these columns moves."""
+"""Columns in these digests, which are sealed forever. A later column is in no earlier digest, so it
+gets a digest of its own, and none of these columns moves."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -66,7 +66,7 @@ _LINES: Final = "SELECT count(*) FROM {table}"
 
 
 class LineDigests:
-    """The digests of one import while its lines are read."""
+    """The digests of one import, updated while its lines are read."""
 
     def __init__(self, kind: ImportKind) -> None:
         self.lines = hashlib.sha256()
@@ -89,7 +89,7 @@ async def digests_of(
     number: int,
     between: Callable[[], Awaitable[None]] = _nothing,
 ) -> dict[str, str]:
-    """Return the digests of an import whose lines are all written.
+    """Return the digests of an import after all its lines are written.
 
     between  is called after each stretch of LOOKING lines; lines of every import are read
     """
@@ -124,14 +124,15 @@ class DigestsNow:
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Read all lines. progress: is called with the number of lines read since its last call."""
+    """Compute the digests of all imports from the present lines. progress: is called with the
+    number of lines read since its last call."""
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(
             text("SELECT number, kind, published_at FROM imports")
         )
     ]
-    # Imports under way, or killed: the next import deletes their lines, of any kind.
+    # The lines of unpublished or killed imports are skipped: the next import deletes them.
     passing = {number for number, _, published in known_imports if not published}
     now = DigestsNow()
     for kind in KINDS:
@@ -171,7 +172,7 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a version of a line to the digests of two imports: the one that stated it, and the one
+    """Add a version of a line to the digests of two imports: the one that stated it and the one
     that ended it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)

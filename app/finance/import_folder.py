@@ -46,34 +46,36 @@ from reconcile.instants import format_instant
 log = structlog.get_logger()
 
 LOOK_S: Final = 15.0
-"""Seconds between two looks: a file is imported 15 to 30 seconds after it is complete."""
+"""Seconds between two checks of the folder. A file is imported 15 to 30 seconds after it is
+complete."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Limit of a file, about 300,000 rows: a copy is made of it, and the service's end waits for it.
-Larger ones are imported by command."""
+"""Limit of a file, about 300,000 rows: it is copied, and stopping the service waits for it. Larger
+files are imported by command."""
 
 MOST_FILES: Final = 200
-"""Files of one folder that are looked at; the first by name. More wait until these are gone."""
+"""Files of one folder that are examined, the first by name. More wait until these are gone."""
 
 MOST_FOLDERS: Final = 100
-"""Folders that are looked at."""
+"""Folders that are examined."""
 
 MOST_TASKS: Final = 500
-"""Files that are listed for people, the first by name."""
+"""Files listed for people, the first by name."""
 
 DONE: Final = "done"
-"""The folder of imported files, in each folder."""
+"""Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders of files that are of no source. All others hold statements of the source they name."""
+"""Folders of files without a source. All others hold statements of the source that they are named
+after."""
 
 State = tuple[int, int, int]
-"""Size, time and inode of a file; another one is another file."""
+"""Size, time and inode of a file; if one differs, it is another file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file in the folder. problem: why it is not touched; None for a plain file."""
+    """A file in the folder. problem: why it is left alone; None for a plain file."""
 
     folder: str
     name: str
@@ -83,17 +85,17 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The number of a file's import, or why there is none."""
+    """Result of taking a file: the number of its import, or why there is none."""
 
     number: int | None = None
     problem: str | None = None
 
 
-# --- looking --------------------------------------------------------------------------------------
+# --- checking the folder --------------------------------------------------------------------------
 
 
 class ImportFolder:
-    """The folder as it was found so far. take: runs `take_file`, usually in another process."""
+    """State of the folder as last checked. take: runs `take_file`, usually in another process."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -101,9 +103,10 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import complete and clear files; store tasks for the rest. Return the number of imports.
+        """Import complete and clear files, and store tasks for the others. Return the number of
+        imports.
 
-        One of several workers looks at a time.
+        Only one of several workers does this at a time.
         """
         with ExitStack() as stack:
             try:
@@ -181,13 +184,13 @@ async def import_task_documents(context: AppContext) -> list[dict[str, str]]:
 
 
 async def try_again(context: AppContext) -> None:
-    """Have every file with a task tried at the next look."""
+    """Make the next check retry every file with a task."""
     async with context.database.writing() as connection:
         await replace_import_tasks(connection, ())
 
 
 def _found_in(root: Path) -> Iterator[FoundFile]:
-    """Yield everything in the folders, by name, but for hidden names and DONE."""
+    """Yield everything in the folders by name, except hidden names and DONE."""
     for place, folder in enumerate(_entries(root)):
         if not folder.is_dir(follow_symlinks=False):
             sentence = (
@@ -270,7 +273,7 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file of an open folder. Raises OSError, also for anything else."""
+    """Copy a plain file from an open folder. Raises OSError, also for anything but a plain file."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -295,9 +298,9 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Return the number of a file's import: an earlier one with equal bytes, or a new one.
+    """Import a file and return the import's number, or that of an earlier import with equal bytes.
 
-    Raises UsageError with what to do where it is not clear.
+    If the file is not clear, raises UsageError that says what to do.
     """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
@@ -341,7 +344,7 @@ async def _identity(
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
     """Return (the request as the file is to be read, kind, source).
 
-    Raises UsageError where they are not its folder's.
+    Raises UsageError if kind and source are not those of the folder.
     """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
@@ -373,7 +376,7 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move a file to DONE, unless there is another one of its name by now. Raises OSError."""
+    """Move a file to DONE, unless a file of that name is there by now. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

@@ -92,7 +92,7 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published until then (None: until now), 0 for none."""
+    """Return the number of the last import published by an instant; 0 for none. None: until now."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -101,7 +101,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun until then, published or not; 0 for none."""
+    """Return the number of the last import begun by an instant, published or not; 0 for none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -110,19 +110,19 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the import that is not published: alive if its `written` grows, else killed."""
+    """Return the unpublished import. It is running if its `written` grows, else it was killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
 async def importing_alone(connection: AsyncConnection) -> None:
-    """Let no other import begin until the transaction ends. Take this lock before all others."""
+    """Prevent other imports from beginning until the transaction ends. Take this lock first."""
     await run(connection, take_lock, IMPORTING)
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Store an import as under way, in place of any other, with the next number.
+    """Store an import as under way with the next number, replacing any other.
 
-    Returns it, and whether there was another, whose lines must then be undone.
+    Return it, and whether there was another, whose lines must then be undone.
     """
     await importing_alone(connection)
     # Delete first: this waits for an import that is being published, which then counts.
@@ -140,7 +140,7 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
     """Store progress in the transaction that makes it.
 
-    Returns False if another import began since: nothing more of this one may be written.
+    Returns False if another import began since; this one must then stop writing.
     """
     found = await connection.execute(
         text(
@@ -158,7 +158,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Make an import visible, after all that was visible before. Returns the instant."""
+    """Make an import visible, dated after everything visible before. Returns the instant."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -194,7 +194,7 @@ async def imports(
 
 
 async def taken_back(connection: AsyncConnection, numbers: Sequence[int]) -> list[int]:
-    """Return those of these numbers that a published import withdrew."""
+    """Return which of these imports a published import has withdrawn."""
     rows = await connection.execute(
         select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.in_(numbers), _PUBLISHED)
     )
@@ -208,7 +208,8 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import of a file with this digest that was not taken back."""
+    """Return the newest import of a file with this digest that was not withdrawn; None without
+    any."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -234,28 +235,28 @@ def import_of(row: Any) -> Import:
     return Import(**dict(zip(_COLUMNS, row, strict=True)))
 
 
-# --- what imports leave in force ------------------------------------------------------------------
+# --- lines in force after imports -----------------------------------------------------------------
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""Versions that the imports up to `:number` left in force."""
+"""Condition on versions that were in force after the imports up to `:number`."""
 
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return two columns for `sum_of`: SQLite refuses a sum beyond 64 bits."""
+    """Return SQL for a sum in two columns, for `sum_of`: SQLite refuses a sum beyond 64 bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the sum of two columns; PostgreSQL gives them as numeric."""
+    """Return the sum from its two columns. PostgreSQL returns them as numeric."""
     return int(high) * HALF + int(low)
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind that stand and found rows unchanged."""
+    """Return the later imports of this kind that are in force and found rows unchanged."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -311,7 +312,7 @@ async def delete_mapping(connection: AsyncConnection, name: str) -> None:
     await connection.execute(delete(_MAPPINGS).where(_MAPPINGS.c.name == name))
 
 
-# --- files of the watched folder that a person must look at ---------------------------------------
+# --- files in the watched folder that need a person -----------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -334,13 +335,13 @@ _TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
 
 
 async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
-    """Return all tasks, by folder and file; at most as many as the folder's look keeps."""
+    """Return all tasks by folder and file. The check of the folder limits their number."""
     rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
     return [ImportTask(**row._mapping) for row in rows]
 
 
 async def replace_import_tasks(connection: AsyncConnection, tasks: Sequence[ImportTask]) -> None:
-    """Store these tasks in place of all others."""
+    """Replace all tasks by these."""
     await connection.execute(delete(_TASKS))
     if tasks:
         values = [{name: getattr(each, name) for name in _TASK_COLUMNS} for each in tasks]

@@ -70,7 +70,7 @@ async def import_file(
     name: str,
     progress: Progress,
 ) -> Imported:
-    """Import a file, or find out the result of an import.
+    """Import a file, or report what an import would do.
 
     name  the source or order book; empty for a bank's file
     Raises NotFoundError for a missing file, UsageError as `permitted`, `_fit_in` do.
@@ -140,7 +140,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Fit a bank's file in with the known lines of its accounts. Raises UsageError if it can't."""
+    """Fit a bank's file to the known lines of its accounts. Raises UsageError if it does not
+    fit."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -155,7 +156,7 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the writer of the lines of a kind, and of the facts that follow from them."""
+    """Return the function that writes the lines of a kind, and the facts that follow from them."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -165,7 +166,7 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Say what a refused file is if it is of another kind, or nearly a known export."""
+    """Suggest another kind for a refused file, or a known export that it nearly matches."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has said why
@@ -187,7 +188,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Read the first rows as this kind, and return why that fails; None if it does not."""
+    """Read the first rows as this kind, and return why that fails; None if it succeeds."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -201,7 +202,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
 
 
 THE_BOOK: Final = "book"
-"""Name of an order book that no preset and no person names."""
+"""Name of an order book if neither a preset nor a person names it."""
 
 
 async def import_book(
@@ -213,7 +214,7 @@ async def import_book(
 ) -> Imported:
     """Import an order book.
 
-    Its lines are compared with ledgers, and change none. Only references that orders were paid by
+    Its lines are compared with ledgers and change none. Only references to payments and sessions
     link events to orders.
 
     sources  the names that a source may have; None: any
@@ -257,7 +258,7 @@ async def import_statement(
 
 
 def _noting_recipients(context: AppContext, write: Write) -> Write:
-    """Return a `write` that also stores the keyed digests of numbers that money was paid to."""
+    """Return a `write` that also stores keyed digests of recipients' phone numbers."""
     payment, recipient = (
         statements.StatementForm.STAGED.index(each) for each in ("payment", "recipient")
     )
@@ -373,7 +374,8 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Look at a file whose columns are unknown. Raises UsageError if it has no table."""
+    """Return the columns and first rows of an unknown file. Raises UsageError if it has no
+    table."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(
@@ -390,7 +392,7 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
     """Yield the request with its saved mapping, and with the table that its file contains.
 
-    A container that cannot be read is refused where the file is opened.
+    A container that cannot be read is refused when the file is opened.
     """
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
@@ -408,7 +410,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of a kind, for the configured sources.
+    """Import a file of one kind for the configured sources.
 
     source  whose statement it is; "" for one that is not known
     """

@@ -36,19 +36,21 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Orders up to which one process matches: starting another takes as long."""
+"""Orders up to which one process matches all; starting another would take as long."""
 
 DECISIONS_AT_ONCE: Final = 500
-"""Decisions sent together to the writing process, about two kilobytes each."""
+"""Decisions sent at a time to the writing process, about two kilobytes each."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows read between progress messages: each costs both processes a tenth of a millisecond."""
+"""Rows read between progress messages. Each message costs both processes a tenth of a
+millisecond."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Seconds for all processes to hold the snapshot. That takes milliseconds, and others wait."""
+"""Seconds for all processes to open the snapshot. It takes milliseconds, and others wait
+meanwhile."""
 
 TOO_SLOW: Final = (
     "a process that matches did not answer in time, and nothing of this run is kept: run it again "
@@ -73,7 +75,7 @@ class Ranges:
         return [process for process, _ in self._made]
 
     async def prepare(self, context: AppContext) -> None:
-        """Cut the ranges while the processes start."""
+        """Cut the ranges while the processes start up."""
         async with context.database.reading() as connection:
             count = await ledger_line_store.count_ledger_lines(connection)
             parts = len(self._made)
@@ -86,13 +88,12 @@ class Ranges:
             ]
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Let all processes hold this snapshot, before anything is read on it. Raises
-        UnreachableError if a process died.
-        """
+        """Make all processes share this snapshot before anything is read on it. Raises
+        UnreachableError if a process died."""
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # it has opened the database
         try:
-            # On SQLite nobody writes until all hold it.
+            # On SQLite nobody writes until all processes have it.
             async with context.database.writing(), asyncio.timeout(SHARED_S):
                 name = await matching_store.share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
@@ -103,7 +104,7 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Return each range's counts and leftovers in key order. `save` gets the decisions.
+        """Return each range's counts and leftovers in key order, and pass the decisions to `save`.
 
         Raises UnreachableError if a process died.
         """
@@ -144,7 +145,7 @@ class Ranges:
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
     """Send a message to a process, or receive one.
 
-    Raises UnreachableError if it died, and its own error if it failed.
+    Raises UnreachableError if the process died, and the process's own error if it failed.
     """
     try:
         result = await asyncio.to_thread(use, *words)
@@ -159,7 +160,7 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes for ranges, which start meanwhile; None if this one is enough.
+    """Yield processes for ranges, which start in the background; None if this process is enough.
 
     Ledger lines of the past are in a database that only this process has.
     """
@@ -182,8 +183,8 @@ def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(theirs, settings), daemon=True)
-    # A signal that interrupts the run is for the writing process, which ends this one: ignore it
-    # from the first moment.
+    # A signal that interrupts the run is handled by the writing process, which ends this one.
+    # Ignore it from the first moment.
     resource_tracker.ensure_running()  # else it would unblock the signal at its first start
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -51,7 +51,7 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""The columns of a `LedgerLineRow`, and the text of its `whole`."""
+"""Columns of a `LedgerLineRow`, and the text of its `whole`."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -61,7 +61,7 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLine:
-    """A ledger line that was just made. `taking` is None for an order without evidence."""
+    """A newly made ledger line. `taking` is None for an order without evidence."""
 
     order: str
     generation: int
@@ -85,7 +85,8 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
     """Replace the ledger lines of these orders.
 
-    Of two runs that find the same lines stale, one replaces what the other wrote, and must see it.
+    If two runs find the same lines stale, the second replaces what the first wrote, and must see
+    it.
     """
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
@@ -113,7 +114,7 @@ class KeyRange:
 
     @property
     def condition(self) -> str:
-        """The condition for a WHERE, with the parameters of `values`."""
+        """Return the WHERE condition with the parameters of `values`."""
         return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
@@ -130,7 +131,7 @@ async def count_ledger_lines(connection: AsyncConnection) -> int:
 
 
 async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[str]:
-    """Return the keys at these places, counted from 0 in key order."""
+    """Return the keys at these positions, counted from 0 in key order."""
     sql = text("SELECT key FROM takings ORDER BY key, order_key LIMIT 1 OFFSET :place")
     found = [await connection.scalar(sql, {"place": place}) for place in places]
     return [key for key in found if key is not None]
@@ -139,7 +140,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines in key order for the matcher, as they stand at `as_of`.
+    """Yield stored ledger lines as of an instant, in key order for the matcher.
 
     Plain lines are bare tuples.
     """
@@ -151,7 +152,7 @@ async def flat_ledger_lines(
 async def ledger_lines_of_keys(
     connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant
 ) -> list[TakingRow]:
-    """Return the stored ledger lines of these keys, as they stand at `as_of`."""
+    """Return the stored ledger lines of these keys as of an instant."""
     rows = await select_in(connection, sql=_FLAT_OF_KEYS, values=set(keys))
     return [_flat_in(row, as_of) for row in rows]
 
@@ -164,7 +165,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield the stored ledger lines in key order, whole."""
+    """Yield the stored ledger lines in key order, in their full form."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

@@ -1,7 +1,7 @@
-"""Lines without a partner, among which a person finds the other half of a break.
+"""Unmatched lines among which a person finds the counterpart of a break.
 
-They are what the open breaks of the other side are about, and money in the bank that no provider
-paid out. Several may be chosen; what they leave of the break's sum is shown before the match.
+They are the subjects of open breaks on the other side, and bank lines that no provider paid out.
+Several may be chosen. The page shows how much of the break's sum they leave before the match.
 """
 
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
 SEARCHED: Final = 20_000
-"""Lines searched, about a kilobyte each; of more the page says so."""
+"""Lines searched, about a kilobyte each. If there are more, the page says so."""
 
 OF_BANK: Final = 1_000
-"""Lines of other business searched, the newest: transfers of customers, where the rules name who
-pays out."""
+"""Bank lines of other business that are searched, the newest. They are customers' transfers, if the
+rules name the providers' payers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
     """A line that may be matched.
 
-    line   what a match names: a line's id, or an order's reference
-    of     the id of the break about it; None for money of other business
-    text   what the bank wrote, with the payer
+    line  what a match names: a line's id, or an order's reference
+    of    the id of the break about it; None for money of other business
+    text  what the bank wrote, with the payer
     """
 
     line: str
@@ -92,10 +92,11 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search the lines that could be the other half. Raises UsageError for an unclear amount.
+    """Search for the lines that could be the break's counterpart. Raises UsageError for an unclear
+    amount.
 
     texts           whether the reader may see what the bank wrote
-    other_business  bank lines of no provider, if `may_be_other_business`
+    other_business  bank lines without a provider, if `may_be_other_business`
     """
     seen = found.seen
     wanted = _minor(sought.amount, seen.money.currency)
@@ -131,7 +132,7 @@ async def find_lines(
 
 
 def may_be_other_business(cause: BreakCause) -> bool:
-    """Return whether the other half of a break may be a bank line of no provider."""
+    """Return whether a break's counterpart may be a bank line without a provider."""
     return "bank_line_unknown" in PARTNERS.get(cause, ())
 
 

@@ -1,7 +1,8 @@
 """Limits on acts that one person does alone, and the amounts that the person has used up.
 
-The audit trail is the count: the entry of an act names its amount, and a second person if there was
-one. Read inside the act's writing transaction, behind the lock on the trail, the count misses none.
+Amounts are counted from the audit trail: an act's entry has its amount, and the second person if
+there was one. The count is complete because it runs in the act's writing transaction, after locking
+the trail.
 """
 
 from collections import Counter
@@ -25,7 +26,7 @@ COUNTED: Final[tuple[Action, ...]] = (
     "payment_assigned",
     "payment_withdrawn",
 )
-"""Acts whose amounts use up the limits. A refund of late money gives nothing away."""
+"""Acts whose amounts count toward the limits. A refund of late money gives nothing away."""
 
 _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
     "day": ("today", "in a day"),
@@ -35,7 +36,7 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Limits of one person, with the minor units used up by currency today and this month."""
+    """Limits of one person, and the minor units used today and this month, by currency."""
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
@@ -68,7 +69,8 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return a person's limits, and how much of them the merchant's day and month have used."""
+    """Return a person's limits, and how much of them is used on the merchant's present day and
+    month."""
     rules = await rules_known(connection)
     if not rules.alone_max:
         return Allowance(rules=rules)

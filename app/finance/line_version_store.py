@@ -7,8 +7,8 @@
 A version is valid from import `since` and before import `until`. Order books, statements and banks
 differ only by their `LineKind`.
 
-A line stands by the newest import that stated it, among those that were not taken back and take
-none back themselves. If that import is taken back, the newest of the others is stated again.
+A line is in force by the newest import that stated it, not counting withdrawn imports and
+withdrawals. If that import is withdrawn, the newest of the others is restored.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class LineKind:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that identify a line."""
+        """Return the columns that identify a line."""
         return (*self.group, "ordinal") if self.numbered else self.group
 
     def key(self, group: Row, ordinal: int) -> Row:
@@ -93,7 +93,7 @@ class LineKind:
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
         """Return the newest erased version of each line, by key.
 
-        It need not be in force: a line that was taken back may come again, its texts must not.
+        It need not be in force. A withdrawn line may come again, but its texts must not.
         """
         keys = len(self.keys)
         return {
@@ -109,11 +109,11 @@ class LineKind:
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return the content of a line that a file states again."""
+        """Return a line's content, stated again by a file."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return the new contents that may be meant to correct a line that the file lacks.
+        """Return new contents that may be corrections of lines that the file lacks.
 
         left  import and content of such lines
         """
@@ -121,7 +121,7 @@ class LineKind:
 
 
 class _Statements(LineKind):
-    """Lines of statements: equal references do not make two movements one."""
+    """Lines of statements. Several movements may have equal references."""
 
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
@@ -150,7 +150,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines: a text that is empty in a file keeps its earlier content from another format."""
+    """Bank lines. A text that is empty in a file keeps its earlier content from another format."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -158,7 +158,7 @@ class _BankLines(LineKind):
 
 
 def _moved(group: Row, content: Row) -> Moved:
-    # A line that is only a fee has its money in `net`.
+    # A line with only a fee has its money in `net`.
     return Moved(
         kind=group[1],
         stated=content,
@@ -170,7 +170,7 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""An erased phone of an order book; a later version of the line does not bring it back."""
+"""Replaces an erased phone number in an order book; later versions of the line keep it erased."""
 
 ERASED_NUMBER: Final = "•"
 """Replaces an erased number in a bank's text."""
@@ -198,7 +198,7 @@ LINES: Final[Mapping[ImportKind, LineKind]] = {
             "match_key", "payment", "order_ref", "currency", "gross", "fee", "net", "settled_at",
             "payout", "wallet", "refund", "details", "balance",
         ),
-        # A line that is only a fee has its money in `net`.
+        # A line with only a fee has its money in `net`.
         money="CASE one.gross WHEN 0 THEN one.net ELSE one.gross END",
         date="settled_at",
     ),
@@ -218,16 +218,16 @@ LINES: Final[Mapping[ImportKind, LineKind]] = {
 }  # fmt: skip
 
 
-# --- what becomes of rows -------------------------------------------------------------------------
+# --- effects of rows ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be meant to correct another one, which also counts.
+    """A new line that may be a correction of another one, which also counts.
 
     of            the subject of both, such as `refund of pay_1`
     minor, other  their amounts, of the new one and of the other
-    number        the import by which the other one stands
+    number        the import of the other one
     """
 
     of: str
@@ -253,13 +253,13 @@ class ChangedLine:
 
 
 MOST_CHANGES: Final = 100
-"""Changed lines kept of an import, to be shown; a file of all of them can be had."""
+"""Changed lines of an import that are kept to be shown. A file can list all of them."""
 
 SHOWN_BESIDE: Final = 3
-"""Lines named in a sentence."""
+"""Lines that a sentence names."""
 
 MOST_BESIDE: Final = 1_000
-"""Lines counted at most."""
+"""Maximum lines counted."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -309,7 +309,7 @@ async def write_lines(
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
-    """Add the versions that staged rows make, as of an import.
+    """Write the versions that result from staged rows, as of an import.
 
     rows      of the kind's group and content, and maybe more; all rows of one group together
     number    the import; None: only count what it would write
@@ -384,9 +384,9 @@ def _write(
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
     """Return versions of lines by group: key, since, until and content. If an erasure may have
-    rewritten some, return all of the rows' groups, otherwise those in force."""
+    rewritten some, return all versions in the rows' groups, otherwise those in force."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
-    # A file of new lines only, as the first one, need not look up each of its keys.
+    # A file with only new lines, such as the first one, need not look up each of its keys.
     any_between = statement(
         "SELECT 1 FROM {table} WHERE {key} BETWEEN ? AND ? LIMIT 1",
         table=lines.table,
@@ -445,7 +445,7 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return lines as they were known at an instant, each once, in no order.
+    """Return lines as known at an instant, each once, in no order.
 
     columns  of the rows, in SQL
     having   by column, values one of which a line has
@@ -486,7 +486,8 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Delete lines that no published import states, in a stretch. None: from or to the end."""
+    """Delete lines that no published import states, from key `after` to key `to`. `after` None
+    starts at the first key, and `to` None ends at the last."""
     number = await newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -501,7 +502,7 @@ async def undo_stretch(
     await connection.execute(in_force)
 
 
-# --- taking an import back ------------------------------------------------------------------------
+# --- withdrawing an import ------------------------------------------------------------------------
 
 _STANDING: Final = (
     "SELECT max(stated.since) FROM {table} AS stated WHERE {same} AND stated.since < :beyond "
@@ -509,21 +510,21 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""The import by which a line stands, among those before `:beyond`."""
+"""The import by which a line is in force, among those before `:beyond`."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""No line of a bank stands by an import that only enriched it: that one has no coverage of the
-account. It counts where the import itself is taken back."""
+"""No bank line is in force by an import that only enriched it, as that one does not cover the
+account. It counts when that import itself is withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""A line that stands by the import `:number`, within a stretch of lines."""
+"""Condition on a line that is in force by the import `:number`, within a stretch of lines."""
 
 LOOKING: Final = 20_000
-"""Lines per statement that takes an import back. An import may have a million lines; a server ends
-a statement after 15 s, in which about 300,000 fitted."""
+"""Lines per statement while an import is withdrawn. An import may have a million lines. A server
+ends a statement after 15 s, enough for about 300,000."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -545,7 +546,7 @@ _END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLines:
-    """The lines that stand by an import.
+    """The lines that are in force by an import.
 
     lines   how many
     sums    their money by currency, in minor units, without signs
@@ -558,7 +559,7 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Lines whose first key is beyond `after` and up to `to`; a missing end is open."""
+"""Range of lines by their first key: after `after`, up to `to`. None leaves an end open."""
 
 
 def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
@@ -600,13 +601,13 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Beyond every import's number."""
+"""Greater than every import's number."""
 
 
 async def standing_lines(
     connection: AsyncConnection, found: Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Return the lines that stand by an import. before: count those dated before it."""
+    """Return the lines that are in force by an import. before: count those dated before it."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -655,8 +656,9 @@ async def changed_lines(
 async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
     """End the lines that an import has in force, and restore the earlier ones.
 
-    by  the import that takes it back; no published one may have done so
-    Returns the number of lines stated again.
+    by  the import that withdraws it; no published one may have done so
+
+    Returns the number of restored lines.
     """
     values: dict[str, Any] = {"number": found.number, "beyond": by, "by": by}
     restored = 0

@@ -36,7 +36,7 @@ from reconcile.matching.breaks import Break, break_sentence
 from reconcile.matching.match import Change, Decision, Effect, compare
 from reconcile.money import Money, major_text, to_json
 
-# --- rules beside others --------------------------------------------------------------------------
+# --- comparing rules ------------------------------------------------------------------------------
 
 
 class RuleChangeDocument(TypedDict):
@@ -64,13 +64,13 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit before and after, with the meaning of the change in a word."""
+        """Return a limit before and after, and a word that says whether it is stricter."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
     @property
     def sentence(self) -> str:
-        """Say how a limit changes."""
+        """Describe how a limit changes."""
         before, after = self.before or "none", self.after or "none"
         return f"{self.what} changes from {before} to {after} ({self.note})."
 
@@ -78,7 +78,7 @@ class RuleChange:
 def compare_rules(before: str, after: str) -> list[RuleChange]:
     """Return the settings in which two files of rules differ, limits first.
 
-    Limits of a day or a month are compared as they count, where one of the two states them.
+    Limits of a day or a month are compared by their effective values, if either file states them.
     """
     rules = [read_rules(each) for each in (before, after)]
     stated = {
@@ -118,7 +118,8 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Say what a limit's change means, also for a currency that gets or loses its only limit."""
+    """Describe what a limit's change means, also for a currency that gains or loses its only
+    limit."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -143,7 +144,7 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values of settings that are no limits, as text; a table's by its key."""
+    """Return the values of settings other than limits, as text; those of a table by its key."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:
@@ -164,7 +165,7 @@ def _setting_text(value: Any) -> str:
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:
-    """Say how limits change, and how many other settings do."""
+    """Describe how limits change, and how many other settings do."""
     limits = [each.sentence for each in changes if each.note]
     others = len(changes) - len(limits)
     said = limits[:LIMITS_NAMED] or ["No limit changes."]
@@ -176,14 +177,14 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Changed limits that a sentence names: those of three currencies."""
+"""Changed limits that a sentence lists: those of three currencies."""
 
 
 # --- rules in force, new rules, and their preview -------------------------------------------------
 
 
 MOST_REPORTED: Final = 1_000
-"""Changes that a preview lists, about a kilobyte each; all are counted."""
+"""Changes that a preview lists, about a kilobyte each; all of them are counted."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
@@ -203,7 +204,7 @@ class RulesDocument(TypedDict):
 
 
 def rules_document(saved: SavedRules | None) -> RulesDocument:
-    """Return saved rules for JSON. None: no rules were ever saved."""
+    """Return saved rules as JSON. None: no rules were ever saved."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -221,16 +222,15 @@ async def rules_known(connection: Connection, *, as_of: Instant | None = None) -
 
 
 def rules_of(saved: SavedRules | None) -> Rules:
-    """Read a saved set; None gives the defaults."""
+    """Parse saved rules; None gives the defaults."""
     return Rules() if saved is None else read_rules(saved.toml)
 
 
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Put rules in force, or propose them if the rules in force limit one person.
-
-    Otherwise one person could raise the limit, or a tolerance, and act alone after all.
+    """Put rules in force, or propose them if the present rules limit what one person may do.
+    Otherwise that person could raise the limit, or a tolerance, and then act alone.
     reason  why, for the trail, and for the second person
 
     Raises ConfigurationError for mistakes, UsageError for a person who may not, and for rules that
@@ -292,7 +292,7 @@ async def _save(
 
 
 RULES: Final = "the matching rules"
-"""The subject of a proposal to change them."""
+"""Subject of a proposal to change the rules."""
 
 
 def rules_kind(context: AppContext) -> ProposalKind:
@@ -314,7 +314,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
 
 
 async def _rules_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    # It changes with the rules in force.
+    # The state changes with the rules in force.
     last = await rules_in_force(connection)
     return "0" if last is None else str(last.number)
 
@@ -355,7 +355,7 @@ class RulesPreviewDocument(TypedDict):
 
 @dataclass(slots=True, kw_only=True)
 class RulesPreview:
-    """Effect of other rules.
+    """Effect of new rules.
 
     rules         settings that differ from those in force
     counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)
@@ -430,7 +430,7 @@ async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocumen
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
-    """Match everything under the rules in force and under these, and compare; store nothing.
+    """Match everything under the rules in force and under new ones, and compare; store nothing.
 
     Raises ConfigurationError with every mistake of the file, and NotAllRead over unread deliveries.
     """

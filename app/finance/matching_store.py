@@ -1,5 +1,5 @@
-"""Input of a matching beside its rows: its rules, groups across orders, and a way to read them from
-plain code.
+"""Input of a matching other than its rows: its rules, groups across orders, and a way to read rows
+from plain code.
 
 The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`
 lets one wait for the other, on one connection and so on one snapshot.
@@ -39,9 +39,10 @@ async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Re
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Let other processes see this transaction's snapshot; it must be its first statement.
+    """Share this transaction's snapshot with other processes. It must be the first statement.
 
-    Returns the name for `hold_snapshot`. SQLite has none: all see the same while nobody writes.
+    Returns the name for `hold_snapshot`. On SQLite nothing is shared: all see the same data while
+    nobody writes.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with what it reads first
@@ -50,7 +51,7 @@ async def share_snapshot(connection: AsyncConnection) -> str:
 
 
 async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
-    """See from now on the snapshot that `share_snapshot` named."""
+    """Use the snapshot that `share_snapshot` named from now on."""
     if connection.dialect.name != "sqlite":
         # The server made the name of digits and dashes. A parameter is not possible here.
         assert name.replace("-", "").isalnum()
@@ -93,7 +94,7 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """One saved set of rules: its number, from 1, who saved it when, and the file's text."""
+    """One saved set of rules: its number from 1, its author and time, and the file's text."""
 
     number: int
     at: Instant
@@ -108,7 +109,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the set saved last, or last by an instant; None if none was."""
+    """Return the last saved rules, now or at an instant; None if there were none."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -138,7 +139,7 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
     return saved
 
 
-# --- what is joined across orders -----------------------------------------------------------------
+# --- rows joined across orders --------------------------------------------------------------------
 
 AT_ONCE: Final = 4_000
 """Rows in memory at a time while they are searched."""
@@ -156,7 +157,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name an order, and a payment of another order."""
+"""Lines that name an order but belong to a payment of another order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -165,7 +166,7 @@ _CONTESTED: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name no order, with a payment that several orders claim."""
+"""Lines without an order whose payment several orders claim."""
 
 _NAMED_BOOK: Final = "SELECT match_key FROM book_lines WHERE line IN ({})"
 

@@ -1,4 +1,5 @@
-"""Named mappings: saved from a page, used by name from pages, commands and the import folder."""
+"""Named mappings: saved from a page, and used by name from pages, commands and the import
+folder."""
 
 import hashlib
 import re
@@ -19,7 +20,7 @@ from app.finance.import_store import (
 )
 
 MOST_NAMED: Final = 200
-"""Mappings at most: each is looked at when a file is recognized."""
+"""Maximum number of mappings. Each is examined when a file is recognized."""
 
 Request = TypeVar("Request", bound=ReadingRequest)
 
@@ -32,7 +33,7 @@ async def list_mappings(context: AppContext) -> list[NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> NamedMapping:
-    """Return a mapping. Raises NotFoundError, which names those that there are."""
+    """Return a mapping. Raises NotFoundError that lists the existing ones."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -46,7 +47,7 @@ async def one_mapping(context: AppContext, name: str) -> NamedMapping:
 async def save_named(
     context: AppContext, name: str, *, kind: ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, in place of an earlier one.
+    """Save a mapping under a name, replacing an earlier one.
 
     Raises UsageError for an unfit name, a mapping with mistakes, or a person who may not import.
     """
@@ -84,9 +85,9 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 
 
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
-    """Return the request with the content of a mapping that it names.
+    """Return the request with the content of the mapping that it names.
 
-    A path, which has a `/` or ends in `.toml`, or is there, is left as it is. Raises NotFoundError.
+    A path, which has a `/`, ends in `.toml` or exists, is left as it is. Raises NotFoundError.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

@@ -24,19 +24,19 @@ FIRST_ORDERS, MOST_ORDERS = 20, 200
 """Orders named in the first transaction, and in any."""
 
 SHOWN = 3
-"""Rows that a note names."""
+"""Rows that a note lists."""
 
 _ORDER = 3
-"""The place of the order's reference in a staged row, after its number, key and kind."""
+"""Index of the order's reference in a staged row, after its number, key and kind."""
 
 Unfit = tuple[int, str]
-"""The number of a row, and why it is not taken."""
+"""Number of a row, and why its reference is not stored."""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
     """Return the rows that share a session or payment with another row, by reference.
 
-    Such a reference is no order's: a spreadsheet may have shortened several to the same one.
+    Such a reference belongs to no order: a spreadsheet may have shortened several to the same one.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -44,7 +44,7 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows of a statement that name a payment together with a row of another order."""
+    """Return the rows of a statement that share a payment with a row of another order."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -63,7 +63,7 @@ OF_STATEMENT: Final = "Compare them with the export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence on the rows of each kind of reference, and the next step."""
+    """Return a sentence on the rows of each kind of reference, with the next step."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
         f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"
@@ -89,7 +89,8 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references in the rows. Returns those that were given to another order meanwhile.
+    """Store the references in the rows. Return rows whose reference was linked to another order
+    meanwhile.
 
     without  rows that name nothing
     """

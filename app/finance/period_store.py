@@ -1,4 +1,4 @@
-"""Rows of periods: those that a report reads beside lines and breaks, and closed periods.
+"""Rows about periods: closed periods, and what a report reads besides lines and breaks.
 
 A closing is written once, in order, and never changed. A period that was reopened is closed again
 as its next version; the closing before it stays.
@@ -31,14 +31,15 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Prints are kept forever and made once, so they are compressed as far as deflate can."""
+"""Compression level. Reports are stored forever and written once, so they use the highest."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Bytes of a print in one row, before they are deflated: a journal is as long as its month."""
+"""Bytes of a stored report or journal in one row, before compression. A journal is as long as its
+month."""
 
 
 class PrintParts:
-    """A print while it is made: deflated parts that each end where a write ended."""
+    """A report or journal while it is written, as compressed parts that each end with a write."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -54,7 +55,7 @@ class PrintParts:
             self._deflate()
 
     def parts(self) -> Sequence[bytes]:
-        """Return the deflated parts of the written text."""
+        """Return the compressed parts of the written text."""
         if self._rest or not self._parts:
             self._deflate()
         return self._parts
@@ -70,7 +71,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its prints by format. Fails for a version that is there."""
+    """Store a closing with its reports and journals by format. Fails if the version exists
+    already."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -98,7 +100,7 @@ async def add_closing(
 
 
 async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
-    """Store a reopening. Fails for a closing that was reopened."""
+    """Store a reopening. Fails for a closing that was reopened before."""
     await connection.execute(
         text(
             "INSERT INTO reopenings (period, version, at, who, digest, document) "
@@ -134,7 +136,7 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """One closing for lists, and when it was reopened, and the digest of that, if it was; the
+    """One closing for lists, with the time and digest of its reopening if there was one. The
     closing itself is read by its name. `second` is who approved it, if two people closed it."""
 
     period: str
@@ -149,7 +151,7 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether it was closed by an instant and not yet reopened; None: now."""
+        """Return whether it was in force at an instant: closed and not reopened. None: now."""
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
@@ -198,7 +200,7 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
 async def closed_periods(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> list[Closed]:
-    """Return the closings that stand, now or at an instant, the earliest period first."""
+    """Return the closings in force, now or at an instant, the earliest period first."""
     return [each for each in await all_closings(connection) if each.stands_at(as_of)]
 
 
@@ -230,7 +232,8 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield a print in one format, part by part; nothing if it was not printed in it."""
+    """Yield the parts of a stored report or journal; nothing if it was not stored in this
+    format."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -246,7 +249,7 @@ async def print_parts(
 async def print_of(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> bytes | None:
-    """Return a closed report's bytes in one format; None if it was not printed in it."""
+    """Return a closed report's bytes in one format; None if it was not stored in it."""
     found = [part async for part in print_parts(connection, period, form, version=version)]
     return b"".join(found) if found else None
 
@@ -256,17 +259,17 @@ _FIRST: Final = (
     "SELECT received_at FROM deliveries ORDER BY id LIMIT 1",
     "SELECT started_at FROM imports ORDER BY number LIMIT 1",
 )
-"""Publications, arrivals and imports, the first of each."""
+"""The first publication, the first arrival and the first import."""
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:
-    """Return when something came, was imported or was published first; None before that."""
+    """Return the time of the first arrival, import or publication; None before any."""
     found = [await connection.scalar(text(each)) for each in _FIRST]
     return min((Instant(each) for each in found if each is not None), default=None)
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Count the messages that came by an instant and still wait for a person to read them."""
+    """Count the messages that arrived by an instant and still wait for a person to read them."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -275,7 +278,8 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries of a time, without its end, that were set apart as of another shop."""
+    """Count the deliveries in a time span that were set aside as another shop's. Its end is
+    excluded."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -330,6 +334,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of the breaks that people had accepted by then, even if undone since."""
+    """Return ids of breaks that people had accepted by an instant, even if undone since."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -1,4 +1,5 @@
-"""Assign a payment to an order, withdraw that, or dismiss the payment: a record each, in the trail.
+"""Assigns a payment to an order, withdraws that, or dismisses the payment; each is a record and an
+audit entry.
 
 1 look       the payment, its order now, and the orders that fit it
 2 refuse     what has been placed since it was shown, or what nothing proves the amount of
@@ -6,9 +7,9 @@
 4 write      the record and the audit entry, in one transaction
 
 Support proposes, finance decides. One finance person alone may assign only to the one order that
-fits, within the limits up to which one person may accept breaks, and withdraw within them. Where no
-limit is set a second person is always needed; so it is for a dismissal, and for a payment of an
-order that was ever published as fulfillable: the goods may be gone.
+fits, within the limits up to which one person may accept breaks, and withdraw within them. A second
+person is always needed if no limit is set, for a dismissal, and for a payment of an order that was
+ever published as fulfillable, since the goods may have been shipped.
 """
 
 import json
@@ -45,7 +46,7 @@ from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Dismisse
 from reconcile.money import Money, to_json
 
 ACCOUNT_MAX: Final = 120
-"""Characters of the name of an account."""
+"""Maximum characters of an account name."""
 
 ActKind = Literal["assign", "withdraw", "dismiss"]
 
@@ -77,7 +78,7 @@ class Placing:
     replaces: str | None = None
 
 
-# --- which orders fit ----------------------------------------------------------------------------
+# --- orders that fit --------------------------------------------------------------------------
 
 Reason = Literal["amount", "number", "time"]
 
@@ -88,18 +89,18 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Time from an order's placing to a payment that speaks for the two."""
+"""Time between an order's placing and a payment that counts as a reason to suggest the order."""
 
 LOOKED_AT: Final = 200
-"""Orders that are compared with one payment."""
+"""Orders compared with one payment."""
 
 SUGGESTED: Final = 10
-"""Orders that are shown."""
+"""Orders suggested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
-    """An order that a payment may be for, with the reasons. It fits by amount and number."""
+    """An order that a payment may be for, with the reasons: amount, phone number and others."""
 
     order: str
     due: Money | None
@@ -172,7 +173,7 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Do an act on a payment, or propose it where one person may not do it alone.
+    """Assign, withdraw or dismiss as asked, or propose to if one person may not do it alone.
 
     Returns the proposal; None if the act is done. Raises NotFoundError for an unknown payment or
     order, UsageError for an act that is not possible or a person who may not do it.
@@ -219,11 +220,11 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
-    """A payment as it stands in the transaction of an act.
+    """State of a payment in the transaction of an act.
 
-    money   what is left of it; of an answered payment the amount that a statement line proves
+    money   what is left of it; for an answered payment, the amount that a statement line proves
     proved  whether a statement line proves the amount
-    taken   orders that it is taken away from
+    taken   orders that lose it
     """
 
     payment: Unallocated
@@ -233,13 +234,13 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions about payments, and links to them by readers, until the transaction ends."""
+    """Lock decisions on payments, and readers' links to them, until the transaction ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment, if the act is possible on it. Raise NotFoundError or UsageError."""
+    """Return the payment, if the act is possible. Raise NotFoundError or UsageError."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
@@ -272,7 +273,7 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """Say who placed a payment last, and when."""
+    """State who placed a payment last, and when."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} has not been placed by anybody"
@@ -319,7 +320,7 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that a statement line proves. Raise UsageError where none does."""
+    """Return the amount that a statement line proves. Raise UsageError without such a line."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {
@@ -423,7 +424,7 @@ async def _write(
 
 
 def _sentence(seen: _Seen, asked: Placing) -> str:
-    """Return the sentence that a second person approves."""
+    """Return the sentence that a second person is asked to approve."""
     payment = seen.payment
     money = "an amount that is not clear" if seen.money is None else str(seen.money)
     what = f"{payment.id} ({money}, received {format_instant(payment.received_at)})"

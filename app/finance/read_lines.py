@@ -22,7 +22,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Some lines, and where the next ones begin; None if there are no more."""
+    """Some lines, and where the next ones begin; None after the last."""
 
     lines: list[Line]
     following: str | None = None
@@ -36,7 +36,7 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return the lines that a reference or a group names, or all by key, some at a time.
+    """Return lines that a reference or a group names, or all lines by key, a page at a time.
 
     after  the `following` of the page before
     """
@@ -66,7 +66,8 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return the lines that name an order or a payment, or all by key, as `book_page` does."""
+    """Return the lines that name an order or a payment, or all lines by key, as `book_page`
+    does."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -90,8 +91,7 @@ async def list_statement(
 async def lines_naming(
     connection: Connection, order: str, payments: Collection[str], as_of: Instant
 ) -> tuple[list[BookLine], list[StatementLine]]:
-    """Return the book lines that name an order, and the statement lines that name it or one of its
-    payments."""
+    """Return the book lines of an order, and the statement lines of the order or its payments."""
     key = match_key(order)
     books = await book_lines_of(connection, [key], as_of=as_of)
     statements = await statement_lines_of(connection, [key], payments=payments, as_of=as_of)
@@ -99,7 +99,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return a page, by id, of the few lines that one name found."""
+    """Return a page, by id, of the few lines that match a name."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None

@@ -1,8 +1,8 @@
 """Reconciles ledgers, books and statements, as of now or of a past instant.
 
-A run of everything, as of now and under the rules in force, moves the lives of breaks: it opens,
-changes, closes and reopens them. Any other run (a period, the past, or rules from a file) is a
-look: it is stored with what it saw, and changes no break's life.
+A run of everything, as of now and under the rules in force, changes breaks: it opens, updates,
+closes and reopens them. Any other run (a period, the past, or rules from a file) only looks: it is
+stored with what it saw, and changes no break.
 
 A run of many orders is matched by ranges of keys (`key_ranges`).
 """
@@ -75,7 +75,7 @@ class RunRequest:
 
 
 BUILT_IN: Final = 0
-"""The number of the rules if none were saved: nothing is tolerated."""
+"""Number of the built-in rules, if none were saved: nothing is tolerated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ async def reconcile_period(
         result=control_text(control),
     )
     if done.lived:
-        # So that evidence that came meanwhile can be cited.
+        # So that evidence that arrives meanwhile can be cited.
         await refresh_ledger_lines(context, progress=progress)
     return await ran(context, await finish(context, done))
 
@@ -165,7 +165,7 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, and note it in the trail. Raises UsageError if they may not."""
+    """Reconcile for an operator, and record it in the trail. Raises UsageError if they may not."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -183,7 +183,7 @@ async def reconcile_for(
 
 
 class _Work:
-    """One run's matching, which stores breaks as they are found."""
+    """Matching of one run, which stores breaks as they are found."""
 
     def __init__(self, context: AppContext, number: int, known: Known) -> None:
         self._context = context
@@ -196,7 +196,7 @@ class _Work:
     async def first_look(
         self, snapshot: Snapshot, ranges: Ranges | None, progress: Callable[[int], None]
     ) -> BankLeg | None:
-        """Match everything by key: here, or by ranges in other processes.
+        """Match everything by key: in this process, or by ranges in others.
 
         Returns the bank leg, which this process matches meanwhile.
         """
@@ -236,13 +236,13 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
-        """Store breaks about later news of closed months."""
+        """Store breaks about later evidence on closed months."""
         found = await adjusted_money(self._context, as_of=self._known.as_of)
         await self._save_all(found.breaks(limits))
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Put a break aside. Returns whether it is time to save.
+        """Queue a break. Returns whether it is time to save.
 
         Raises UsageError for a break whose lines add up to more than 64 bits.
         """
@@ -266,10 +266,10 @@ class _Work:
 
 
 async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
-    """Store the run's changes to the lives of breaks, and publish it.
+    """Store how the run changes breaks, and publish it.
 
-    It is dated now, after all that people did meanwhile. Raises UsageError if another run overtook
-    it.
+    It is dated now, after everything that people did meanwhile. Raises UsageError if another run
+    overtook it.
     """
     async with context.database.reading() as connection:
         last = await run_store.last_lived(connection)
@@ -385,7 +385,7 @@ def listed_run(found: run_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run for JSON. `matched`: orders that agree with the book, and captured sums."""
+    """Return a run as JSON. `matched`: orders that agree with the book, and captured sums."""
     control = found.control
     ties = control.ties()
     matched = [

@@ -47,10 +47,10 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Orders that a run folds in its own snapshot: those with evidence since it prepared."""
+"""Orders that a run folds in its own snapshot: those with new evidence since its preparation."""
 
 ROUNDS: Final = 5
-"""Most rounds of preparation; under a flood of deliveries a run folds more itself."""
+"""Maximum rounds of preparation. Under a flood of deliveries, the run itself folds more."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
@@ -72,8 +72,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether the order, or one that shares evidence with it, has evidence newer than its
-    ledger line. The next run folds these orders together."""
+    """Return whether an order's ledger line is older than its evidence. Evidence of orders that
+    share some with it counts too: the next run folds these orders together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -85,7 +85,7 @@ async def is_behind(connection: Connection, order: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlay:
-    """The stale part of the cache in a snapshot, made anew.
+    """Replacements for stale cached ledger lines in a snapshot.
 
     orders  orders whose cached ledger lines do not count
     rows    their ledger lines for the matcher, in key order; none for orders without evidence
@@ -96,7 +96,7 @@ class Overlay:
 
 
 async def overlay_of(context: AppContext, connection: Connection, *, now: Instant) -> Overlay:
-    """Rebuild ledger lines that became stale since the cache was refreshed."""
+    """Rebuild ledger lines that became stale after the cache was refreshed."""
     fresh: dict[str, ledger_line_store.FreshLine] = {}
     async for stale in ledger_line_store.stale_orders(connection, now=now):
         for each in await _made_anew(context, connection, stale, now=now):
@@ -108,7 +108,7 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[ledger_line_store.FreshLine]:
-    """Make the ledger lines of these orders, and of those that share evidence with them."""
+    """Make the ledger lines of these orders, and of orders that share evidence with them."""
     generations = dict(stale)
     sharing = await history_store.contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}
@@ -168,21 +168,22 @@ async def ledger_lines_then(
         yield scratch
 
 
-# --- everything that one matching reads -----------------------------------------------------------
+# --- all input of one matching --------------------------------------------------------------------
 
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """Facts that a matching needs beside its rows; they can be pickled.
+    """Facts that a matching needs besides its rows. They can be pickled.
 
     as_of    the instant
     period   None: all time
     overlay  replaces stale cached ledger lines
     joined   the dates that join lines of several orders in one period; empty without a period
-    suspended  payments that stand, or stood, on no order
-    recipients keys of the orders of the number that a payment to a person went to, by the payment
+    suspended  payments that belong, or belonged, to no order
+    recipients keys of the orders with the phone number that a payment to a person went to, by
+    payment
     """
 
     as_of: Instant
@@ -276,7 +277,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Take the first look at some keys. elsewhere, outside: as of `within`."""
+        """Match by key within some keys. elsewhere, outside: as of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -304,7 +305,8 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield everything as known now, or at a past instant, for which every order is folded."""
+    """Yield a snapshot of everything as known now, or at a past instant. For the past, every order
+    is folded."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -318,12 +320,12 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop with more
-of them has payments in the column of payouts."""
+"""Maximum payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop
+with more of them has mapped payments to the payout column."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
-"""Payouts of statements, lines of the bank, and orders that these may pay, to be matched; and what
-their files cover."""
+"""Payouts of statements, bank lines, and orders that bank lines may pay, to be matched; with their
+coverage."""
 
 
 async def bank_sides(
@@ -334,7 +336,8 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the sides as of an instant; None if no bank file was imported by then.
+    """Return the input of bank matching as of an instant; None if no bank file was imported by
+    then.
 
     takings  the connection to the ledger lines of that instant, if it is another
     Raises UsageError for more payouts or lines than MOST.
@@ -352,7 +355,7 @@ async def bank_sides(
         connection, methods=rules.methods, named=named, as_of=as_of
     )
     _bounded(len(orders), "orders paid outside providers")
-    # If a provider captured money for an order, a transfer for it is a second payment: it pays the
+    # If a provider captured money for an order, a transfer for it is a second payment. It pays the
     # order only if a person says so.
     keys = [match_key(each.reference) for each in orders]
     of_keys = ledger_line_store.ledger_lines_of_keys(takings or connection, keys, as_of=as_of)
@@ -367,7 +370,8 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match the sides; this needs no connection. Raises UsageError for sums beyond 64 bits."""
+    """Match payouts with the bank; needs no connection. Raises UsageError for sums beyond 64
+    bits."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(
@@ -400,7 +404,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the results of the second look, then of the bank leg; each searches the other."""
+    """Yield the results of the second pass, then those of bank matching. Each searches the other's
+    rows."""
     if bank is None:
         yield from matching.rest()
         return
@@ -417,7 +422,7 @@ def _bounded(count: int, what: str) -> None:
         )
 
 
-# --- what goes with them --------------------------------------------------------------------------
+# --- facts beside the rows ------------------------------------------------------------------------
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
@@ -438,7 +443,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read the facts that belong to a snapshot."""
+    """Read the facts that a matching of this snapshot needs."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -461,7 +466,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of lines that a group, a decision or a payment joins."""
+    """Return the dates of lines joined by a group, a person's decision or a payment."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,7 +1,7 @@
-"""Reports a period: the results of orders and money, and late news.
+"""Reports a period: the results of orders and money, and later evidence on closed months.
 
 One snapshot is read: every order is folded as of the report's instant, matched with books and
-statements under the rules of then, and added up. Nothing is written.
+statements under the rules in force then, and added up. Nothing is written.
 """
 
 import json
@@ -74,10 +74,10 @@ from reconcile.reporting.tally import PeriodTally
 Progress = Callable[[int], None]
 
 AT_ONCE: Final = 500
-"""Breaks whose lives are read at a time."""
+"""Breaks whose steps are read at a time."""
 
 MONTHS_MAX: Final = 120
-"""Most months of a period: a chart of time by month can show ten years."""
+"""Maximum months of a period. A chart by month can show ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
@@ -100,9 +100,9 @@ async def report_period(
 ) -> PeriodReport:
     """Return the report of a period. progress: is called with counts of rows folded or read.
 
-    A report that begins where the closed books end also has what was learned of each closed month
-    since: each month is reported again on the same snapshot, and compared. Raises as `check_scope`,
-    and NotAllRead where deliveries that came by `as_of` are unread.
+    A report that begins where the closed months end also has later evidence on each of them. For
+    that, each closed month is reported again on the same snapshot, and compared. Raises as
+    `check_scope`, and NotAllRead where deliveries that came by `as_of` are unread.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -123,7 +123,7 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Make a period's report in one form, as the command writes it. Raises as `report_period` and
+    """Make a period's report in one format, as the command writes it. Raises as `report_period` and
     `render` do."""
     return render(await report_period(context, scope), form)
 
@@ -228,7 +228,7 @@ def _match(
     elsewhere: set[str],
     wallets: Wallets,
 ) -> Control:
-    """Match the rows of the period; the tally gets its breaks with their lives."""
+    """Match the rows of the period; the tally gets the breaks with their steps."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())
@@ -254,9 +254,9 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
     lives = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
     for name, seen in zip(names, found, strict=True):
         steps = lives.get(name, [])
-        # A break that only this look dates is as old as its first step.
+        # A break without a date other than this run's is as old as its first step.
         each = replace(seen, since=steps[0].at) if steps and seen.since == as_of else seen
-        # Its state is what people decided, as if a run saw it now with this money.
+        # Its state is what people decided, as if a run found it now with this money.
         now = Step(at=as_of, kind="changed", money=each.money, left=each.left)
         state = life([*(step for step in steps if step.kind != "closed"), now]).state
         tally.found(
@@ -270,7 +270,7 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations of a matching; an equation about rows is no sum of money."""
+    """Return the equations of a matching. An equation about rows has no sum of money."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -290,8 +290,8 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Counts of the written journal: transactions, and debit less credit by currency and by role,
-    or by the account that a person named."""
+    """Counts of the written journal: transactions, and debit less credit by currency and by role.
+    An account that a person named takes the place of a role."""
 
     transactions: int = 0
     sums: Counter[tuple[Role, str]] = field(default_factory=Counter)
@@ -314,10 +314,10 @@ async def report_journal(
     revenue: Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of the period: those of closed months as they were closed; then of
-    the open ones orders by key, payments of no order, what the bank confirms, what was written off,
-    or taken back, by break; then what became known of closed months since, if the first open month
-    begins in the period.
+    """Write every transaction of the period. First come those of closed months as they were closed.
+    Those of open months follow: orders by key, payments without an order, confirmations by the
+    bank, and write-offs and their reversals by break. Adjustments of closed months come last, if
+    the first open month begins in the period.
 
     Raises as `report_period`.
     """
@@ -369,7 +369,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> AdjustedMoney:
-    """Return later news of closed months, as of an instant."""
+    """Return adjustments of closed months from later evidence, as of an instant."""
     found = AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -395,9 +395,8 @@ def _on_the_books(
     *,
     revenue: Revenue | None,
 ) -> Iterator[Transaction]:
-    """Yield frozen transactions, transactions of open months, and adjusting entries of a period.
-
-    A closed month is made again with the revenue of its closing.
+    """Yield the stored transactions of closed months, transactions of open months, and adjusting
+    entries of a period. A closed month is made again with the revenue setting of its closing.
     """
     start, end = scope.start, scope.end
     if not closed:
@@ -432,7 +431,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""The print of a closed month that its frozen transactions are, a line of JSON each."""
+"""Name of the stored form of a closed month's transactions, a line of JSON each."""
 
 
 def kept_line(transaction: Transaction) -> bytes:
@@ -442,7 +441,7 @@ def kept_line(transaction: Transaction) -> bytes:
 async def kept_transactions(
     connection: Connection, closing: Closing
 ) -> AsyncIterator[list[Transaction]]:
-    """Yield the frozen transactions of a closed month, some thousand at a time."""
+    """Yield the stored transactions of a closed month, some thousand at a time."""
     name, version = closing.month.name, closing.version
     async for part in print_parts(connection, name, TRANSACTIONS, version=version):
         yield [transaction_of(json.loads(line)) for line in part.splitlines()]
@@ -455,7 +454,8 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[Transaction]:
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[Transaction]:
-    """Yield the transactions of every break ever accepted: it may be undone only in the period."""
+    """Yield the period's write-offs and their reversals, for every break ever accepted. All are
+    read, since a break accepted earlier may be reversed in the period."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -1,4 +1,4 @@
-"""A file of matching rules: its settings, as TOML, and every mistake in it.
+"""Parses a file of matching rules in TOML, and reports every mistake in it.
 
 `rule_text.py` lists the settings, each with an example.
 """
@@ -20,7 +20,8 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""A file of rules has some dozens of lines; a much larger one is another file."""
+"""Maximum bytes of a file of rules. It has some dozens of lines; a much larger one is another
+file."""
 
 DURATIONS: Final = (
     "date_window",
@@ -41,8 +42,7 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Days of a month on which one person may use up the limit of a day, unless the rules say more: one
-day a week."""
+"""Default limit of a month, as a multiple of the limit of a day: one day a week."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +68,12 @@ class Rules:
 
     @property
     def limits(self) -> bool:
-        """Return whether there is anything that one person may not do alone."""
+        """Return whether the rules limit what one person may do alone."""
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the minor units that one person may decide about alone in a period."""
+        """Return the minor units that one person may decide alone in a period; None without a
+        limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated
@@ -81,7 +82,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why this is more than one person may accept; None if it is not."""
+        """Return why an amount is more than one person may accept; None if it is not."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -125,10 +126,11 @@ def _per_million(value: Any) -> int:
 
 
 MOST_PAYERS: Final = 100
-"""A merchant has a handful of providers; each pays out under some names."""
+"""Maximum payers. A merchant has a handful of providers, each of which pays out under some
+names."""
 
 MOST_METHODS: Final = 100
-"""A shop offers a dozen payment methods, in a few spellings."""
+"""Maximum payment methods. A shop offers a dozen, in a few spellings."""
 
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
@@ -136,11 +138,11 @@ _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
 MOST_WHERE: Final = 300
-"""Values of a detail in one rule: all countries are 250."""
+"""Maximum values of a detail in one rule; all countries are 250."""
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the details of a rule by name, each with its values."""
+    """Return the details that a rule requires, each with its allowed values."""
     if not isinstance(value, dict) or not value.keys() <= set(DETAILS):
         raise ValueError(f"a table of details, of {', '.join(DETAILS)}")
     found = {name: [one] if isinstance(one, str) else one for name, one in value.items()}
@@ -221,7 +223,7 @@ class _RuleFile(TomlTable):
 
 
 def read_rules(text: str, *, name: str = "the rules") -> Rules:
-    """Return the rules of a file. Raises ConfigurationError with a line for every mistake."""
+    """Parse a file of rules. Raises ConfigurationError with a line for every mistake."""
     values = read_toml(
         text, _RuleFile, name=name, most_bytes=MAX_BYTES, together=lambda read: [*_amounts(read)]
     )
@@ -269,7 +271,7 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Replace amounts in major units by minor units; find fees and rates that are given twice."""
+    """Convert amounts in major units to minor units; yield fees and rates that are given twice."""
     for name in (
         "tolerance",
         "accept_alone_max",
@@ -308,7 +310,8 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
 
 
 def _limits_apart(values: Values) -> Iterator[TomlMistake]:
-    """Find limits of a day or a month that are below the limit of one act, or of a day."""
+    """Yield a mistake for each day's limit below the limit of one act, and each month's below a
+    day's."""
     names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():

@@ -1,7 +1,8 @@
-"""Text of matching rules: its settings with examples, and one of them changed in a file.
+"""Text of matching rules: its settings with examples, and functions that change one of them in a
+file.
 
-A change leaves all other lines as they are, comments too. It is checked by parsing: a file that is
-written in another way than these settings is left to a person.
+A change leaves all other lines as they are, including comments. It is checked by parsing. A file
+written in another way than these settings must be changed by a person.
 """
 
 import json
@@ -92,10 +93,10 @@ SETTINGS: Final = _settings(
         "a part). A list replaces the built-in one.",
     ),
 )
-"""All settings, in the order of a file: each example may follow those before it."""
+"""All settings, in the order of a file. Each example may follow those before it."""
 
 MOST_LINES: Final = 200
-"""Lines of one setting: a list of a hundred names, one on each line."""
+"""Maximum lines of one setting: a list of a hundred names, one on each line."""
 
 _HEADER: Final = re.compile(r"\s*\[")
 _FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
@@ -110,7 +111,7 @@ _BY_HAND: Final = (
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
     """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
 
-    Raises UsageError where the file is not written as it would have to be.
+    Raises UsageError if the file is not in the form that this function can change.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -149,13 +150,13 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules whose list `name` begins with more names."""
+    """Return rules with more names at the front of the list `name`."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
 
 def known_currency(typed: str) -> str:
-    """Return a currency's code. Raises UsageError if there is none such."""
+    """Return a currency's code. Raises UsageError for an unknown one."""
     code = typed.strip().upper()
     try:
         exponent_of(code)
@@ -165,9 +166,9 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules with more [[fee]] at their end, and without those that are `replaced`.
+    """Return rules with more [[fee]] blocks at the end, and without those in `replaced`.
 
-    Raises UsageError where the file is not written as it would have to be.
+    Raises UsageError if the file is not in the form that this function can change.
     """
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
@@ -221,11 +222,11 @@ LIMITS: Final[Mapping[str, str]] = {
     "accept_alone_day": "In a day",
     "accept_alone_month": "In a calendar month",
 }
-"""Limits of one person by setting, with the words for them."""
+"""Limits of one person by setting, with their names in words."""
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:
-    """Return the limits of each currency that has one, as they count, in major units."""
+    """Return the effective limits of each currency that has one, in major units."""
     found = []
     for currency, minor in sorted(rules.alone_max.items()):
         most = (minor, rules.limit("day", currency), rules.limit("month", currency))

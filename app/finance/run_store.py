@@ -2,10 +2,10 @@
 
     1 number     take it first; nobody sees what a killed run has written
     2 saw        write breaks, some hundreds in a transaction, so that nobody waits long
-    3 finish     write the run's row and the turns of breaks: from then on everyone sees it
+    3 finish write the run's row and the changes of breaks: from then on everyone sees it
 
-A break is new, changed, gone or back compared with the last run that lived. The database compares,
-so that it takes no memory.
+A break is new, changed, gone or back, compared with the last run that changed breaks. The database
+compares, so that this takes no memory.
 """
 
 import hashlib
@@ -59,7 +59,7 @@ _RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
-    """Return the next number. A number without a finished run is of a run that was killed."""
+    """Return the next number. A number without a finished run belongs to a run that was killed."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('runs', 1) "
@@ -73,7 +73,7 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store the breaks that a run saw as of an instant; no break twice.
+    """Store the breaks that a run saw as of an instant, each once.
 
     A break of lines without a date is dated by that instant. If it is known and otherwise
     unchanged, it keeps the date at which it was first seen.
@@ -111,7 +111,7 @@ _SEEN: Final = ("run", "break_id", "version")
 _TURN: Final = ("break_id", "run", "turn", "version", "cites")
 
 
-# --- turns ----------------------------------------------------------------------------------------
+# --- changes of breaks ----------------------------------------------------------------------------
 
 _OPENED: Final = (
     "INSERT INTO break_turns (break_id, run, turn, version, cites) "
@@ -143,7 +143,7 @@ _UNUSED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=statement(MATCH_STANDS, as_of=":as_of"),
 )
-"""Breaks that the run saw though a person had matched them by then, since the run before."""
+"""Breaks that the run saw although a person had matched them since the run before."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
@@ -156,7 +156,7 @@ _GONE: Final = (
 
 
 async def last_lived(connection: AsyncConnection) -> Run | None:
-    """Return the last run that changed the lives of breaks."""
+    """Return the last run that changed breaks."""
     lived = select(_RUNS).where(_RUNS.c.lived == 1)
     found = await _runs(connection, lived.order_by(_RUNS.c.number.desc()).limit(1))
     return next(iter(found), None)
@@ -165,7 +165,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) of the breaks that the last run saw and this one did not."""
+    """Yield (id, version, content) for breaks that the last run saw and this one did not."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -181,7 +181,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Store that breaks have closed: (id, version last seen, the evidence that closed it)."""
+    """Store closed breaks: (id, version last seen, the evidence that closed it)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -190,7 +190,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Make a run visible. last: the last run that lived, to compare with."""
+    """Publish a run. last: the last run that changed breaks, to compare with."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}
@@ -247,7 +247,7 @@ async def seen_by(
 
 
 MOST_CITED: Final = 20
-"""Ids cited for one closing; the first of each kind are among them."""
+"""Ids cited for one closing, among them the first of each kind."""
 
 
 _EVENTS_SINCE: Final = (
@@ -284,9 +284,9 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, by break, the ids of events, records, lines, hand matches and rules since a run.
+    """Return, by break, the ids of evidence since a run that may have closed it.
 
-    A few queries for all breaks, whatever their number.
+    These are events, records, lines, matches by hand and rules. A few queries serve all breaks.
     """
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)

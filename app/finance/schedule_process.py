@@ -1,6 +1,6 @@
-"""Runs scheduled work for as long as a worker runs.
+"""Runs scheduled work while a worker runs.
 
-Each time's work is done by a process of its own (`tallyhook schedule run`), since it reads all
+The work of each due time is done by a separate process (`tallyhook schedule run`): it reads all
 orders, and the reader of the inbox must not wait for it.
 """
 
@@ -18,17 +18,17 @@ from app.finance.scheduled_store import ScheduledRun
 from reconcile.instants import SECOND
 
 LOOK_S: Final = 15.0
-"""Seconds between two looks at what is due."""
+"""Seconds between two checks for due work."""
 
 STOPPED: Final = "the service was stopped while it was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Has the work of a claimed time done; what its process ended with."""
+"""Starts the work of a claimed time, and returns the exit code of its process."""
 
 
 class Scheduler(PeriodicTask):
-    """Task that has everything done that is due, one after the other."""
+    """Task that runs all due work, one piece after another."""
 
     def __init__(
         self, context: AppContext, entries: tuple[ScheduleEntry, ...], *, begin: Begin | None = None
@@ -39,13 +39,13 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """End soon; work under way begins again at the next start."""
+        """Stop soon. Unfinished work begins again at the next start."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     async def look(self) -> int:
-        """Have everything done that is due now. Return 0: nothing more is due at once."""
+        """Run all work that is due now. Return 0: nothing more is due immediately."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

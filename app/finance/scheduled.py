@@ -9,8 +9,8 @@
                deliveries are unread
 
 If a worker is killed between a delivery and its note, the next try delivers that way again, with
-the same names and ids. An entry that is new, or has another time, is watched from then on: earlier
-times are not made up.
+the same names and ids. A new or changed entry is watched from then on. Its earlier due times are
+not made up.
 """
 
 from collections.abc import Sequence
@@ -40,16 +40,16 @@ from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_ins
 log = structlog.get_logger()
 
 LEASE: Final[Duration] = 30 * MINUTE
-"""How long one try may take; after that, another worker takes over."""
+"""Time limit of one try. After that, another worker takes over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""The pause before the second try; each further pause is four times as long."""
+"""Pause before the second try. Each further pause is four times as long."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""The pause before another try where accepted deliveries are unread. A reader takes seconds for
-what it lacks, unless it stands still, and a try that waits costs one look into the inbox."""
+"""Pause before another try while accepted deliveries are unread. A running reader needs only
+seconds, and a try that has to wait costs one query of the inbox."""
 
 
 # --- what is due ----------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ what it lacks, unless it stands still, and a try that waits costs one look into 
 async def due_now(
     context: AppContext, entries: Sequence[ScheduleEntry]
 ) -> list[tuple[ScheduleEntry, Instant]]:
-    """Return the work to do now, with its due time; new entries are watched from now."""
+    """Return the work to do now, with its due time. New entries are watched from now on."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -90,7 +90,7 @@ async def due_now(
 def _due_of(
     entry: ScheduleEntry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
 ) -> Instant | None:
-    # A newer time replaces a failed one; of a running one the lease must have ended.
+    # A newer due time replaces a failed one. A running one is replaced only after its lease ended.
     due = due_time(entry, since=last.due_at, now=now, zone=zone)
     running = last.state == "running" and not _has_passed(last.until, now)
     if due is not None:
@@ -100,12 +100,13 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause is over. A clock that was ahead may have set it, too late."""
+    """Return whether a lease or pause is over. A clock that was ahead may have set a false end,
+    which then counts as over."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
 _OPEN: Final = ("running", "waiting", "failed")
-"""States that are tried again once `until` has passed."""
+"""States that are retried once `until` has passed."""
 
 
 # --- claims and results ---------------------------------------------------------------------------
@@ -114,8 +115,8 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row of one due time for this process to work on; None if another has it, or has
-    done it."""
+    """Claim one due time for this process, and return its row. Return None if another process has
+    it, or has finished it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -152,7 +153,8 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row as claimed for this try; None if that has ended, or another worker has it."""
+    """Return the row claimed for this try; None if it has ended, or another worker has taken
+    over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -169,9 +171,9 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Store that a try has failed, unless it ended otherwise or another took the work over.
+    """Record a failed try, unless the work has ended otherwise or was taken over.
 
-    It is tried again after a pause, or at once.
+    It is tried again after a pause, or immediately with `at_once`.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -190,11 +192,11 @@ async def note_failed(
 async def put_off(
     context: AppContext, claimed: scheduled_store.ScheduledRun, problem: str
 ) -> scheduled_store.ScheduledRun:
-    """Store that a try waits for accepted deliveries to be read, unless it ended otherwise or
-    another took the work over.
+    """Record that a try waits for accepted deliveries to be read.
 
-    It is tried again after WAITING_PAUSE, and does not count as a try. What a person asked for
-    fails: they ask again.
+    It is tried again after WAITING_PAUSE, and does not count as a try. Work that a person requested
+    fails instead: they ask again. If the work has ended otherwise or was taken over, nothing
+    changes.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)
@@ -202,7 +204,7 @@ async def put_off(
         now = context.clock.now()
         before = await scheduled_store.newest_runs(connection, until=Instant(claimed.due_at - TICK))
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
-        # Work that waits until its next due time is replaced; it has waited since the first one.
+        # Waiting work is replaced at its next due time; it has waited since the first one.
         last = before.get(run.name)
         replaced = last.waits_since if last is not None and last.state == "waiting" else None
         waiting = replace(
@@ -222,13 +224,13 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """The work took longer than its lease, and another worker has it."""
+    """Error: the work took longer than its lease, and another worker has it."""
 
 
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Store how far the work is. Raises LeaseLost if another worker has taken it over."""
+    """Store the progress of the work. Raises LeaseLost if another worker has taken it over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
@@ -300,7 +302,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return the result of one due time of an entry; None if there was none."""
+    """Return the result of an entry's due time; None if there was none."""
     if run is None:
         return None
     return {

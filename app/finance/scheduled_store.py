@@ -17,7 +17,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted, except the newest of each entry."""
+"""Age at which rows are deleted, except the newest one of each entry."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -93,7 +93,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest row that no person requested, due by an instant, by name."""
+    """Return, by name, each entry's newest row due by an instant that no person requested."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -102,7 +102,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return the last run of each of these entries that was begun, requested or not, by name."""
+    """Return, by name, the last begun run of each of these entries, requested or not."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -112,7 +112,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return the query for the newest due time of an entry among rows that match."""
+    """Return a query for each entry's newest due time among matching rows."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)
@@ -121,13 +121,13 @@ def _newest_of(which: ColumnElement[bool]) -> Any:
 
 
 async def any_run_after(connection: AsyncConnection, instant: Instant) -> bool:
-    """Return whether a row is of a due time after an instant."""
+    """Return whether a row has a due time after an instant."""
     rows = await connection.execute(select(_RUNS.c.name).where(_RUNS.c.due_at > instant).limit(1))
     return rows.first() is not None
 
 
 async def forget_runs_after(connection: AsyncConnection, instant: Instant) -> None:
-    """Delete the rows of due times after an instant."""
+    """Delete rows with due times after an instant."""
     await connection.execute(delete(_RUNS).where(_RUNS.c.due_at > instant))
 
 
@@ -140,7 +140,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a row. Returns whether it is new: one of several workers adds it."""
+    """Add a row. Return whether it is new: only one of several workers adds it."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 

@@ -5,8 +5,8 @@ instant reads the same at every try.
 
 A report goes to its readers as files in a folder, as one mail, or as signed posts. Each way can be
 repeated without harm: a file replaces its namesake, a post has the same id, a mail the same
-Message-ID. A failure is a DeliveryFailed whose sentence holds no secret and no text of the other
-side.
+Message-ID. A failure is a DeliveryFailed. Its sentence has no secret, and no text from the
+receiving server.
 """
 
 import asyncio
@@ -48,16 +48,16 @@ from reconcile.instants import TICK, Instant, format_instant, moment_of
 from reconcile.periods import Calendar
 from reconcile.reporting.report import Scope
 
-# --- ways of a report to its readers --------------------------------------------------------------
+# --- ways to deliver a report ---------------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
 """Seconds that one request, or one answer of a mail server, may take."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Bytes of a mail as it is sent, and of a posted file: what servers commonly accept."""
+"""Maximum bytes of a mail as sent, and of a posted file: what servers commonly accept."""
 
 FILE_MODE: Final = 0o640
-"""The folder's group may read the files: they are put there to be read."""
+"""Mode of the files. The folder's group may read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +81,13 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return an id, equal at every try, and unique to the file and due time."""
+        """Return an id for this file and due time that is the same at every try."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
 
 class Delivers(Protocol):
-    """One way to deliver."""
+    """A way to deliver files."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         """Deliver these files of the parcel. Raises DeliveryFailed."""
@@ -100,7 +100,7 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`. A missing folder is not made: its disk may be missing."""
+        """Implement `Delivers`. A missing folder is not created: its disk may be missing."""
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
@@ -197,7 +197,8 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body that carries a file, equal at every try except for the mark of a late one."""
+    """Build the body that carries a file. It is the same at every try, except for the mark of a
+    late one."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -236,7 +237,7 @@ class Schedule:
     ways: Ways
 
     def entry(self, name: str) -> ScheduleEntry:
-        """Return an entry. Raises NotFoundError."""
+        """Return an entry by name. Raises NotFoundError."""
         found = next((entry for entry in self.entries if entry.name == name), None)
         if found is None:
             raise NotFoundError(
@@ -246,7 +247,7 @@ class Schedule:
 
 
 def mail_server_of(settings: Settings) -> MailServer | None:
-    """Return who takes our mails, where that is set up."""
+    """Return the mail server in the settings; None without one."""
     reports = settings.reports
     if reports.mail_server is None:
         return None
@@ -261,8 +262,8 @@ def mail_server_of(settings: Settings) -> MailServer | None:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the entries to run, and the configured ways. Raises ConfigurationError if the secret
-    of posts cannot sign."""
+    """Return the entries to run, with the configured ways. Raises ConfigurationError if the secret
+    for posts cannot sign."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -286,7 +287,7 @@ async def run_claimed(
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Do an entry's work now, at a person's request.
+    """Run an entry now, at a person's request.
 
     Raises UsageError for a person who may not, and NotFoundError for an unknown entry.
     """
@@ -369,8 +370,8 @@ async def _checkpoint(
 ) -> ScheduledRun:
     """Deliver the newest signed head as of the claim, for others to keep.
 
-    The file's name has its content's digest: a later head, of a log that was written anew, does not
-    replace it in a folder.
+    The file's name contains its digest, so in a folder a later head of a rewritten log does not
+    replace it.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -405,7 +406,7 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver by each way the files that it has not taken yet. head: a checkpoint's head."""
+    """Deliver the files by each way that has not accepted them yet. head: of a checkpoint"""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]
@@ -442,7 +443,7 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return the day before the due time's, or the month before, with its scope."""
+    """Return the name and scope of the day, or the month, before a scheduled report is due."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"
@@ -456,4 +457,4 @@ def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple
 
 
 def _quiet(_: int) -> None:
-    """Ignore progress."""
+    """Ignore progress reports."""

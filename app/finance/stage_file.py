@@ -58,13 +58,13 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 MAX_PROBLEMS: Final = 100
-"""Problems that are reported; further ones are counted."""
+"""Problems that are reported; further ones are only counted."""
 
 MAX_FORMAT: Final = 300
-"""Characters of the columns by which a bank's table is told from another one."""
+"""Characters of the columns that distinguish a bank's table from others."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
-"""Staged columns of money: of a book or a bank, and of a statement."""
+"""Staged columns of money, of a book or bank file and of a statement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,7 @@ class ImportForm:
     opens: presets.OpenTable = opening.open_table
 
     def too_many(self, other: int) -> str:
-        """Return the problem of a row that is equal to row `other`."""
+        """Return the problem of a row that equals the row `other`."""
         if self.at_most == 1:
             return f"row {other:,} has the same one, and a book says one thing of each"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
@@ -124,8 +124,8 @@ class ImportRequest(presets.ReadingRequest):
     """A person's request: a file, how to read it, and what to do with it.
 
     account      the account of a bank's file whose rows do not name one
-    accept_difference  by what a bank's statement may differ from its balances, once a second
-                 person approved; empty: nothing
+    accept_difference  the amount by which a bank's statement may differ from its balances, once a
+                       second person approved; empty: nothing
     reason       why; empty where nothing is accepted
     accepted     ids of the proposals that accepted differences, by `Balances.name`
     book         the name of the order book; empty: the preset's
@@ -222,14 +222,14 @@ class Imported(line_version_store.WrittenVersions):
         ]
 
     def explain(self, found: file_identity.FileIdentity) -> None:
-        """Add to the notes how the file was recognized."""
+        """Add a note on how the file was recognized."""
         self.notes += [each for each in found.because if each not in self.notes]
 
     def changed_documents(self) -> list[dict[str, Any]]:
         return [changed_rows.changed_document(self.kind, each) for each in self.changes]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Keep the problems to report, count the rest."""
+        """Keep the problems to report, and count the others."""
         self.found += len(problems)
         for each in problems:
             key = (each.column, each.word or "")
@@ -238,7 +238,7 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return a sentence with all words that have no meaning, to be added at once."""
+        """Return one sentence with all unknown words, so that a person can add them together."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -246,7 +246,7 @@ class Imported(line_version_store.WrittenVersions):
         return [f"Words without a meaning: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add the money of staged rows with these columns."""
+        """Add the money of staged rows with these columns to the sums."""
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -257,7 +257,7 @@ class Imported(line_version_store.WrittenVersions):
 
 
 SHOWN: Final = 5
-"""Rows shown as they were understood."""
+"""Rows shown as they were parsed."""
 
 
 class StagedFile:
@@ -274,7 +274,7 @@ class StagedFile:
     ) -> None:
         self._request, self._chosen, self._form, self._kind = request, chosen, form, kind
         self._rejects, self._progress = rejects, progress
-        # A name on the disk is bytes: not always text that can be stored or shown.
+        # A name on disk consists of bytes, and is not always text that can be stored or shown.
         self.done = Imported(
             file=printable(request.path.name), kind=kind.name, sha256=request.sha256
         )
@@ -311,7 +311,7 @@ class StagedFile:
             name = self._request.path.name
             raise UsageError(f"{name} cannot be read: {error.strerror}") from None
         else:
-            # Rows that cannot all be true: none is taken, as it is unknown which one is true.
+            # Rows that cannot all be true: none is imported, as it is unknown which one is true.
             if self._kind is not BOOK or self._join_stories(understanding):
                 self._report_crowds(understanding.name_of(self._kind.names))
             if self._claims:
@@ -321,14 +321,14 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Remember the file's digest. Raises RefusedTable if it changed."""
+        """Store the file's digest. Raises RefusedTable if it changed."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Note the coverage of the file: by its own statement, else by the request.
+        """Record the coverage of the file: as the file states it, else as the request does.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """
@@ -360,19 +360,20 @@ class StagedFile:
                 self.done.covers.append(self._with_days(line) if of_bank else line)
 
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
-        """Return a bank's line with its format, and the days that it covers or has bookings of."""
+        """Return a bank's coverage line with its format, and the days that the file covers or has
+        bookings of."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
             first, last = map(calendar.day_of, (line.since, Instant(line.until - TICK)))
-            # Banks date an opening balance on the day before, too: it has no booking then.
+            # Banks may date an opening balance on the day before, which then has no booking.
             opens_before = first < min([last, *days])
             days += [day_after(first) if opens_before else first, last]
         first_day, last_day = min(days, default=None), max(days, default=None)
         return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
-        """Return the days on which the file has bookings of an account."""
+        """Return the days with bookings of an account in the file."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
         rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
@@ -417,7 +418,8 @@ class StagedFile:
         if self._kind is BANK:
             self._spans = [(bank.account_name(of), span) for of, span in self._spans]
             self._accounts |= {bank.account_name(each.name) or None for each in table.periods}
-            # Not by the mapping's name: one that was tried first is saved under a name later.
+            # Not by the mapping's name: a mapping that was tried first may be saved under a name
+            # later.
             read = map(understanding.name_of, self._form.FIELDS.names)
             columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
             named = done.preset if self._bank is None else self._bank.format
@@ -435,8 +437,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows, and the identity of unclear ones if it is clear: once corrected, such a
-        row may be the true one of two."""
+        """Stage clear rows, and the identity of unclear rows if that is clear. Once corrected, an
+        unclear row may be the true one of two."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
@@ -502,14 +504,14 @@ class StagedFile:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Drop these rows: the references in them belong to another order."""
+        """Drop these rows, since their references belong to another order."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
-        """Note why these rows, or the references in them, are not taken."""
+        """Report why these rows, or the references in them, are not imported."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:
@@ -518,7 +520,7 @@ class StagedFile:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
 
     def set_aside(self) -> None:
-        """Write the rows that are not taken to a file of their own, if there are any."""
+        """Write the rows that are not imported to a separate file, if there are any."""
         if self._rejects is None or not self.done.found:
             return
         table = self._open()

@@ -1,8 +1,8 @@
-"""Rows that are sorted or searched before anything is done with them.
+"""Rows that are sorted or searched before they are used.
 
-Rows that do not fit in memory are sorted a part at a time. The parts lie in one unnamed file under
+Rows that do not fit in memory are sorted a part at a time. The parts are in one unnamed file under
 `TMPDIR` until they are merged. A database would do the same with less code, but takes four times as
-long for a million rows: it sorts all of them again for each question.
+long for a million rows, since it sorts all of them again for each query.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Rows sorted together, half a kilobyte each; no more are in memory."""
+"""Rows sorted at a time, half a kilobyte each; no more are in memory."""
 
 IN_BLOCK: Final = 500
-"""Rows read together: of each sorted part so many are in memory while parts are merged."""
+"""Rows read at a time from each sorted part while parts are merged."""
 
 AT_ONCE: Final = 4_000
-"""Rows yielded together."""
+"""Rows yielded at a time."""
 
 
 class Staged:
-    """Rows with equal columns, to be read in the order of some columns, which are never None. The
+    """Rows with the same columns, read in the order of some columns, which are never None. The
     first column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
@@ -41,7 +41,7 @@ class Staged:
         self._key = self._places(order)
         self._waiting: Rows = []
         self._parts: list[list[tuple[int, int]]] = []
-        """The places of each sorted part's blocks in the file, and their lengths."""
+        """The positions of each sorted part's blocks in the file, and their lengths."""
         self._file: IO[bytes] | None = None
         self._count = 0
 
@@ -58,7 +58,7 @@ class Staged:
                 self._write()
 
     def _sort(self) -> None:
-        # By the last column first: if rows are mostly in order by one column already, sorting by it
+        # Sort by the last column first: if rows are mostly in order by one column already, that
         # costs a fraction of sorting by all.
         for name in reversed(self._order):
             self._waiting.sort(key=self._places([name]))
@@ -97,9 +97,8 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Yield groups of more than `at_most` rows that are equal, and not None, in these columns.
-
-        Each is given as the first column of the first equal row, and its own.
+        """Find groups of more than `at_most` rows that are equal, and not None, in these columns.
+        For each row yield the first column of its group's first row, and its own first column.
         """
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
@@ -147,7 +146,7 @@ class Staged:
             yield equal
 
     def negative(self, name: str) -> Iterator[Rows]:
-        """Yield the rows that are below zero in this column, some thousand at a time."""
+        """Yield the rows with a negative value in this column, some thousand at a time."""
         place = self._columns.index(name)
         yield from _batches(r for r in self._merged() if r[place] is not None and r[place] < 0)
 
@@ -180,7 +179,7 @@ class Staged:
             self._keep(row for row in self._merged() if row[0] not in gone)
 
     def _keep(self, rows: Iterator[Row]) -> None:
-        """Replace all rows by these, which are among them."""
+        """Replace all rows by these, a subset of them."""
         kept = Staged(self._columns, order=self._order)
         kept.add(rows)
         self.close()
@@ -216,7 +215,7 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order, without their numbers, as many as fit in a transaction at that moment.
+    """Yield rows in order without their numbers, as many as a transaction can take at that moment.
 
     Rows of one key or subject stay together.
     """

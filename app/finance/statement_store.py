@@ -33,9 +33,10 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets, as known at an instant: `WalletRow`, sorted as `Wallets` reads.
+    """Yield changes of wallets, as known at an instant: `WalletRow`, in the order that `Wallets`
+    needs.
 
-    A line without a date is in no wallet's balance.
+    A line without a date is left out of every balance.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
@@ -81,9 +82,9 @@ _FIELDS: Final = (
     "payout, source, {seen_at}, wallet, refund, details"
 )
 ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
-"""The columns of a row after its key."""
+"""Columns of a row after its key."""
 
-# By the order's own events: a name that several payments share stays as the file has it.
+# By the order's own events: a name that several payments share stays as in the file.
 _OF_PAYMENT: Final = statement(
     """
     CASE WHEN statement_lines.kind IN ('refund', 'returned', 'dispute') THEN coalesce((
@@ -164,11 +165,11 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""Refunds and disputes by their own references. No index has these: ask once, and only if a line
-needs it."""
+"""Query for refunds and disputes by their own references. No index has these: run it once, and only
+if a line needs it."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
-"""Kinds of lines that their file may name by their own reference."""
+"""Kinds of lines that a file may name by their own reference."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
 """Payments and orders by reference and source."""
@@ -209,7 +210,7 @@ _SETTLED: Final = statement(
 async def settled_payments(
     connection: AsyncConnection, *, since: Instant, until: Instant
 ) -> AsyncIterator[Rows]:
-    """Yield (source, currency, gross, fee, details) of payments that settled in a span."""
+    """Yield (source, currency, gross, fee, details) for payments settled within a span."""
     number = await import_store.newest_published(connection)
     values = {"number": number, "begin": since, "finish": until}
     async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
@@ -240,7 +241,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return the line with its order and payment, if events reported one of each by its name."""
+    """Return the line with its order and payment, if events reported exactly one of each by its
+    name."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -307,7 +309,7 @@ async def statement_lines_named(
 async def statement_lines_of_payouts(
     connection: AsyncConnection, payouts: Iterable[Payout], *, as_of: Instant, limit: int
 ) -> list[StatementLine]:
-    """Return the first lines of each of these payouts."""
+    """Return the first lines of each payout, up to `limit`."""
     number = await import_store.newest_published(connection, as_of=as_of)
     found: list[StatementLine] = []
     for payout in payouts:
@@ -334,7 +336,7 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders that lines name, else those of their payments, each once."""
+    """Return the orders of lines, by name or else by payment, each once."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

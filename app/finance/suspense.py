@@ -1,7 +1,7 @@
-"""Payments that no order has, or had, with their money in suspense.
+"""Payments that belong, or belonged, to no order, with their money in suspense.
 
 Each is folded alone, by the same fold as any order's payment (`orders.unallocated` shows them to
-people); its money and what people said of it then make its way through suspense.
+people). Its money and people's decisions on it are then posted through suspense.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,18 +31,18 @@ from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
 AT_ONCE: Final = 500
-"""Payments that are folded at a time."""
+"""Payments folded at a time."""
 
 MOST: Final = 100_000
-"""Payments held in memory, about a kilobyte each. A shop with more of them passes no order's
+"""Maximum payments in memory, about a kilobyte each. A shop with more of them passes no order's
 reference to its provider at all."""
 
 
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment with money that stood on no order by an instant, by source and
-    reference. Raises UsageError for more than MOST."""
+    """Return every payment that had money without an order by an instant, by source and reference.
+    Raises UsageError for more than MOST."""
     return await run(connection, _suspended, policy, as_of)
 
 
@@ -98,7 +98,7 @@ def _folded(
     ]
     if all(each.event.standing == UNCONFIRMED for each in known):
         return []
-    # An event that names neither payment nor session is an attempt named like its order.
+    # An event that names neither payment nor session is an attempt named after its order.
     name = min(each.event.event_id for each in known)
     ledger = fold(History(order=name, deliveries=frozenset(known)), policy=policy, as_of=as_of)
     line = ledger_line_of(ledger)
@@ -124,7 +124,7 @@ def _of_other_shops(
     *,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Return the payments of other shops among these events, whose money is not ours."""
+    """Return the payments of other shops among these events, whose money is not the merchant's."""
     known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
     placed = {
         key

@@ -1,7 +1,7 @@
 """The trail of money: from an order over statement lines and payouts to the bank, and back.
 
-It begins at any of them: an order, a payment, a payout by its reference or id, a statement line or
-a bank line. A payout has many orders' lines, so of each kind only the first MOST are shown.
+It can begin at any of them: an order, a payment, a payout by its reference or id, a statement line
+or a bank line. A payout has many orders' lines, so of each kind only the first MOST are shown.
 """
 
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 
 MOST: Final = 200
-"""Rows of each kind: a payout of a busy day has thousands of lines."""
+"""Maximum rows of each kind: a payout of a busy day has thousands of lines."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Money that belongs together. orders: by reference."""
+    """Related orders, lines, payouts and bank lines. orders: by reference."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
@@ -38,7 +38,7 @@ FOUND: Final = 20
 """Bank lines that a search shows, the newest."""
 
 SHORTEST_WORDS: Final = 3
-"""Characters of a text that is searched: shorter ones are in most lines."""
+"""Minimum characters of a searched text. Shorter texts occur in most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ async def find_money(
 ) -> FoundMoney:
     """Find payouts with this reference, and bank lines with these words in a text.
 
-    before  go on with a search at lines that were booked before it
+    before  continue a search with lines that were booked before it
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
@@ -86,7 +86,7 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return the trail of a name for JSON. Raises NotFoundError if nothing has this name."""
+    """Return the trail of a name as JSON. Raises NotFoundError if nothing has this name."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

@@ -1,6 +1,5 @@
-"""Sums of captures and settlements by quarters of an hour: every zone's months consist of
-whole ones, so one pass over the lines serves a merchant of any zone.
-"""
+"""Sums of captures and settlements by quarters of an hour. Every zone's months consist of whole
+quarters, so one pass over the lines serves a merchant in any zone."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +20,7 @@ AT_ONCE: Final = 1_000
 
 
 class CapturedSum(NamedTuple):
-    """Captures of one quarter of an hour, with those that a statement settles."""
+    """Captures in one quarter of an hour, including those that a statement settles."""
 
     source: str
     currency: str
@@ -123,7 +122,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield what statement lines dated from an instant on state of payments and their fees."""
+    """Yield fees and payments in statement lines dated from an instant on."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

@@ -2,7 +2,7 @@
 source and method.
 
     capture month   settled          a line of a statement names the payment
-                    open             covered by a statement, and no line names it
+                    open             within a statement's coverage, and in none of its lines
                     not covered      no statement speaks of its time: nothing is known of it
 
 Captures are as the newest reconciliation read them.
@@ -68,7 +68,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of the last twelve months, the present one included."""
+    """Return the trends of the last twelve months, including the present one."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)
@@ -113,7 +113,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as JSON: rates in percent with two decimals, null where nothing moved."""
+    """Return the trends as JSON: rates in percent with two decimals, null without any money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

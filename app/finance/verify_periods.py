@@ -36,7 +36,7 @@ from reconcile.reporting.tables import report_of
 Step = Literal["chain", "prints", "history", "figures", "journal"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
-"""Errors of reading an invalid document."""
+"""Errors raised by reading an invalid document."""
 
 
 class VerifiedStepDocument(TypedDict):
@@ -54,7 +54,7 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """The result of one step on one closing: `sentence` has it, or the first difference."""
+    """Result of one step for one closing. `sentence` states it, or the first difference."""
 
     period: str
     version: int
@@ -77,7 +77,7 @@ async def verify_periods(
 ) -> AsyncIterator[VerifiedPeriods]:
     """Take every step on every closing, or on those of one month, by month and version.
 
-    If a closing is not what was written, its other steps are skipped. Raises NotFoundError for a
+    If a closing was altered, its other steps are skipped. Raises NotFoundError for a
     month that was never closed.
     """
     async with context.database.reading() as connection:
@@ -239,9 +239,10 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence about a month closed by rules of an earlier version.
+    """Return the beginning of a sentence about a month closed under an earlier version's rules.
 
-    It stays as it was closed; later months get what an upgrade makes of its evidence.
+    It stays as it was closed. An upgrade changes what its evidence gives, which is posted in later
+    months.
     """
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:

@@ -1,4 +1,4 @@
-"""Takes an import back: from then on it is as if its lines had never been there.
+"""Withdraws an import: from then on its lines count as if they had never been there.
 
     1 look      find its lines in force, their money, and the number of lines in closed months
     2 refuse    an import of another kind, or one that was taken back already
@@ -41,7 +41,7 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
     "statement": "statement",
     "bank": "bank",
 }
-"""The command group of each kind."""
+"""Command group of each kind of import."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,17 +62,17 @@ class Foreseen:
 
     @property
     def lines(self) -> int:
-        """The number of its lines in force."""
+        """Return the number of its lines in force."""
         return self.seen.lines
 
     @property
     def closed(self) -> int:
-        """The number of these lines that are of closed months."""
+        """Return how many of these lines belong to closed months."""
         return self.seen.before
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Say what a person must know, one sentence each."""
+        """Return what a person must know, one sentence each."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
@@ -94,13 +94,13 @@ class Foreseen:
 
     @property
     def moneys(self) -> str:
-        """The money of its lines by currency, without signs."""
+        """Return the money of its lines by currency, without signs."""
         sums = sorted(self.seen.sums.items())
         return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
 
     @property
     def mark(self) -> str:
-        """The state that was seen, for `withdraw_import`."""
+        """Return a mark of the state that was seen, for `withdraw_import`."""
         return _mark(self.seen)
 
 
@@ -114,16 +114,16 @@ async def withdrawable(
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """Return the import that took this one back; None if it stands."""
+    """Return the import that withdrew this one; None if it is in force."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Foreseen):
-    """An import that was taken back.
+    """A withdrawn import.
 
-    number    the import that took it back
+    number    the import that withdrew it
     restored  number of its lines that state again what was stated before
     """
 
@@ -140,7 +140,7 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Take an import back, or propose that if its money is above what one person may accept.
+    """Withdraw an import, or propose to if its money is above what one person may accept.
 
     seen_as  the mark of what the person saw; empty: they did not look
 
@@ -302,7 +302,7 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> import_sto
 
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    # It changes with the lines that would be taken back, and their money.
+    # The state changes with the lines to be withdrawn, and their money.
     return _mark(
         await line_version_store.standing_lines(connection, await _given(connection, given))
     )

@@ -4,7 +4,7 @@ The worklist is what the newest run saw, filtered, ordered, and summed up by cur
 nobody has acted on is open. So only the lives of breaks with acts are read, and whole breaks only
 for those that are shown.
 
-Late money came or went after all was over; it has a proposed settling and its state.
+Late money moved after its order was finished. It has a proposed decision and a state.
 """
 
 from collections import Counter
@@ -25,16 +25,16 @@ from reconcile.matching import breaks
 from reconcile.money import Money
 
 TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
-"""States in which somebody still has to act."""
+"""States in which a break still needs a person."""
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Ages of breaks, the youngest first: the most whole days of each."""
+"""Age groups of breaks, the youngest first, with the most whole days of each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRow:
-    """The facts of one break that the list needs."""
+    """Facts about one break that the list needs."""
 
     name: str
     cause: str
@@ -46,7 +46,7 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters; None: no filter. Without a state: breaks that are to do."""
+    """Filters; None: no filter. Without a state: breaks that still need a person."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -90,11 +90,11 @@ ORDERS: Final[dict[str, Callable[[WorklistRow], tuple[Any, ...]]]] = {
     "money": _by_money,
     "age": _by_age,
 }
-"""The largest first, or the oldest first."""
+"""Orders of the list: the largest first, or the oldest first."""
 
 
 async def worklist(context: AppContext, asked: WorklistRequest) -> Worklist:
-    """Return the worklist of the newest run that moved the lives of breaks."""
+    """Return the worklist of the newest run that changed breaks."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -150,11 +150,11 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Breaks of a run that a page sums up whenever it is looked at: some 20 ms."""
+"""Breaks in a run up to which a page sums them up at each view: some 20 ms."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Sum up the breaks that are to do; None where nothing was reconciled."""
+    """Sum up the breaks that still need a person; None if there was no run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -219,14 +219,14 @@ _PROPOSED: Final[dict[str, breaks.LateDecision]] = {
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the proposed settling. Money of an order that the shop has canceled goes back."""
+    """Return the proposed decision on late money. Money of a canceled order goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return _PROPOSED[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return how far the settling of late money is."""
+    """Return how far late money is settled."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -238,9 +238,9 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield late money by id, some hundreds at a time. closed: closed breaks too.
+    """Yield late money by id, some hundreds at a time. closed: include closed breaks.
 
-    A refund that may have been paid already is none: to propose it would be to pay it twice.
+    A refund that may have been paid already is left out: proposing it could pay it twice.
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
@@ -256,7 +256,7 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Settle late money; what needs a second person is proposed.
+    """Decide about late money, or propose to if it takes a second person.
 
     seen  as of `accept_break`
 

@@ -37,17 +37,17 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""`write_lines` of one kind: (connection, rows, number of the import; None: only count)"""
+"""`write_lines` of one kind, as (connection, rows, number of the import; None: only count)."""
 
 Progress = Callable[[int, int | None], None]
-"""(rows so far, rows in all): first as rows are read and their number is unknown, then as they are
+"""(rows so far, total rows). The total is unknown while rows are read, and known while they are
 written."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Rows in the first transaction, and in any."""
+"""Rows in the first transaction, and the maximum in any."""
 
 SILENT_S: Final = 5.0
-"""An import that writes nothing for so long was killed."""
+"""Seconds without a write after which an import counts as killed."""
 
 
 async def write_import(
@@ -71,7 +71,7 @@ async def write_import(
     await _wait_for_others(context)
     async with context.database.writing() as connection:
         begun, another = await import_store.begin_import(connection, wanted)
-        # No other import is published from here on, unless this one is taken for killed.
+        # No other import is published from here on, unless this one is considered killed.
         if await bank_enrichment.accounts_to_enrich(
             connection, covers, booked_days=lambda name: ()
         ):
@@ -123,7 +123,7 @@ async def write_import(
 
 
 async def _wait_for_others(context: AppContext) -> None:
-    """Wait until no import is under way, or the current one has been silent for long."""
+    """Wait until no import is under way, or the current one has been silent for SILENT_S."""
     before: import_store.Import | None = None
     while True:
         async with context.database.reading() as connection:
@@ -135,8 +135,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import of any kind. An import that is killed while it undoes another leaves no
-    record of that one."""
+    """Undo a killed import of any kind. If an import is killed while it undoes another one, no
+    record of that one remains."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

@@ -1,1 +1,1 @@
-"""A report in each of its forms. See README.md."""
+"""A report in each of its formats. See README.md."""

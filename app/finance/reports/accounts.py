@@ -75,24 +75,24 @@ FILE: Final = "\n".join(
         "",
     ]
 )
-"""A file with every default, and examples of the rest in remarks."""
+"""A file with every default, and examples of the other settings in comments."""
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
 """Account names that beancount accepts."""
 
 NAME_MAX: Final = 200
-"""Characters of an account's name, code or tax code."""
+"""Maximum characters of an account's name, code or tax code."""
 
 OVERRIDES_MAX: Final = 200
-"""Overrides in a file: some for each source and currency."""
+"""Maximum overrides in a file: some for each source and currency."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Bytes of a file of accounts: some lines for each purpose, source and account."""
+"""Maximum bytes of a file of accounts: some lines for each purpose, source and account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Other names of accounts, for transactions of a source, a currency or a method; None: any."""
+    """Other account names for transactions of a source, a currency or a method; None: any."""
 
     source: str | None
     currency: str | None
@@ -108,7 +108,7 @@ class Override:
 
 
 NO_TAX: Final = "Tax Exempt"
-"""The rate without tax of organisations in Xero that are in no country of its own."""
+"""Xero's tax rate without tax for organisations that do not belong to a country edition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +129,8 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return the account of a posting: as a person named it, else by the first override that
-        fits. A sub-account is below its source's: `Assets:Wallets:Mpesa:Utility`."""
+        """Return the account of a posting: the one that a person named, else that of the first
+        override that fits. A sub-account is below its source's: `Assets:Wallets:Mpesa:Utility`."""
         if posting.account is not None:
             return posting.account
         fitting = [each.names for each in self.overrides if each.fits(transaction)]
@@ -142,7 +142,7 @@ class Accounts:
         return ":".join([found, *map(_segment, parts)])
 
     def all_names(self) -> list[str]:
-        """Return the names of accounts that are known before any transaction, sorted."""
+        """Return the account names that are known without any transaction, sorted."""
         return sorted(
             {*self.names.values(), *(n for o in self.overrides for n in o.names.values())}
         )
@@ -247,7 +247,7 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Return the accounts in a file, with default names for the others.
+    """Parse a file of accounts, with default names for those it lacks.
 
     Raises ConfigurationError with every mistake.
     """
@@ -276,8 +276,8 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts of a file, of TALLYHOOK_REPORTS__ACCOUNTS if it is None, else the default
-    ones.
+    """Return the accounts in a file; without a path, those of TALLYHOOK_REPORTS__ACCOUNTS or the
+    defaults.
 
     Raises ConfigurationError with every mistake.
     """

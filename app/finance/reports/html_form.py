@@ -1,4 +1,4 @@
-"""The report as one self-contained page: tables, three of them below a chart.
+"""The report as one self-contained HTML page with tables, three of them below a chart.
 
 On paper every sheet has the masthead, and parts folded on the screen are left out.
 """
@@ -16,16 +16,16 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
-"""Rows of a table in the page: with more it would open slowly, and nobody reads them there."""
+"""Maximum rows of a table in the page: more would open slowly, and nobody reads them there."""
 
 LIST_MAX: Final = 100
-"""Lines of a list in the page, the oldest ones. The workbook has all."""
+"""Maximum lines of a list in the page, the oldest ones. The workbook has all."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns in small print below the last one: the page is too narrow for them."""
+"""Columns shown in small print below the last one, since the page is too narrow for them."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables folded below a chart that says as much."""
+"""Tables folded below a chart with the same content."""
 
 
 def html(report: PeriodReport) -> bytes:
@@ -51,7 +51,7 @@ def html(report: PeriodReport) -> bytes:
 
 
 def whole(text: str) -> Markup:
-    """Escape a text; no line breaks within its amounts."""
+    """Escape a text, and prevent line breaks within its amounts."""
     found = [
         Markup('<span class="money">{}</span>').format(piece) if place % 2 else escape(piece)
         for place, piece in enumerate(layout.money_apart(text))

@@ -1,8 +1,9 @@
 """The payments journal as beancount, CSV or JSON, one transaction at a time; and for Xero and
 QuickBooks, one journal a day and currency.
 
-It has payments, not sales, unless `revenue_at` says when sales are posted. Foreign texts (orders,
-payments, ids) stand only in quoted strings, or in cells that no spreadsheet takes for a formula.
+It has payments, and sales only if `revenue_at` says when they are posted. Texts from outside
+(orders, payments, ids) appear only in quoted strings, or in cells that no spreadsheet takes for a
+formula.
 """
 
 import io
@@ -39,7 +40,7 @@ from reconcile.reporting.tables import report_of, scope_document
 
 JournalFormat = Literal["beancount", "csv", "json", "xero", "quickbooks"]
 JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
-"""Every form in which a journal is written, and kept when its month is closed."""
+"""Formats of a journal. All are stored when a month is closed."""
 
 JOURNAL_TYPES: Final[Mapping[JournalFormat, tuple[str, str]]] = {
     "beancount": ("text/plain; charset=utf-8", "beancount"),
@@ -48,13 +49,13 @@ JOURNAL_TYPES: Final[Mapping[JournalFormat, tuple[str, str]]] = {
     "xero": ("text/csv; charset=utf-8", "xero.csv"),
     "quickbooks": ("text/csv; charset=utf-8", "quickbooks.csv"),
 }
-"""Media type and file name suffix of each form."""
+"""Media type and file name suffix of each format."""
 
 USUAL: Final = Accounts()
 """The default accounts."""
 
 _OPENED: Final = "1970-01-01"
-"""A day before every possible transaction."""
+"""A day before every possible transaction, on which accounts are opened."""
 
 CSV_COLUMNS: Final = (
     "transaction",
@@ -138,7 +139,8 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every form, and its transactions, by format of print."""
+    """Return a closed month's journal in every format, and its transactions, by name of the
+    format."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -162,17 +164,17 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the format of a closed month's print."""
+    """Return the name under which a closed month's journal in this format is stored."""
     return f"journal.{form}"
 
 
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal: the print of its closing in this form, else a new one from
-    the stored transactions.
+    """Yield a closed month's journal: the one stored at its closing in this format, else a new one
+    from the stored transactions.
 
-    version  of the closing; None: the one that stands
+    version  of the closing; None: the one in force
 
     Raises NotFoundError for a month that is not closed.
     """
@@ -200,7 +202,7 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of a journal that is made in memory: some 100,000 transactions."""
+"""Maximum bytes of a journal made in memory: some 100,000 transactions."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
@@ -376,8 +378,8 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's own currency by account and currency, the rest that
-    rounding leaves, and the rates."""
+    """Return balances in the merchant's own currency by account and currency, the remainder from
+    rounding, and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -402,7 +404,8 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return a function that writes a transaction, and one that ends it."""
+    """Write a journal's head. Return two functions: one writes a transaction, one ends the
+    journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
@@ -414,10 +417,10 @@ def begun(
 
 
 class JournalText:
-    """A journal in one form: its head, then the text of each transaction in order, then its foot.
+    """A journal in one format: its head, then the text of each transaction in order, then its foot.
 
     Transactions are dated by the calendar; CSV and JSON number them. For Xero and QuickBooks they
-    are added up, and the foot has everything.
+    are summed up, and the foot has the whole text.
 
     rates  of the merchant's own currency: Xero's manual journals have no other, and QuickBooks
            then gets it, too. None: amounts stay in their currencies
@@ -439,7 +442,7 @@ class JournalText:
         self._opened = set(accounts.all_names())
         self._count = 0
         self._sums: Counter[tuple[str, str, str, Role, str]] = Counter()
-        """Debit less credit by day, closed month that is adjusted, currency, role and account."""
+        """Debit less credit by day, adjusted closed month, currency, role and account."""
 
     def head(self) -> str:
         if self._form == "json":
@@ -460,7 +463,7 @@ class JournalText:
         return "payments journal" if self._accounts.revenue is None else "payments and sales"
 
     def about(self) -> str:
-        """Say against which accounts payments are posted."""
+        """Name the accounts that payments are posted against."""
         if self._accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
@@ -471,7 +474,7 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return the lines of a transaction; none in forms that add up."""
+        """Return the lines of a transaction; none in formats that sum up."""
         self._count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -491,8 +494,8 @@ class JournalText:
         return ""
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Remember the amounts that a payment was captured for and settled at: its two legs follow
-        each other."""
+        """Store the amount captured and the amount settled of a payment in two currencies. Its two
+        legs follow each other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -503,15 +506,15 @@ class JournalText:
             self._leg = None
 
     def _opening(self, posted: Posted) -> str:
-        """Open accounts that no transaction had yet."""
+        """Return the lines that open accounts used for the first time."""
         new = {name for _, name in posted} - self._opened
         self._opened |= new
         return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(new))
 
     def foot(self) -> str:
-        """Return the text after the last transaction: for beancount the rates of the own currency;
-        in JSON a count, the sum of each account, and the sums in the own currency; for Xero and
-        QuickBooks the journals of all days."""
+        """Return the text after the last transaction. For beancount it has the rates of the
+        merchant's own currency. In JSON it has a count, the sum of each account, and the sums in
+        the own currency. For Xero and QuickBooks it has the journals of all days."""
         if self._form == "xero":
             return "".join(self._xero())
         if self._form == "quickbooks":
@@ -557,9 +560,9 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[tuple[str, str, Role, str, Money]]:
-        """Yield each account's sum of a day and currency, without zeros, in order: (day, adjusted
-        closed month, role, account, sum). In the merchant's own currency, the rest from rounding is
-        a line of its own."""
+        """Yield each account's sum by day and currency, without zeros, in order: (day, adjusted
+        closed month, role, account, sum). In the merchant's own currency, the remainder from
+        rounding is a separate line."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
             day, adjusted, currency, role, name = key
@@ -664,7 +667,7 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts, and its dates then, if any."""
+    """Return the closed month that a transaction adjusts and its original dates, if any."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}

@@ -1,5 +1,5 @@
-"""The report for people: its tables in their order, summaries first, with charts; and its cells as
-text for forms without types.
+"""Layout of the report for people: its tables in order, summaries first, with charts; and its cells
+as text for formats without types.
 
 Leaves out how tables are drawn: page, PDF and workbook read the parts given here.
 """
@@ -39,15 +39,15 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables of single things, one per row: as long as the period."""
+"""Tables that list single things, one per row: as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables that prove the rest in full, and the lists: not for a first look."""
+"""Tables that prove the others in full, and the lists: not for a first look."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportPart:
-    """One table with its rows, and the chart above it if it has one."""
+    """One table with its rows, and the chart above it if there is one."""
 
     table: ReportTable
     rows: Sequence[Any]
@@ -107,12 +107,12 @@ _ORDER: Final = (
     "change_lines",
     "unlisted",
 )
-"""Totals, outcomes and their reasons, what is wrong, what changed late, the way of the money; then
+"""Order of the tables: totals, outcomes and reasons, faults, late changes, the flow of money; then
 the proofs."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Name the first day of a stretch for an axis: `4 Oct`, or its month if it is a month long."""
+    """Name the first day of a stretch for an axis: `4 Oct`, or only the month for a month."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -172,8 +172,8 @@ def headlines(report: PeriodReport) -> tuple[str, ...]:
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield a sentence for each source, bank account and order book: which of their days were
-    compared, and that the others were not; and one for each kind of file that is missing."""
+    """Yield a sentence for each source, bank account and order book on which of its days were
+    compared. Yield another for each kind of file that is missing."""
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
     for row in report.coverage:
@@ -221,7 +221,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Say whether all ties hold, else which do not."""
+    """State whether all ties hold, else which do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -238,7 +238,7 @@ def verdict(report: PeriodReport) -> str:
 def at_risk(report: PeriodReport) -> str:
     """Count the breaks that are not accepted, and sum their money at risk by currency.
 
-    Money of unit mistakes is told apart.
+    Money in unit mistakes is stated separately.
     """
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
@@ -309,13 +309,13 @@ def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 _SENTENCES: Final = frozenset({"sentence", "because"})
-"""Columns with sentences of the engine."""
+"""Columns with sentences from the engine."""
 
 _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Return `2026-10-22 23:59` in the zone, to the minute; only the date for a day's beginning."""
+    """Format an instant in the zone as `2026-10-22 23:59`; a day's beginning as the date alone."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -326,7 +326,7 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Columns that repeat in codes what another column says in words."""
+"""Columns that repeat another column's words as codes."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
@@ -334,7 +334,7 @@ def shown_columns(table: ReportTable) -> tuple[Column, ...]:
 
 
 def heading_lines(column: Column) -> list[str]:
-    """Return a heading, on two lines if it may be longer than the numbers below it."""
+    """Return a heading, split into two lines if it may be wider than the numbers below it."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -349,7 +349,8 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return `2026-10-01 to 2026-10-31`, first and last day; a moment if it ends within a day."""
+    """Return `2026-10-01 to 2026-10-31`, the first and last day. If the period ends within a day,
+    its end is a moment."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:
@@ -358,9 +359,9 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Say who closed the period and when, or that this is not the report of a closing.
+    """State who closed the period and when, or that this is not the report of a closing.
 
-    A report made later of a closed month is not the closing's report either.
+    A later report on a closed month is not the closing's report either.
     """
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
@@ -380,14 +381,15 @@ _SANDBOX: Final = "Sandbox: no real money"
 
 
 def masthead(scope: Scope) -> tuple[str, ...]:
-    """Return the texts of every page: merchant, period, closing, and whether it is a sandbox."""
+    """Return the texts at the top of every page: merchant, period, closing, and whether it is a
+    sandbox."""
     sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
     named = (scope.merchant,) if scope.merchant else ()
     return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return names and texts for the first page; the merchant's name stands above them."""
+    """Return names and texts for the first page, below the merchant's name."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -402,7 +404,8 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that every second piece is an amount with its currency, kept on one line."""
+    """Split a text so that every second piece is an amount with its currency, to be kept on one
+    line."""
     return _MONEY.split(text)
 
 

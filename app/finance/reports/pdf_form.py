@@ -1,4 +1,5 @@
-"""The report on paper: some pages with the essentials, and counts of what the other forms have.
+"""The report as a PDF: some pages with the essentials, and counts of what only the other formats
+show.
 
 Typst lays it out (`app/core/pages/paper.py`); it is an extra (`pdf`).
 """
@@ -16,20 +17,20 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Rows of one table: three currencies with every cause of a break, and subtotals."""
+"""Maximum rows of one table: three currencies with every cause of a break, and subtotals."""
 
 ROWS_IN_ALL: Final = 320
-"""Rows of the whole document; with charts that is eight pages."""
+"""Maximum rows of the whole document; with charts that is eight pages."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
-"""Tables whose chart is enough; the numbers are in the other forms."""
+"""Tables replaced by their chart. The other formats have the numbers."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns too wide for a page; the other forms have them."""
+"""Columns too wide for a page; the other formats have them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
-"""Where a long reference may wrap."""
+"""Pattern of places where a long reference may wrap."""
 
 Piece = dict[str, str]
 """A part of a cell: `money`, which does not wrap, or `text`."""
@@ -64,7 +65,7 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows to print; only ties that do not hold."""
+    """Return the rows to print. Of ties, print only those that do not hold."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:
@@ -95,7 +96,7 @@ def _cell(column: Column, row: Any, zone: tzinfo) -> list[Piece]:
 
 
 def _pieces(text: str) -> list[Piece]:
-    """Split a text into pieces between which a line may end; amounts stay whole."""
+    """Split a text into pieces between which a line may break. Amounts stay whole."""
     found: list[Piece] = []
     for place, piece in enumerate(layout.money_apart(_printable(text))):
         if place % 2:
@@ -106,5 +107,5 @@ def _pieces(text: str) -> list[Piece]:
 
 
 def _printable(text: str) -> str:
-    """Escape lone surrogates, which JSON cannot carry."""
+    """Escape lone surrogates, which cannot be encoded as JSON."""
     return text.encode("utf-8", "backslashreplace").decode()

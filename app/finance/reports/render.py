@@ -14,13 +14,13 @@ ReportFormat = Literal["table", "json", "csv", "xlsx", "html", "pdf"]
 REPORT_FORMATS: Final[tuple[ReportFormat, ...]] = get_args(ReportFormat)
 
 BINARY: Final[frozenset[ReportFormat]] = frozenset({"xlsx", "pdf"})
-"""Formats that a terminal cannot show."""
+"""Formats that a terminal cannot display."""
 
 _TEXTS: Final[frozenset[ReportFormat]] = frozenset({"table", "json", "csv"})
 
 
 def check_format(format: ReportFormat) -> None:
-    """Raise UsageError if a format needs a package that is not installed: before the work."""
+    """Raise UsageError before the work if a format needs a package that is not installed."""
     if format == "pdf" and find_spec("typst") is None:
         raise UsageError(
             "PDF needs typst, which is not installed: run `pip install typst` in the environment "

@@ -25,7 +25,7 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Every report has these; zone, merchant and closing have columns only where they are known."""
+"""Columns of the scope in every report. Zone, merchant and closing have columns only if known."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -34,11 +34,10 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table: a line for each row of each table, named in `section`.
-
-    Cells of columns that a table lacks are empty. Text that a spreadsheet would take for a formula
-    is marked (`app.core.cells`); numbers are plain decimals in major units of `currency`. UTF-8
-    with a byte order mark: without it spreadsheet programs guess the encoding.
+    """Return one CSV table with a line for each row of each report table, which `section` names.
+    Columns that a table lacks are empty. Text that a spreadsheet would take for a formula is marked
+    (`app.core.cells`); numbers are plain decimals in major units of `currency`. UTF-8 with a byte
+    order mark: without it spreadsheet programs guess the encoding.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
@@ -59,28 +58,29 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Lines shown of a list, about a screen. Totals are complete; the other formats have every line."""
+"""Lines shown of a list, about a screen. Totals are complete, and the other formats have every
+line."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
 
 WIDTH: Final = 132
-"""Width of the text. Fixed, so that a report gives the same text everywhere."""
+"""Width of the text. It is fixed, so that a report gives the same text everywhere."""
 
 _FOLDED: Final = 8
-"""Characters for a column whose texts wrap."""
+"""Characters of a column whose texts wrap."""
 
 _APART: Final = 2
-"""Blanks between columns."""
+"""Spaces between columns."""
 
 _WHOLE: Final = frozenset({"currency", "period"})
-"""Columns of short words, which do not wrap."""
+"""Columns of short words that do not wrap."""
 
 _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 14}
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return text for a terminal: every table that has rows, only the first lines of lists, no
-    colours."""
+    """Return text for a terminal without colours: every table with rows, and the first lines of
+    lists."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
@@ -103,7 +103,7 @@ as `\\ue000`."""
 
 
 def _held(text: str) -> str:
-    """Replace blanks within amounts, so that no line breaks there, by `_HELD`."""
+    """Replace spaces within amounts by `_HELD`, so that no line breaks there."""
     pieces = layout.money_apart(printable(text))
     return "".join(
         piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)
@@ -130,7 +130,7 @@ def _print(console: Console, table: ReportTable, rows: Sequence[Any], zone: tzin
         words = [_held(layout.cell_words(column, row, zone=zone)) for column in columns]
         shown.add_row(*map(Text, words))
         widths = [max(known, len(each)) for known, each in zip(widths, words, strict=True)]
-    # Rather a table wider than WIDTH than a digit cut off.
+    # Make the table wider than WIDTH rather than cut off a digit.
     stiff = [width if whole else _FOLDED for width, whole in zip(widths, whole, strict=True)]
     needed = sum(stiff) + _APART * (len(columns) + 1)
     console.print(shown, width=max(WIDTH, needed), crop=False, no_wrap=needed > WIDTH or None)

@@ -25,17 +25,18 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Rows of a sheet with its header; more rows go on in another sheet."""
+"""Maximum rows of a sheet with its header. More rows continue on another sheet."""
 
 _EXACT: Final = 10**15
-"""Cells are binary floating point, exact to fifteen digits; larger numbers are written as text."""
+"""Largest exact number. Cells are binary floating point, exact to fifteen digits; larger numbers
+are text."""
 
 _TEXT_MAX: Final = 32_767
-"""Characters of a cell; no program opens a workbook with more in one."""
+"""Maximum characters of a cell; no program opens a workbook with more in one."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
-"""1970-01-01 in days of the workbook."""
+"""Serial day number of 1970-01-01 in the workbook."""
 
 _WIDTHS: Final[dict[Kind, int]] = {
     "text": 22,
@@ -47,7 +48,7 @@ _WIDTHS: Final[dict[Kind, int]] = {
     "list": 40,
 }
 _HEADER_MAX: Final = 250
-"""Characters of a printed page's header."""
+"""Maximum characters of a printed page's header."""
 
 _WIDE: Final = {
     "breaks": 32,
@@ -99,7 +100,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writes sheets. Cells of a kind share one format object."""
+    """Writes sheets. Cells of the same kind share a format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
@@ -135,7 +136,7 @@ class _Book:
             sheet.write_string(row, 1, _fitting(note.sentence))
 
     def table(self, part: layout.ReportPart) -> None:
-        """Write one table to as many sheets as it needs, its chart beside it."""
+        """Write one table to as many sheets as it needs, with its chart beside it."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
         title = _SHEETS.get(table.name, table.title)
@@ -148,12 +149,13 @@ class _Book:
             sheet.repeat_rows(0)
             self._rows(sheet, columns, rows[begin : begin + ROWS_MAX - 1])
             if number == 0 and table.name in _DRAWN:
-                # Beside the table: with constant memory, rows above cannot be written later.
+                # The chart is beside the table: with constant memory, rows above cannot be written
+                # later.
                 chart = _DRAWN[table.name](self._workbook, name, self._report)
                 sheet.insert_chart(0, len(columns) + 1, chart, {"object_position": 3})
 
     def _sheet(self, name: str) -> Worksheet:
-        """Add a sheet whose printed pages have the masthead."""
+        """Add a sheet whose printed pages show the masthead."""
         sheet = self._workbook.add_worksheet(name)
         masthead = " · ".join(layout.masthead(self._report.scope)).replace("&", "&&")
         sheet.set_header("&L" + _fitting(masthead)[:_HEADER_MAX])
@@ -203,7 +205,7 @@ class _Book:
 
 
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Draw a column for each stretch, stacked by outcome."""
+    """Draw a column for each stretch of time, stacked by outcome."""
     chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
     last = len(report.times)
     for place, look in enumerate(_LOOKS, 1):
@@ -221,7 +223,7 @@ def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
 
 
 def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Draw a column for each age, stacked by currency."""
+    """Draw a column for each age group, stacked by currency."""
     chart = _columns_chart(workbook, "Breaks by age", stacked=True)
     rows = age_totals(report)
     each = len(AGES) + 1
@@ -275,13 +277,13 @@ _LOOKS: Final = tuple(
         ("#666666", "light_horizontal"),
     )
 )
-"""Looks of series, which differ in black and white too."""
+"""Styles of the series, distinguishable also in black and white."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 
 
 def _fitting(text: str) -> str:
-    """Cut text to the length of a cell; escape a lone surrogate, which has no UTF-8."""
+    """Cut a text to the length of a cell, and escape lone surrogates, which UTF-8 cannot encode."""
     if not text.isascii():
         text = text.encode("utf-8", "backslashreplace").decode()
     return text if len(text) < _TEXT_MAX // 2 else text[: _TEXT_MAX // 2 - 1] + "…"
