@@ -21,16 +21,13 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Shortest length of a password in characters: a phrase of a few words, or a generated password."""
+"""Least characters of a password: a phrase of some words, or a password manager's output."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Iterations: the least that OWASP recommends for Argon2id with one lane.
-
-One attempt costs about 30 ms and 19 MiB.
-"""
+"""OWASP's minimum for Argon2id with one lane. A try costs about 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit of two concurrent hashes, however many people try. It bounds memory and leaves a core
@@ -39,7 +36,7 @@ free."""
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Earlier time steps whose codes are still valid, for the time that a person needs to type one."""
+"""Words that a guesser would try first here."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")
