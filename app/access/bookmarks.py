@@ -15,10 +15,10 @@ ORDER: Final = "order"
 """Kind of a pinned order."""
 
 LABEL_MAX: Final = 60
-"""Most characters in the name of a saved list."""
+"""Characters in the name of a saved list."""
 
 MOST: Final = 30
-"""Most bookmarks of one kind for an operator, because they are shown above a list."""
+"""Bookmarks of one kind that an operator may have. They are shown above a list."""
 
 
 async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark]:
@@ -28,7 +28,7 @@ async def bookmarks_of(context: DatabaseContext, operator: str) -> list[Bookmark
 
 
 async def pin_order(context: DatabaseContext, order: str, *, operator: str) -> None:
-    """Bookmark an order. Raise UsageError if the operator has too many bookmarks."""
+    """Bookmark an order. Raise UsageError where the operator has too many."""
     await _put(context, operator, kind=ORDER, label=order, query="")
 
 
@@ -37,7 +37,7 @@ async def save_list(
 ) -> None:
     """Save a page's filters under a name, and replace an earlier list with that name.
 
-    query  filters as in the page's URL, which the page has checked
+    query  the filters as in the page's address, checked by the page
 
     Raises UsageError for a bad name, and where the operator has too many.
     """
@@ -63,7 +63,7 @@ async def _put(
 async def remove_bookmark(
     context: DatabaseContext, *, kind: str, label: str, operator: str
 ) -> None:
-    """Delete a bookmark. Raise NotFoundError if there is none."""
+    """Delete a bookmark. Raise NotFoundError where there is none."""
     async with context.database.writing() as connection:
         if not await delete_bookmark(connection, operator, kind=kind, label=label):
             raise NotFoundError(f"you have nothing saved as {label!r}")

@@ -12,13 +12,13 @@ from app.core.ids import new_salts
 from reconcile.instants import MINUTE, Duration, Instant
 
 VALID_FOR: Final[Duration] = 10 * MINUTE
-"""Time for signing in at the provider, or for finding a security key."""
+"""Time to sign in at the provider, or to find a security key."""
 
 _SALT: Final = slice(8, 24)
 
 
 def new_challenge(key: str, *, to: str, now: Instant) -> str:
-    """Return a new challenge in base64url: an instant, a salt, and a MAC over these and `to`.
+    """Return a new challenge in base64url: an instant, a salt, and a MAC over both and `to`.
 
     key  the console's own secret
     to   the browser's secret and the challenge's purpose
@@ -28,7 +28,8 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was made; None if it is too old, or was made for another purpose."""
+    """Return when a challenge was made. Return None if it was made for another purpose or is too
+    old."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII

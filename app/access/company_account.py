@@ -6,8 +6,8 @@
 4 verify     check the token's signature with the provider's keys, then each claim
 5 name       read the person's stable id, their name, and their role from the claims
 
-This is our own code over PyJWT and httpx2. Authlib would add httpx, a second clock and sessions
-signed by itsdangerous.
+Own code over PyJWT and httpx2: Authlib would bring httpx, a clock of its own and sessions signed by
+itsdangerous, none of which this project has.
 
 Sources: OpenID Connect Core 1.0 (3.1.2 and 3.1.3.7) and Discovery 1.0 (4.3), RFC 7636 (PKCE), RFC
 9207 (`iss` of the answer against mix-up), RFC 6749 (2.3.1). Leaves out: sessions and pages. Access
@@ -42,30 +42,31 @@ BACK: Final = "/sign-in/company/back"
 """Path of the console to which the provider sends the browser back."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms of ID tokens. None uses a shared secret, because a public key could be
-passed off as one."""
+"""Signature algorithms accepted for ID tokens.
+
+None uses a shared secret: an attacker could pass the public key off as that secret.
+"""
 
 LIMIT_S: Final = 10.0
-"""How long the provider's configuration and keys are cached."""
+"""Seconds within which the provider must answer a request."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""Least time between fetches of keys because of an unknown key id. Any stranger's token can name
-one."""
+"""Time for which the provider's configuration and keys are cached."""
 
 REFETCHED_AFTER: Final[Duration] = MINUTE
 """Shortest time between fetches because of an unknown key. Any stranger's token can name one."""
 
 LEEWAY: Final[Duration] = MINUTE
-"""Age of a sign-in at the provider beyond which an irreversible act needs a new one."""
+"""Tolerated difference between the provider's clock and ours."""
 
 FRESH_FOR: Final[Duration] = 5 * MINUTE
-"""Most characters of an ID token. One with some hundred groups has 10,000."""
+"""Time after which an irreversible act needs a new sign-in at the provider."""
 
 MAX_TOKEN: Final = 64 * 1024
-"""Most keys of a provider. Real ones have two or three."""
+"""Characters of an ID token. A token with several hundred groups has 10,000."""
 
 MAX_KEYS: Final = 100
-"""Most characters of a subject (OpenID Connect Core, section 2)."""
+"""Keys of a provider; real ones have two or three."""
 
 MAX_ID: Final = 255
 """Characters of a subject (OpenID Connect Core, section 2)."""
@@ -384,7 +385,7 @@ LOCAL_OFF: Final = (
 
 
 def refuse_without_passwords(settings: OidcSettings) -> None:
-    """Codes of refusals that the person may avoid by trying again."""
+    """Raise UsageError for acts that set up a password while local accounts are turned off."""
     if settings.local_accounts == "off":
         raise UsageError(LOCAL_OFF)
 
@@ -461,7 +462,7 @@ def _instant(claims: Mapping[str, Any], name: str) -> Instant | None:
 
 
 def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim's texts: those of a list, or the single one."""
+    """Return a claim by its name, or else by a path of member names joined by dots."""
     found: Any = claims
     if name in claims:
         return claims[name]

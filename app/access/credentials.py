@@ -21,13 +21,16 @@ from app.core.ids import new_salts, new_secret
 from reconcile.instants import SECOND, Instant
 
 PASSWORD_MIN: Final = 12
-"""Least characters of a password: a phrase of some words, or a password manager's output."""
+"""Shortest length of a password in characters: a phrase of a few words, or a generated password."""
 
 PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""OWASP's minimum for Argon2id with one lane. A try costs about 30 ms and 19 MiB."""
+"""Iterations: the least that OWASP recommends for Argon2id with one lane.
+
+One attempt costs about 30 ms and 19 MiB.
+"""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit of two concurrent hashes, however many people try. It bounds memory and leaves a core
@@ -36,7 +39,7 @@ free."""
 STEP_S: Final = 30
 DIGITS: Final = 6
 _EARLIER = 1
-"""Words that a guesser would try first here."""
+"""Earlier time steps whose codes are still valid, for the time that a person needs to type one."""
 
 
 PRODUCT: Final = ("Tallyhook", "password")

@@ -1,4 +1,4 @@
-"""Names of operators: which are valid, and which look alike (Unicode's UTS 39)."""
+"""Names of operators: which are valid, and which look like another's (Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,7 +8,7 @@ from app.core.errors import UsageError
 from app.core.text import JOINER, NON_JOINER, is_human_text
 
 NAME_MAX: Final = 80
-"""Most characters of a person's name, which must fit in a table column."""
+"""Characters of a person's name. It must fit in a table column on a page."""
 
 _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROKEE")
 """Scripts whose letters look alike in most typefaces."""
@@ -31,7 +31,7 @@ def checked(name: str) -> str:
 
 
 def refuse_taken(name: str, taken: Iterable[str]) -> None:
-    """Raise UsageError if somebody has, or had, a name that looks like this one."""
+    """Raise UsageError where a present or former operator has a name that looks like this one."""
     wanted = skeleton(name)
     for each in taken:
         if skeleton(each) == wanted:
@@ -42,9 +42,9 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
 
 
 def skeleton(name: str) -> str:
-    """Return a key that names which look alike share.
+    """Return a key that is equal for names that look alike.
 
-    Case, joiners, compatibility forms and repeated blanks are ignored.
+    Case, joiners, compatibility forms and runs of blanks are ignored.
     """
     plain = normalize("NFKC", name).replace(NON_JOINER, "").replace(JOINER, "")
     alike = "".join(map(_prototype, " ".join(plain.split()))).casefold()
@@ -54,8 +54,8 @@ def skeleton(name: str) -> str:
 def _prototype(character: str) -> str:
     """Return the representative of all characters that look like this one.
 
-    The library lists all other characters of a group under the prototype, and the prototype under
-    each of them.
+    The library lists all look-alikes under the group's representative, and only the representative
+    under each look-alike.
     """
     from confusable_homoglyphs.confusables import confusables_data
 

@@ -20,9 +20,9 @@ from reconcile.instants import Instant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """A person, and when they were disabled, if they are.
+    """A person who can be given a role, and when they were disabled, if they were.
 
-    account  machine account that named them; None if they proved who they are
+    account  the machine's account that named them; None where they proved who they are
     company  the id of their company's account; None where they sign in with a password
     """
 
@@ -66,7 +66,7 @@ async def set_company(connection: AsyncConnection, name: str, company: str) -> N
 
 
 async def disable_operator(connection: AsyncConnection, name: str, *, now: Instant) -> bool:
-    """Disable a person. Return False if no such person is active."""
+    """Disable a person. Return False where no operator in force has this name."""
     result = await connection.execute(
         text(
             "UPDATE operators SET disabled_at=:now WHERE name=:name AND disabled_at IS NULL "
@@ -107,13 +107,15 @@ class AuditEntry:
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
-    """Call `keep_entry` from asynchronous code."""
+    """Call `keep_entry` from the event loop."""
     return await run(connection, keep_entry, entry)
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry in the caller's transaction, and return its number. The counter's row
-    stays locked until the transaction ends, so that numbers are in commit order."""
+    """Append an audit entry in the caller's transaction, and return its number.
+
+    The counter's row stays locked until the transaction ends, so numbers are in commit order.
+    """
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"

@@ -19,7 +19,7 @@ from app.core.strict_json import parse
 from reconcile.instants import Instant
 
 MOST: Final = 10
-"""Most passkeys of one person: for a computer, a phone and some security keys."""
+"""Passkeys that one person may have: a computer, a phone and some security keys."""
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return a console's address by name, because passkeys belong to a domain, never to an IP
+    """Return the console's address with a host name. Passkeys belong to a domain, never to an IP
     address."""
     return origin.replace("//127.0.0.1", "//localhost")
 

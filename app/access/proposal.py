@@ -28,11 +28,11 @@ class Proposal:
 
     kind      the name of a ProposalKind
     subject   the break, month or import; never a phone number
-    sentence  description of the act, with its money and consequence
+    sentence  the act, with its money and consequence
     given     the act's other arguments; never personal data
     subject_state  the subject's state when it was proposed, as the kind describes it
     who       the proposer; `role` is their role at that time
-    until     when it expires
+    until     the instant at which it expires
     decided   the decision, or None while the proposal waits
     """
 
@@ -50,7 +50,7 @@ class Proposal:
     decided: Decided | None = None
 
     def standing(self, now: Instant) -> Standing:
-        """Return `waiting`, `expired`, or the word for the decision."""
+        """Return `waiting`, `expired`, or the name of the decision."""
         if self.decided is not None:
             return self.decided.decision
         return "waiting" if now < self.until else "expired"

@@ -26,7 +26,7 @@ async def add_proposal(connection: AsyncConnection, proposal: Proposal) -> None:
 
 
 async def add_decision(connection: AsyncConnection, proposal: str, decided: Decided) -> bool:
-    """Insert a proposal's decision. Return False if it was already decided."""
+    """Insert a proposal's decision. Return False where it was decided before."""
     rows = await connection.execute(
         text(
             "INSERT INTO proposal_decisions (proposal, decision, who, role, reason, at) "
@@ -52,7 +52,7 @@ _PROPOSED, _DECIDED = _PROPOSALS.c, _DECISIONS.c
 _ALL: Final = select(*_PROPOSED, *_DECIDED[:-1]).join_from(
     _PROPOSALS, _DECISIONS, _DECIDED.proposal == _PROPOSED.id, isouter=True
 )
-"""Selects rows for `_proposal`: each proposal with its decision, if any."""
+"""Query for the rows that `_proposal` reads: each proposal with its decision, if any."""
 
 
 def _waiting(now: Instant) -> ColumnElement[bool]:
@@ -67,7 +67,7 @@ async def proposal_of(connection: AsyncConnection, identity: str) -> Proposal | 
 
 
 async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> list[Proposal]:
-    """Return all proposals that wait for a second person, first to expire first."""
+    """Return all proposals that wait for a second person, the first to expire first."""
     waiting = _ALL.where(_waiting(now)).order_by(_PROPOSED.until, _PROPOSED.id)
     rows = await connection.execute(waiting)
     return [_proposal(tuple(row)) for row in rows]
@@ -76,7 +76,7 @@ async def waiting_proposals(connection: AsyncConnection, *, now: Instant) -> lis
 async def waiting_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str, now: Instant
 ) -> Proposal | None:
-    """Return the waiting proposal of this kind about this subject, if any."""
+    """Return the waiting proposal of this kind about this subject, if there is one."""
     rows = await connection.execute(
         _ALL.where(_waiting(now), _PROPOSED.kind == kind, _PROPOSED.subject == subject)
     )
@@ -87,7 +87,7 @@ async def waiting_proposal_of(
 async def approved_proposal_of(
     connection: AsyncConnection, *, kind: str, subject: str
 ) -> Proposal | None:
-    """Return the newest approved proposal of this kind about this subject, if any."""
+    """Return the newest approved proposal of this kind about this subject, if there is one."""
     approved = _ALL.where(
         _DECIDED.decision == "approved", _PROPOSED.kind == kind, _PROPOSED.subject == subject
     )
@@ -104,8 +104,8 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with ids below `before`, newest first, optionally only
-    of these kinds."""
+    """Return decided and expired proposals with lower ids, newest first; all kinds, or only
+    `kinds`."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:

@@ -1,5 +1,4 @@
-"""Four-eyes principle: an act that one operator may not do alone is proposed, and carried out once
-another operator approves it.
+"""Four eyes: an act that one operator may not do alone is proposed, and done when another approves.
 
 1 propose  an operator who has proved who they are asks for an act, in the room that owns it
 2 look     others see the proposal and its subject
@@ -39,8 +38,10 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal, which allows for holidays of the second person. Later the books have
-changed, and a forgotten proposal must not be approved by mistake."""
+"""Lifetime of a proposal. It is long enough for a holiday of the second person.
+
+Later the books have changed, and a forgotten proposal must not be approved by mistake.
+"""
 
 REASON_MAX: Final = 2_000
 """Characters of a reason: about a page."""

@@ -1,5 +1,8 @@
-"""Rows of credentials, invitations, sessions and used forms. Secrets are stored as hashes, except
-those of one-time codes, which are needed to compute the codes."""
+"""Rows of credentials, invitations, sessions and used forms.
+
+Secrets are stored as hashes, except for the secrets of one-time codes, which are needed to compute
+the codes.
+"""
 
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
@@ -233,7 +236,7 @@ async def open_link(
 
 
 async def delete_invitations(connection: AsyncConnection, name: str) -> None:
-    """Mark the link as used. Return False if somebody used it first."""
+    """Delete a person's invitations, which would let them set a password again."""
     await connection.execute(
         text("DELETE FROM invitations WHERE name=:name AND kind='invite'"), {"name": name}
     )
@@ -376,7 +379,7 @@ async def sessions_by_name(
 
 
 async def revoke_sessions_of(connection: AsyncConnection, name: str, *, now: Instant) -> int:
-    """Return a person's active sessions, newest first."""
+    """End all sessions of a person. Return how many there were."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET revoked_at=:now WHERE name=:name AND revoked_at IS NULL "

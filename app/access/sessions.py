@@ -31,10 +31,10 @@ LONGEST: Final[Duration] = 7 * DAY
 LET_IN_FOR: Final[Duration] = HOUR
 """Length of a session that the machine's owner opens without a password or the provider."""
 NOTED_EVERY: Final[Duration] = 5 * MINUTE
-"""How often a session's last use is stored, so that reading pages does not write each time."""
+"""Time between stored updates of a session's last use. Reading a page should rarely write."""
 
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
-"""Roles that need a second factor: all that can see customers' data."""
+"""Roles that sign in with a second factor: all roles that see customers' data."""
 
 WRONG_CODE: Final = "that is not the code of now: look at the authenticator again, and at the clock"
 
@@ -43,7 +43,7 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """A refused sign-in. It has the same words for every reason, so that a guesser learns
+    """Refusal of a sign-in. It has the same words for every reason, so that a guesser learns
     nothing."""
 
     def __init__(self) -> None:

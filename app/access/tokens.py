@@ -31,7 +31,10 @@ bundles
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""How long before its end a token is reported, so that it can be replaced."""
+"""Default scopes, which a shop's program needs.
+
+The other scopes show the merchant's books or customers, and must be named.
+"""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before its end from which a token is reported, so that it can be replaced."""
@@ -210,8 +213,8 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the token's name if it is valid for this scope. Raise TokenRefused and
-    ScopeMissing."""
+    """Return the token's stored data, even if it was revoked or has expired. None for any other
+    text."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
@@ -261,7 +264,10 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return a personal token's holder. Raises TokenRefused if they are no longer active."""
+    """Return the operator who owns this token.
+
+    Raise TokenRefused for a token that is not in force, ScopeMissing for a program's token.
+    """
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

@@ -26,17 +26,17 @@ from app.orders.record_store import keep_records, order_records
 from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 KEY_TOO_OLD: Final = "key_too_old"
-"""Code for "nothing was sent, because the service may have forgotten the key"."""
+"""Code of an answer where nothing was sent, because the service may have forgotten the key."""
 
 SPARE: Final[Duration] = 10 * SECOND
-"""Time for which a row is held beyond the longest call, to allow for the commit after it."""
+"""Time to hold a row beyond the longest call, for the commit after it."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
-"""Longest pause between two passes over one payment. Pauses double each time up to this."""
+"""Bounds of the pause between two passes over one payment. It doubles with each pass."""
 
 TELL_AFTER: Final = 3
-"""Number of passes with an unclear answer after which the finding `session_unknown` is reported."""
+"""Unclear answers of the service after which the finding `session_unknown` is reported."""
 
 log = structlog.get_logger()
 
@@ -48,8 +48,11 @@ def hold_for(client: CheckoutClient) -> Duration:
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest time until which a row may be held or postponed. A later time comes from a
-    fast clock. The clocks of several machines may differ by a quarter of an hour."""
+    """Return the latest plausible time to which a row is held or postponed.
+
+    A later time was written by a clock that ran ahead. Clocks of several machines may differ by a
+    quarter of an hour.
+    """
     return now + hold_for(client) + LONGEST_PAUSE
 
 
@@ -201,7 +204,7 @@ IDLE_S: Final = 1.0
 """Seconds between two searches for due requests. A search costs one index lookup."""
 
 DENIED_S: Final = 30.0
-"""Ask about due requests that no process holds, at most AT_ONCE. Return how many were due."""
+"""Seconds between two searches while the service refuses our token. Each then sends one request."""
 
 
 async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:

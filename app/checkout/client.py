@@ -1,10 +1,10 @@
-"""HTTP client of the payment service: one call, one key, a limited number of requests.
+"""The HTTP client of the payment service: one call, one key, a bounded number of requests.
 
     (a) send one request, for at most `try_s`, and read its answer up to a size limit
     (b) judge the answer (`request.judge_reply`)
     (c) if it may be repeated, pause, then send the same bytes with the same key
 
-Leaves out: records and the store. The caller has already committed the key.
+Leaves out: records and the store. The caller has committed the key before.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ from app.providers.configured import profile_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """Limits of one call. A customer waits for it, and the same key may be used again later.
+    """Limits of one call, which a customer waits for. A later call may use the same key again.
 
-    tries     total requests: enough for two failures and a lost answer
+    tries     requests in all: enough for two failures and a lost answer
     try_s     seconds for one request and its whole answer; a slow service takes three
     total_s   seconds for the whole call with its pauses: nobody waits longer for a page
     first_s   pause before the second request; each later one is twice as long
@@ -62,7 +62,7 @@ def pause_before(number: int, *, key: str, asked_s: float, settings: RetrySettin
 
 
 def _share(key: str, number: int) -> float:
-    """Return a number from 0 up to 1, evenly distributed over all keys."""
+    """Return a number from 0 up to 1 that is evenly distributed over all keys."""
     digest = hashlib.sha256(f"{number}:{key}".encode()).digest()
     return int.from_bytes(digest[:4], "big") / 2**32
 
@@ -70,11 +70,11 @@ def _share(key: str, number: int) -> float:
 T = TypeVar("T")
 
 MAX_CALLERS: Final = 2_048
-"""Concurrent calls in one process. Each holds a few kilobytes for at most a minute."""
+"""Calls under way in one process. Each holds a few kilobytes for at most a minute."""
 
 
 class Flight(Generic[T]):
-    """The one running call for an order, and the callers that wait for it."""
+    """An order's call that is under way, and the callers that wait for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -82,18 +82,21 @@ class Flight(Generic[T]):
         self._answer: tuple[object, T] | None = None
 
     def answer_to(self, asked: object) -> T | None:
-        """Return the answer that an earlier caller of this flight got to an equal question."""
+        """Return the answer that an earlier caller got to an equal question, if there is one."""
         return self._answer[1] if self._answer is not None and self._answer[0] == asked else None
 
     def leave(self, asked: object, answer: T) -> T:
-        """Store an answer for waiting callers with an equal question, and return it."""
+        """Store the answer for callers that wait with an equal question, and return it."""
         self._answer = (asked, answer)
         return answer
 
 
 class SingleFlight(Generic[T]):
-    """Lets one caller per order ask at a time. Callers that waited with an equal question get its
-    answer. An order without callers takes no memory."""
+    """Queue that lets one caller per order ask at a time.
+
+    Callers that waited with an equal question get the same answer. An order without callers takes
+    no memory.
+    """
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -131,7 +134,11 @@ WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
 """Answers whose Retry-After applies to every request. That of a 409 concerns one key only."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Status codes that concern only our token."""
+"""Seconds after which a denied token is tried again.
+
+A process that is not ready gets no requests that would try the token earlier. The background task
+for unknown sessions tries more often.
+"""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses that concern our token alone."""

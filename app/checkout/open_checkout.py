@@ -1,4 +1,4 @@
-"""Opens a checkout session for an order exactly once, whatever fails in between.
+"""Open a checkout session for an order: once, and only once, whatever fails in between.
 
     (1) check everything  (2) find the order's payment  (3) commit the intent and its key
     (4) ask the service, again with the same key  (5) record the answer  (6) return the result
@@ -39,7 +39,7 @@ from reconcile.ledger.ledger import Ledger, Outcome
 from reconcile.ledger.records import Record
 
 ASKED_ELSEWHERE: Final = "asked_elsewhere"
-"""Code for "another process was asking the service for as long as we could wait"."""
+"""Code of a result where another process was asking the service for as long as we could wait."""
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
@@ -55,9 +55,9 @@ async def open_checkout(
     new_payment: bool = False,
     author: str = OWNER,
 ) -> CheckoutResult:
-    """Open the order's session, or return the existing one.
+    """Open the order's session, or find the one it has.
 
-    author       person or program that asks, for the record of the request
+    author       who asks, for the record of the request
     new_payment  whether the customer tries again after an earlier payment has ended. The new
                  payment gets another key, and a repeated call finds it
 
@@ -83,7 +83,7 @@ async def open_checkout(
 
 
 class _Opening:
-    """One call to `open_checkout`, step by step."""
+    """One call of `open_checkout`, step by step."""
 
     def __init__(
         self,
@@ -102,10 +102,10 @@ class _Opening:
         self._request = request
         self._new_payment = new_payment
         self._held: PendingSession | None = None
-        """The row that this call may send, because it committed the intent itself."""
+        """The row that this call may send, since it has committed the intent itself."""
         self._decided = False
         self._over: str | None = None
-        """The key of the earlier payment, if it was over when this call began."""
+        """The key of the earlier payment, if one was over when this call began."""
 
     async def run(self) -> CheckoutResult:
         for _ in range(round(ask_session.hold_for(self._client) / SECOND / LOOK_S)):
@@ -153,7 +153,7 @@ class _Opening:
     async def _over_by_now(
         self, payment: CheckoutPayment | None, records: list[Record]
     ) -> str | None:
-        """Return the key of a payment that is over, so that a new one may begin; else None.
+        """Return the key of the earlier payment if it has ended, so that a new one may begin.
 
         Raises PaymentNotOverError while the earlier payment can still bring money. Returns None
         where this payment is already a second one, and where the order is or may be paid or is
@@ -423,7 +423,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
 
 
 def last_deadline(ledger: Ledger) -> Instant | None:
-    """Build the refusal of a second payment while the first can still bring money."""
+    """Return the latest deadline of a pending order's attempts, or None without a deadline."""
     deadlines = [each.deadline for each in ledger.attempts if each.outcome == "pending"]
     if ledger.outcome != "pending" or not deadlines or None in deadlines:
         return None

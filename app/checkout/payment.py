@@ -29,8 +29,7 @@ _KINDS: Final[dict[type[Answered], RecordKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutPayment:
-    """One idempotency key, and the records with that key. No other key is ever sent for this
-    payment."""
+    """One idempotency key and the records that carry it. All its requests use this key."""
 
     key: str
     requested: Record
@@ -45,9 +44,9 @@ class CheckoutPayment:
 
 
 def payment_of(records: Iterable[Record]) -> CheckoutPayment | None:
-    """Return the order's payment; None if none was ever requested.
+    """Return the order's payment; None where none was ever requested.
 
-    An opened session takes precedence over a refusal of the same key, because money can move in it.
+    An opened session outweighs a refusal of the same key: money can move in it.
     """
     known = sorted(records, key=lambda record: (record.recorded_at, record.record_id))
     asked = [record for record in known if record.kind == "session_requested" and record.key]
@@ -99,8 +98,10 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError if the shop has stated another price for the order. The session's
-    payment would be too little or too much, and the order unresolved."""
+    """Raise CheckoutConflictError where the shop has stated another price for the order.
+
+    A payment of the session would then be too small or too large, and the order unresolved.
+    """
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return

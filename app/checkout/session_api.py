@@ -1,4 +1,4 @@
-"""Differences between the session APIs of payment services.
+"""The session API of a payment service, as it differs between services.
 
 Leaves out the common parts: the request's form (`request.request_body`), HTTP, keys, repeats, and
 the meaning of statuses. Another service's API is one entry of SESSION_APIS.
@@ -16,8 +16,8 @@ SANDBOX_TOKENS: Final = ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
 
 
 class SessionAnswer(NamedTuple):
-    """Members of an answer, unchecked. `expires_at` is in RFC 3339. `order` is our own reference,
-    repeated."""
+    """Members of an answer, unchecked. `expires_at` is in RFC 3339; `order` is our own
+    reference."""
 
     reference: Any
     checkout_url: Any
