@@ -1,4 +1,4 @@
-"""A driven service for each test, and one for all rows of a table."""
+"""A driven service for each test, and a shared one for tables of requests."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,8 +19,10 @@ async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
 
 @pytest.fixture(scope="module")
 async def one_driver() -> AsyncIterator[Driver]:
-    """Share one service between a file's tables of requests that leave nothing behind. Starting one
-    takes longer than any of those requests."""
+    """Share one service between a file's tables of requests that leave nothing behind.
+
+    Starting a service takes longer than any of those requests.
+    """
     with TemporaryDirectory(dir=memory(), prefix="tallyhook-") as folder:
         async with driving(Path(folder)) as driven:
             yield driven

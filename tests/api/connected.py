@@ -1,4 +1,4 @@
-"""Drives connections of a service without a socket."""
+"""Drive connections of a service without a socket."""
 
 import json
 from collections.abc import AsyncIterator, Iterable
@@ -27,7 +27,7 @@ LIMITS = GateLimits(
 
 @dataclass
 class Door:
-    """A service, and how one connects to it."""
+    """A service, with a way to connect to it."""
 
     driver: Driver
     kind: Any
@@ -38,7 +38,7 @@ class Door:
         return Client(self.kind(self.config, self.state, {}))
 
     async def ask(self, *data: bytes, client: Client | None = None) -> Client:
-        """Send these bytes one after the other, until nothing more is under way."""
+        """Send these bytes one after the other, until nothing is under way any more."""
         client = client or self.connect()
         for each in data:
             await client.ask(each)
@@ -57,7 +57,7 @@ def is_at_rest(client: Client) -> bool:
 
 @asynccontextmanager
 async def door(folder: Path, **more: Any) -> AsyncIterator[Door]:
-    """Run a service in the folder and yield how to connect to it."""
+    """Run a service in the folder and yield it as a Door."""
     async with driving(folder, with_worker=False, **more) as driver:
         service = driver.service
         config = uvicorn.Config(
@@ -81,7 +81,7 @@ def post(
     length: bytes | None = None,
     line: str = "POST {} HTTP/1.1",
 ) -> bytes:
-    """Return a request; `length` overrides its Content-Length."""
+    """Return a request. `length` overrides its Content-Length."""
     size = b"%d" % len(body) if length is None else length
     fields: Iterable[Header] = ((b"host", b"a"), *headers, (b"content-length", size))
     lines = [line.format(path).encode(), *(b"%b: %b" % each for each in fields)]

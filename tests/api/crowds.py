@@ -1,4 +1,4 @@
-"""Many deliveries of the same events at once, through one receiver or several on one database."""
+"""Many deliveries of the same events at once, through one or several receivers on one database."""
 
 import asyncio
 import json
@@ -21,14 +21,16 @@ from tests.reconcile.build import POLICY, seconds
 from tests.waiting import LOOK_S, PATIENCE_S
 
 AT_ONCE = 400
-"""Deliveries under way together."""
+"""Concurrent deliveries."""
 
 Crowd = Sequence[Driver]
 
 
 async def delivered(crowd: Crowd, bodies: Sequence[bytes]) -> list[str]:
-    """Send all bodies at once, to each receiver in turn; return their verdicts. No sender waits for
-    the reader: hundreds that poll it would keep a busy machine from reading."""
+    """Send all bodies at once, to each receiver in turn, and return their verdicts.
+
+    No sender waits for the reader: hundreds that poll it would keep a busy machine from reading.
+    """
     async with AsyncExitStack() as stack:
         senders = [
             replace(each, client=await stack.enter_async_context(_plain(each))) for each in crowd
@@ -72,8 +74,10 @@ async def count(crowd: Crowd, of: str) -> int:
 
 
 async def many_times(crowd: Crowd, *, events: int, times: int) -> None:
-    """Deliver each event many times, all mixed. Each is stored once, every other delivery is a
-    duplicate, and its money counts once."""
+    """Deliver each event many times in mixed order.
+
+    Check that each is stored once, every other delivery is a duplicate, and its money counts once.
+    """
     rng = Random(events)
     names = [f"O-{number}" for number in range(events)]
     step = max(1, AT_ONCE // times)
@@ -113,8 +117,11 @@ WAYS = ("the true one first", "the other first", "at once")
 
 
 async def collisions(crowd: Crowd, *, number: int) -> None:
-    """Deliver ids with two bodies each, in both orders and at once. Both bodies are kept, every
-    contradiction is reported, and the conclusion never depends on which came first."""
+    """Deliver ids with two bodies each, in both orders and at once.
+
+    Check that both bodies are stored and every contradiction is reported, and that the conclusion
+    does not depend on which came first.
+    """
     names = [f"O-{each}" for each in range(number)]
     for start in range(0, number, AT_ONCE // 2):
         chunk = names[start : start + AT_ONCE // 2]
@@ -134,7 +141,7 @@ async def collisions(crowd: Crowd, *, number: int) -> None:
 
 
 def _turns(names: list[str]) -> Iterator[list[bytes]]:
-    """Return the batches that are sent at once."""
+    """Yield the batches that are sent at once."""
     true, other = ({name: _paid(name, amount) for name in names} for amount in (1500, 1))
     first, second, together = (names[way :: len(WAYS)] for way in range(len(WAYS)))
     yield [*(true[name] for name in first), *(other[name] for name in second)]

@@ -1,4 +1,4 @@
-"""What the API's description says, held against what is answered."""
+"""The API's description compared with its real answers."""
 
 import re
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ METHODS = ("get", "put", "post", "delete", "patch")
 
 
 def closed(schema: Any) -> Any:
-    """Return the schema with no member allowed that it does not describe."""
+    """Return the schema such that it allows no member that it does not describe."""
     if isinstance(schema, list):
         return [closed(each) for each in schema]
     if not isinstance(schema, dict):
@@ -34,7 +34,7 @@ def _closed_components() -> Any:
 
 
 def faults(schema: Mapping[str, Any], value: Any) -> list[str]:
-    """Return what a value has that its schema does not allow, undescribed members included."""
+    """Return how a value violates its schema, including members that are not described."""
     whole = {**closed(dict(schema)), "components": {"schemas": _closed_components()}}
     checker = OAS31Validator(whole, format_checker=oas31_format_checker)
     return [f"{each.json_path}: {each.message[:200]}" for each in checker.iter_errors(value)]
@@ -51,7 +51,7 @@ def operations() -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def operation_of(method: str, path: str) -> dict[str, Any]:
-    """Return the operation at an address as it was requested."""
+    """Return the operation for an address as it was requested."""
     found = []
     for (asked, template), described in operations().items():
         inner = "[^/]+" if template.count("/") > 4 or "{reference}" not in template else ".+"

@@ -1,4 +1,4 @@
-"""Drives a service without a socket: signs requests as the provider does, and asks the API."""
+"""Drive a service without a socket: sign requests as the provider does, and call the API."""
 
 import asyncio
 import base64
@@ -35,7 +35,7 @@ KEY = b"a key for tests, not a secret"
 
 
 def secret(key: bytes) -> str:
-    """Return a key in the form in which a service is configured with it."""
+    """Return a key in the form in which a service is configured."""
     return "whsec_" + base64.b64encode(key).decode()
 
 
@@ -44,7 +44,7 @@ SECRET = secret(KEY)
 Header = tuple[bytes, bytes]
 
 TELLING = ("duplicate_with_different_body", "unreadable", "stored", "duplicate", "not_ours")
-"""Of the verdicts of one delivery's parts, which speaks for all."""
+"""Verdicts of one delivery's parts by priority: the first that occurs is the delivery's."""
 
 
 def environ(folder: Path, **more: str) -> dict[str, str]:
@@ -59,8 +59,10 @@ def environ(folder: Path, **more: str) -> dict[str, str]:
 
 
 def event(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[str, Any]:
-    """Return the provider's JSON for an order of KES 1,500. Parts of `data` are replaced, or left
-    out where they are None."""
+    """Return the provider's JSON for an order of KES 1,500.
+
+    changes  parts of `data` to replace, or to leave out where they are None
+    """
     data: dict[str, Any] = {
         "order": {"reference": "ORD-1", "amount": 1500, "currency": "KES"},
         "session": {"reference": "cs_1"},
@@ -102,7 +104,7 @@ def signed(
     stamp: bytes | None = None,
     key: bytes = KEY,
 ) -> list[Header]:
-    """Return the headers of a genuine request, made here by the published rule alone."""
+    """Return the headers of a genuine request, built here from the published rule alone."""
     stamp = str(at // SECOND).encode() if stamp is None else stamp
     content = b".".join((event_id.encode(), stamp, body))
     mac = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest())
@@ -133,16 +135,17 @@ def _verdicts(connection: PlainConnection, name: str) -> list[tuple[str]]:
 
 
 class Following(httpx2.AsyncBaseTransport):
-    """A transport that waits after each delivery until it was read. It puts the verdict of reading
-    into an answer `accepted`, so that a test sees it at once."""
+    """A transport that waits after each delivery until it was read.
+
+    It puts the reader's verdict into an answer `accepted`, so that a test sees it at once.
+    """
 
     def __init__(self, service: Service, *, raising: bool) -> None:
         self._service = service
         self._inner = httpx2.ASGITransport(app=service.application, raise_app_exceptions=raising)
 
     async def _read(self, name: str) -> list[tuple[str]]:
-        """Return the verdicts of a delivery's parts, waiting where several processes share a
-        server."""
+        """Return the verdicts of a delivery's parts. Wait while other processes use the server."""
         database = self._service.inbox.database
         ends = time.monotonic() + (PATIENCE_S if database.shared else 0.0)
         while True:
@@ -221,9 +224,13 @@ async def driving(
     at: Instant = T,
     **more: str,
 ) -> AsyncIterator[Driver]:
-    """Run a service with its clock at `at`. `raising` lets an error in it fail the test at once;
-    `looking` runs its watchdog and seals its evidence. Pass settings from a `dict[str, Any]`: in a
-    `dict[str, str]` a type checker sees a possible `at`."""
+    """Run a service with its clock at `at`.
+
+    raising  whether an error in the service fails the test at once
+    looking  whether its watchdog runs and its evidence is sealed
+    more     settings. Pass them from a `dict[str, Any]`: in a `dict[str, str]` a type checker sees
+             a possible `at`
+    """
     settings = load_settings(environ(folder, **more), serving=True)
     clock = SetClock(at)
     put_new(folder / "t.db")

@@ -1,4 +1,4 @@
-"""Genuine events of other merchants, aimed at our orders over HTTP: none is heard."""
+"""Genuine events of other merchants, aimed at our orders over HTTP, have no effect."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Every byte of an answer is what uvicorn by itself would send."""
+"""Every byte of an answer is the same as from unmodified uvicorn."""
 
 import asyncio
 import os
@@ -36,7 +36,8 @@ REQUESTS = {
 }
 
 EACH = 1 if os.environ.get("TALLYHOOK_LONG") else 3
-"""The gate has every third of an answer's ways with a request: each answer and kind together."""
+"""Step through the combinations of answers and requests. Every third still has each answer and
+kind."""
 
 CHUNKED = (b"transfer-encoding", b"chunked")
 WHOLE = [start((b"x-a", b"1"), length(2)), part(b"ok")]
@@ -81,7 +82,10 @@ ANSWERS: dict[str, Sequence[Message]] = {
 
 
 def answering(messages: Sequence[Message], *, asks: str = "") -> Application:
-    """Send these messages; `asks` for the request's body `first`, or `last`."""
+    """Return an application that sends these messages.
+
+    asks  `first` or `last`: when it reads the request's body
+    """
 
     async def application(scope: Scope, receive: Receive, send: Send) -> None:
         if asks == "first":
@@ -130,14 +134,14 @@ class Stepping:
             raise
 
     async def go_on(self, *messages: Message | Exception | None) -> None:
-        """Hand over the messages and wait until the application has sent them."""
+        """Pass the messages on and wait until the application has sent them."""
         for message in messages:
             self._next.put_nowait(message)
         await turns()
 
 
 async def stepping(request: bytes = GET, *, by_uvicorn: bool = False) -> tuple[Stepping, Client]:
-    """Return such an application that has received a request."""
+    """Return such an application that has received a request, and its client."""
     application = Stepping()
     client = connect(application, by_uvicorn=by_uvicorn)
     await client.ask(request)

@@ -1,5 +1,7 @@
-"""Whatever the description allows, and much that it does not, is answered as it says: asked by
-schemathesis over a socket, request by request and along the links between operations."""
+"""Every request that the description allows, and many that it does not, is answered as it says.
+
+Schemathesis sends them over a socket, one by one and along the links between operations.
+"""
 
 import asyncio
 import os
@@ -29,7 +31,7 @@ from tests.contexts import stand_in
 from tests.waiting import PATIENCE_S
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
-"""Which token each operation takes, and which statuses answer a request that is well-formed."""
+"""File with the token that each operation takes, and the statuses that answer a valid request."""
 
 
 class Served(NamedTuple):
@@ -51,7 +53,8 @@ async def _served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     }
 
     async def bundle(asked: BundleRequest, file: Path) -> None:
-        """Stand in for a process per bundle; other tests build real ones."""
+        """Write a placeholder instead of starting a process per bundle. Other tests build real
+        bundles."""
         if asked.order != "ORD-1":
             raise NotFoundError(asked.order)
         file.write_bytes(b"PK")  # noqa: ASYNC240

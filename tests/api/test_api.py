@@ -1,4 +1,4 @@
-"""The API over HTTP: what is answered, what the shop may state, and the feed."""
+"""The API over HTTP: its answers, what the shop may state, and the feed."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ TOLD = {"amount": "1500.00", "currency": "KES"}
 
 
 async def folded(driver: Driver) -> None:
-    """Fold until nothing is due; the worker may be half-way through."""
+    """Fold until nothing is due. The worker may be folding at the same time."""
     await refold_until_quiet(driver.context, limit=100, progress=lambda count: None)
 
 

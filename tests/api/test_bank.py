@@ -1,4 +1,4 @@
-"""The bank's lines by the API: page by page, and refused where they cannot be matched."""
+"""The bank's lines in the API: listed page by page, and refused where they cannot be matched."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""A genuine payment with one field changed: as it was signed, and signed anew by whoever could.
+"""A genuine payment with one field changed: with the old signature, and signed again.
 
-Two orders are placed with their prices. Whatever the one event says, no order is fulfillable but
-the one whose whole price, in its own currency, the event says was paid.
+Two orders are placed with their prices. Whatever the event states, the only order that may become
+fulfillable is the one whose whole price it states as paid, in the order's own currency.
 """
 
 import copy
@@ -94,9 +94,11 @@ def changed() -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def pays(document: dict[str, Any]) -> set[str]:
-    """Return the orders whose whole price the event states as paid, by the rule written here anew.
-    More is owed back, but a hundred times the price is in doubt. The order's own amount and
-    currency stand in where the payment states none."""
+    """Return the orders whose whole price the event states as paid, by a rule written here anew.
+
+    If more was paid, the rest is owed back, but a hundred times the price is in doubt. The order's
+    own amount and currency are used where the payment states none.
+    """
     data = document["data"]
     payment, order = data.get("payment", {}), data.get("order", {})
     price = PRICES.get(order.get("reference") if type(order.get("reference")) is str else "")
@@ -124,7 +126,7 @@ async def placed(driver: Driver, names: Iterable[str] = PRICES, suffix: str = ""
 
 
 def renamed(document: dict[str, Any], suffix: str) -> dict[str, Any]:
-    """Return the event with an order, payment and session of its own."""
+    """Return the event with its own order, payment and session."""
     text = json.dumps(document)
     for name in (*PRICES, "e1", "pay_1", "cs_1"):
         text = text.replace(json.dumps(name), json.dumps(name + suffix))

@@ -1,4 +1,5 @@
-"""The shop starts a payment by the API: once, whatever it repeats, and hears what went wrong."""
+"""The shop starts a payment through the API: only once despite repeats, with clear error
+messages."""
 
 import asyncio
 import json
@@ -47,14 +48,14 @@ async def shop(folder: Path, *script: Write, **more: str) -> AsyncIterator[tuple
 
 
 async def start(driver: Driver, **changes: Any) -> httpx2.Response:
-    """Ask for an order's session; `changes` go into its `order`, or beside it."""
+    """Request an order's session. `changes` replace members of its `order`, or beside it."""
     order = {k: v for k, v in changes.items() if k in ASKED["order"]}
     rest = {k: v for k, v in changes.items() if k not in order}
     return await driver.api("POST", PATH, json=ASKED | {"order": ASKED["order"] | order} | rest)
 
 
 def code(response: httpx2.Response) -> tuple[int, str]:
-    """Return status and code of a refusal, which must be a problem document."""
+    """Return the status and code of a refusal, which must be a problem document."""
     assert response.headers["content-type"] == "application/problem+json"
     return response.status_code, response.json()["code"]
 

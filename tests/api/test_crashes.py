@@ -1,5 +1,7 @@
-"""Whatever function of a running service raises, and whatever the error says: none of it
-comes out in an answer, a figure, a log line or on standard error."""
+"""An error that any function of a running service raises reveals none of its text.
+
+It is looked for in answers, metrics, log lines and standard error.
+"""
 
 import asyncio
 import gc
@@ -32,7 +34,7 @@ from tests.crashing import Called, Crash, PlantedError, Point, crashing, private
 
 SOME = 15
 ANSWER_S = 0.25
-"""How long is waited for an answer, or a notification, that may never come."""
+"""Time to wait for an answer, or a notification, that may never come."""
 
 SHOP_SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
 NUMBERS = count()
@@ -40,7 +42,7 @@ NUMBERS = count()
 
 @dataclass
 class World:
-    """A whole service between a provider, a payment service and a shop, with all it has said."""
+    """A whole service between a provider, a payment service and a shop, with all of its output."""
 
     driver: Driver
     kind: Any
@@ -51,7 +53,7 @@ class World:
     answered: str = ""
 
     async def ask(self, request: bytes) -> None:
-        """Send one request on a connection of its own."""
+        """Send one request on its own connection."""
         connection = self.kind(self.config, ServerState(), {})
         try:
             client = Client(connection)
@@ -65,7 +67,7 @@ class World:
         self.answered += client.wire.sent[0].decode("latin-1")
 
     async def patiently(self, holds: Callable[[], bool]) -> None:
-        """Wait with a bound: a crash may have ended what would bring the result."""
+        """Wait for a limited time: a crash may have ended the task that would bring the result."""
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
                 while not holds() and not self.broken:  # noqa: ASYNC110
@@ -152,7 +154,7 @@ async def nothing() -> AsyncIterator[bytes]:
 async def world(
     folder: Path, monkeypatch: pytest.MonkeyPatch, canaries: Canaries
 ) -> AsyncIterator[World]:
-    """Run such a service with a token and one known order."""
+    """Run the whole service with a token and one known order."""
     heard: list[bytes] = []
 
     def shop(request: httpx2.Request) -> httpx2.Response:
@@ -195,7 +197,7 @@ class Collected:
 
 
 async def recorded(make: Callable[[], Any]) -> Called:
-    """Return the functions that each step calls, on a service of its own."""
+    """Return the functions that each step calls, recorded on a separate service."""
     called = Called()
     with called.looking_on():
         async with make() as whole:
@@ -209,7 +211,7 @@ async def recorded(make: Callable[[], Any]) -> Called:
 
 
 async def crash_at(points: list[Point], make: Callable[[], Any], crash: Crash) -> Collected:
-    """Run each point's step while it crashes; replace a service that breaks."""
+    """Run each point's step while it crashes. Replace a service that breaks."""
     seen = Collected()
     async with AsyncExitStack() as stack:
         whole: World | None = None

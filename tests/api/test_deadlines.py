@@ -1,4 +1,4 @@
-"""Slow clients are gone within a quarter of a minute, by the settings' defaults."""
+"""Slow clients are disconnected within a quarter of a minute, by the settings' defaults."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from tests.api.wire import connect
 from tests.bench.slow import DRIPS, OPENINGS
 
 GONE_S = 15
-"""Seconds from its opening."""
+"""Seconds after which a slow connection must be closed."""
 
 
 @pytest.mark.parametrize("kind", OPENINGS)

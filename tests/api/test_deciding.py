@@ -1,4 +1,4 @@
-"""Proposals by the API: read and decided with an operator's own token."""
+"""Proposals through the API: read and decided with an operator's own token."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ PEOPLE = (
 
 
 class People:
-    """Operators with tokens of their own, and a proposal of Ann's."""
+    """Operators with their own tokens, and a proposal of Ann's."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
@@ -49,11 +49,11 @@ class People:
         self.proposal = proposal.id
 
     async def ask(self, who: str, method: str, path: str = "", **words: Any) -> Any:
-        """Return an answer to one operator's request about proposals."""
+        """Return the answer to one operator's request about proposals."""
         return await self.to(who, method, f"proposals{path}", **words)
 
     async def to(self, who: str, method: str, path: str, **words: Any) -> Any:
-        """Return an answer to one operator's request."""
+        """Return the answer to one operator's request."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}"}
         address = f"/api/v1/{path}"
         return await self.driver.client.request(method, address, headers=headers, **words)

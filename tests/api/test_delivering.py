@@ -1,4 +1,4 @@
-"""Deliveries on connections: several on one, hang-ups, stops, and what fails on the way."""
+"""Deliveries on connections: several on one, clients that hang up, shutdowns, and failures."""
 
 import asyncio
 import io
@@ -55,7 +55,7 @@ ANSWERED: dict[str, tuple[list[bytes], list[int], bool]] = {
     "of 65,537 bytes": ([genuine(b" " * 65_537)], [200], False),
     "too long": ([genuine(b" " * 70_001)], [413], True),
 }  # fmt: skip
-"""What is sent, the answers' statuses, and whether the connection is closed then."""
+"""What is sent, the statuses of the answers, and whether the connection is closed afterwards."""
 
 
 async def test_what_each_is_answered(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_answers_come_in_order(tmp_path: Path) -> None:
 
 
 def held(there: Door) -> list[asyncio.Event]:
-    """Hold each delivery that is handed to the queue from now on; return a future for each."""
+    """Hold each delivery that is passed to the queue from now on. Return an event for each."""
     queue, waiting = there.driver.service.inbox.queue, []
     submit = queue.submit
 
@@ -117,7 +117,7 @@ def held(there: Door) -> list[asyncio.Event]:
 
 
 async def let_through(waiting: list[asyncio.Event], client: Client) -> None:
-    """Hand it over now and wait for its result."""
+    """Let the held deliveries through and wait for the result."""
     before = len(client.wire.writes)
     waiting.pop().set()
     await soon(lambda: waiting or (len(client.wire.writes) > before and is_at_rest(client)))

@@ -1,5 +1,5 @@
-"""The description of the API is true: what every operation answers is what its schema says, and
-nothing besides."""
+"""The API's description is true: every operation's answer matches its schema, with nothing
+extra."""
 
 import json
 import re
@@ -215,7 +215,7 @@ async def _orders(asking: _Asking, driver: Driver) -> None:
 
 
 PERIOD = "from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
-"""Of a time before everything: it is made in another process, which has the machine's clock."""
+"""A period before all data. It is reported in another process, which has the machine's clock."""
 
 
 async def _finance(asking: _Asking) -> None:
@@ -305,7 +305,7 @@ async def _proposals(asking: _Asking, driver: Driver) -> People:
 
 
 async def _unallocated(asking: _Asking, people: People) -> None:
-    """Two payments into the till: one is assigned, and one is dismissed."""
+    """Make two unallocated payments; one is assigned, and one is dismissed."""
     orderless: dict[str, Any] = {"order": None, "session": None}
     for number in (1, 2):
         paid = {"reference": f"till-{number}", "amount": 1}
@@ -378,7 +378,7 @@ async def _misspelled(asking: _Asking) -> None:
 
 
 async def _one_step(period: str | None) -> list[VerifiedStepDocument]:
-    """Stand in for the proof of a month that nobody closed."""
+    """Replace the verification of a month that nobody closed."""
     found = VerifiedPeriods(
         period="2026-10", version=1, step="chain", passed=True, sentence="It is."
     )

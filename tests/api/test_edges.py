@@ -1,4 +1,4 @@
-"""The edges of the web side: paths, methods, parameters and amounts that are nearly right."""
+"""Paths, methods, parameters and amounts that are almost valid."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""An order's evidence by the API: built apart, for who may have it."""
+"""An order's evidence through the API: built in a separate process, for permitted roles."""
 
 import tempfile
 from pathlib import Path
@@ -44,7 +44,7 @@ async def asked(driver: Driver, token: str, order: str, **words: Any) -> httpx2.
 
 @pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder in which bundles lie while they are answered."""
+    """Return the folder that holds bundles while they are sent."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

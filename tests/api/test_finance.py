@@ -1,4 +1,4 @@
-"""What finance has to be read by the API: the documents of the commands, page by page."""
+"""Finance's documents through the API are those of the commands, page by page."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ MORE = f"main,{DAY_OF_T[:10]},6.00,KES,Jane,ANOTHER GIFT\n"
 
 
 class Books:
-    """The API of finance, and the commands beside it."""
+    """The API of finance, and the commands to compare it with."""
 
     def __init__(self, driver: Driver, token: str) -> None:
         self._driver = driver

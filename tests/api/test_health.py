@@ -1,4 +1,4 @@
-"""Liveness, readiness and figures: half a service never says that it is whole."""
+"""Liveness, readiness and metrics: an impaired service never claims to be whole."""
 
 import io
 import re
@@ -30,7 +30,7 @@ TOO_LITTLE_ROOM = (
 
 
 async def broken(driver: Driver) -> tuple[int, list[str]]:
-    """Return status and reasons of readiness."""
+    """Return the status and the reasons of readiness."""
     answer = await driver.client.get("/readyz")
     return answer.status_code, answer.json()["reasons"]
 
@@ -246,7 +246,7 @@ async def test_a_start_with_too_little_room(
 
 
 async def held_for_a_while(driver: Driver) -> None:
-    """Insert a request that a process held when it died and that is not due for some time."""
+    """Insert a request that a process held when it died, and that is not due for some time."""
     later = driver.clock.now() + 10 * MINUTE
     entry = PendingSession(
         key="key_1", order="ORD-9", request=b"{}", due_at=later, held_until=later

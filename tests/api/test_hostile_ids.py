@@ -1,4 +1,4 @@
-"""Event ids made to be taken for another: each is an event of its own and its source's, or none."""
+"""Event ids that resemble others: each is a separate event of its source, or is refused."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ KEPT = [
     "01", "1.0", "1e0", "null", "None", "true", "[]", "{}", "$id", "{id}", "0x1", "x" * 254,
     "x" * 255, "X" * 255, "evt_1" + "0" * 250, "=evt_1", "+evt_1", "@evt_1", "-evt_1", "~evt_1",
 ]  # fmt: skip
-"""Of printable ASCII without blanks, and no longer than an id may be."""
+"""Valid ids: printable ASCII without blanks, within the length limit."""
 
 NO_IDS = [
     "", " ", "evt_1 ", " evt_1", "evt 1", "evt_1\t", "evt_1\n", "evt_1\r\n", "evt_1\x00", "\x00",
@@ -31,16 +31,16 @@ NO_IDS = [
     "evt_1\udfff", "\U0001f600", "x" * 256, "x" * 10_240, "evt_1" + " " * 10_000, "\u0130",
     "\u0131", 1, 1.5, True, ["evt_1"], {"id": "evt_1"},
 ]  # fmt: skip
-"""Look-alikes, blanks, control characters, what is too long, and what is no text."""
+"""Invalid ids: look-alikes, blanks, control characters, too long, or no text."""
 
 
 def with_id(event_id: Any, source: str) -> bytes:
-    """Return an event with this id, and another order for each source."""
+    """Return an event with this id, for an order that depends on the source."""
     return json.dumps(of_order(f"O-{source}", "e") | {"id": event_id}).encode()
 
 
 async def verdicts(driver: Driver, ids: list[Any], source: str) -> list[str]:
-    """Return the verdicts of events with these ids, sent at once by a source under its own
+    """Return the verdicts of events with these ids, sent at once and signed with the source's
     secret."""
     key: dict[str, Any] = {"key": TILL} if source == "till" else {}
     bodies = [with_id(event_id, source) for event_id in ids]

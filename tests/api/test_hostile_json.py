@@ -1,4 +1,4 @@
-"""Hostile JSON over HTTP, genuinely signed: by itself, and within an event."""
+"""Hostile JSON over HTTP, genuinely signed: as the whole body, and within an event."""
 
 import asyncio
 import json
@@ -13,18 +13,21 @@ from tests.providers.json_corpus import READ, REFUSED
 from tests.searching import every
 
 LONGEST = 1_000_000
-"""Bytes of a document that has room within a body of 1 MiB; longer ones are answered 413."""
+"""Largest document in bytes that fits into a body of 1 MiB. Longer ones are answered with 413."""
 
 
 def within(number: int, document: bytes) -> bytes:
-    """Return an event with the document as one further member."""
+    """Return an event with the document as an additional member."""
     whole = json.dumps(event(f"evt_{number}"))
     return whole[:-1].encode() + b', "more": ' + document + b"}"
 
 
 def bodies(every: int = 1) -> Iterator[tuple[bytes, str]]:
-    """Yield every nth body with its verdict. No document of the corpus is an event by itself; an
-    event stays one with any readable member beside it, two levels deeper or not."""
+    """Yield every nth body with its verdict.
+
+    No document of the corpus is an event by itself. An event stays one with any readable member
+    added, two levels deeper or not.
+    """
     documents = [*READ.values(), *(document for document, _ in REFUSED.values())]
     documents = [each for each in documents if len(each) <= LONGEST]
     for number, document in enumerate(documents[::every]):
@@ -37,7 +40,7 @@ def bodies(every: int = 1) -> Iterator[tuple[bytes, str]]:
 
 
 async def verdicts_of(driver: Driver, every: int) -> list[str]:
-    """Send many at once; return the verdict of each, all acknowledged."""
+    """Send many at once, and return the verdict of each. All must be acknowledged."""
     found, whole = [], [body for body, _ in bodies(every)]
     for start in range(0, len(whole), 100):
         answers = await asyncio.gather(*map(driver.send, whole[start : start + 100]))

@@ -1,6 +1,8 @@
-"""Six hundred texts that would be SQL in a statement that is glued together: wherever a text is
-looked for, they are looked for as they stand, no statement has them in its own words, and nothing
-changes."""
+"""Six hundred SQL injection payloads change nothing.
+
+Wherever a text is searched for, each is searched for literally, and no statement's own text
+contains it.
+"""
 
 import asyncio
 import hashlib
@@ -39,7 +41,7 @@ INSIDE = (
 AFTER = ("", "--", "/*")
 PAYLOADS = [" ".join(parts).strip() for parts in product(BEFORE, INSIDE, AFTER)]
 NAMED = PAYLOADS[7::40]
-"""Those that are orders' references, too."""
+"""Payloads that are references of orders, too."""
 
 CLOSED = ("outcome", "finding")
 NUMBERS = ("limit", "after", "wait")
@@ -61,8 +63,10 @@ def statements() -> Iterator[list[str]]:
 
 
 def contents(driver: Driver) -> str:
-    """Return a digest of all rows of all tables but the audit trail and its counter: a search for
-    what may be a person's number or name is noted."""
+    """Return a digest of all rows of all tables, except the audit trail and its counter.
+
+    Those change because a search for what may be a person's number or name is recorded.
+    """
     tables = driver.rows("SELECT name FROM sqlite_master WHERE type='table'")
     names = [name for (name,) in tables if name not in ("audit", "counters")]
     rows = [(name, sorted(map(repr, driver.rows(f"SELECT * FROM {name}")))) for name in names]
@@ -92,7 +96,7 @@ async def by_the_api(driver: Driver, names: list[str], payload: str) -> None:
 
 
 async def by_closed_parameters(driver: Driver, names: list[str], payload: str) -> None:
-    """Send it where a word of a list, a number or an instant is expected."""
+    """Send it where a word of a closed list, a number or an instant is expected."""
     asked = [("/orders", name) for name in (*CLOSED, "limit")]
     asked += [("/outcomes", name) for name in NUMBERS] + [("/orders/ORD-1", "as_of")]
     for path, name in asked:
@@ -101,7 +105,7 @@ async def by_closed_parameters(driver: Driver, names: list[str], payload: str) -
 
 
 async def by_the_operations(driver: Driver, names: list[str], payload: str) -> None:
-    """Pass it to the functions that commands are made of."""
+    """Pass it to the functions that commands call."""
     context = driver.context
     spellings = [payload] if any(n.startswith(payload) for n in names) else []
     spellings = spellings or [payload.upper(), payload.lower()]
@@ -130,7 +134,7 @@ Way = Callable[[Driver, list[str], str], Awaitable[None]]
 WAYS: tuple[tuple[Way, int], ...] = (
     (by_the_api, 10), (by_closed_parameters, 40), (by_the_operations, 30)
 )  # fmt: skip
-"""Each with how many texts there are for one that is tried where time is short."""
+"""Each way, with the step by which it samples the texts when time is short."""
 
 
 @pytest.mark.slow
@@ -160,7 +164,7 @@ COMMANDS: tuple[tuple[str, ...], ...] = (
     ("breaks", "list", "--cause"), ("breaks", "show"), ("records", "list", "--reference"),
     ("statement", "list", "--reference"), ("notifications", "list", "--state"), ("prove",),
 )  # fmt: skip
-"""The text is the next word of each."""
+"""Commands whose next argument is the text."""
 
 
 @pytest.mark.slow

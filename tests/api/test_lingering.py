@@ -1,4 +1,4 @@
-"""An answer that comes before the body's end reaches who is still sending it."""
+"""An answer that is sent before the body's end reaches a client that is still sending."""
 
 import asyncio
 

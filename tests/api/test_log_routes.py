@@ -1,4 +1,4 @@
-"""What came and what the shop was sent, by the API, for people: by role, masked, without bodies."""
+"""Deliveries and notifications through the API, for people: by role, masked, without bodies."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -78,7 +78,7 @@ class Desk:
 
 @asynccontextmanager
 async def desk_in(folder: Path) -> AsyncIterator[Desk]:
-    """Run a service with a shop to notify, to which nothing is sent by itself."""
+    """Run a service with a shop to notify; nothing is sent automatically."""
     settings: dict[str, Any] = {
         "SHOP__URL": "https://shop.example/told",
         "SHOP__SECRET": "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE=",

@@ -1,4 +1,4 @@
-"""A second payment of an order over HTTP: only once nothing of the first can bring money."""
+"""A second payment of an order over HTTP starts only when the first can bring no more money."""
 
 import asyncio
 from pathlib import Path

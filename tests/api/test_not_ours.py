@@ -1,4 +1,4 @@
-"""Other shops' genuine payments on our own account, through the receiver: kept, and in no order."""
+"""Other shops' genuine payments on our account are stored by the receiver, and are in no order."""
 
 import json
 from collections.abc import Awaitable
@@ -46,7 +46,7 @@ PRICE = {"amount": "109.00", "currency": "KES"}
 
 
 def paid(shop: str | None, event_id: str = "e1", **changes: Any) -> dict[str, Any]:
-    """Return a payment of a shop that names ORD-1, which is unpaid at 109.00 in ours."""
+    """Return a payment to a shop for ORD-1, which is unpaid at 109.00 in our shop."""
     stated = {} if shop is None else {"shop": shop}
     payment = {"reference": f"pay_{shop or 'x'}", "amount": 250}
     return event(event_id, session=None, payment=payment, **stated, **changes)

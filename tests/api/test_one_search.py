@@ -1,4 +1,4 @@
-"""One delivery's way through the log is found by its id: received, read, folded, notified."""
+"""A search for one delivery's id finds all of its log lines: received, read, folded, notified."""
 
 import io
 import json

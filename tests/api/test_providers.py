@@ -1,4 +1,4 @@
-"""What differs by provider at the endpoint: methods, questions before, and the answer after."""
+"""Differences between providers at the endpoint: methods, preceding requests, acknowledgements."""
 
 import json
 from pathlib import Path

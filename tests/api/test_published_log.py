@@ -1,4 +1,4 @@
-"""What strangers may ask of the log, and that they may ask nothing where it is not published."""
+"""Public requests about the log, and their refusal where the log is not published."""
 
 from pathlib import Path
 

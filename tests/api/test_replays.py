@@ -1,4 +1,4 @@
-"""A genuine delivery, captured and sent again: whenever that is, there is never a second effect."""
+"""A genuine delivery that is captured and sent again never has a second effect, at any time."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ from tests.reconcile.build import T
 
 BODY = json.dumps(paid("ORD-1", "e1")).encode()
 CAPTURED = signed(BODY)
-"""Signed at T; every replay is of these very bytes."""
+"""Headers signed at T. Every replay sends exactly these bytes."""
 
 OPEN: dict[str, Any] = dict.fromkeys(
     ("REJECTIONS_PER_MINUTE", "REJECTIONS_PER_MINUTE_PER_ADDRESS"), "1000000"
@@ -38,7 +38,7 @@ async def replayed(driver: Driver, at: Instant) -> str:
 
 
 async def effects(driver: Driver) -> tuple[Any, ...]:
-    """Return events, published ledgers, and money taken and given back."""
+    """Return the events, the published ledgers, and the money received and returned."""
     await refold_until_quiet(driver.context, limit=100, progress=quiet)
     counts = [driver.rows(f"SELECT count(*) FROM {name}")[0][0] for name in ("events", "revisions")]
     ledger = await order_document(driver.context, "ORD-1", as_of=T + 90 * DAY)
@@ -50,7 +50,7 @@ EDGES = [
     (0, "duplicate", None), (299, "duplicate", None), (300, "duplicate", None),
     (301, "refused", "timestamp_too_old"), (30 * DAY // SECOND, "refused", "timestamp_too_old"),
 ]  # fmt: skip
-"""Seconds after it was signed, what is answered, and the reason that is kept."""
+"""Seconds after signing, the expected verdict, and the stored reason."""
 
 
 async def replay_at_every_edge(driver: Driver) -> None:
@@ -65,7 +65,7 @@ async def replay_at_every_edge(driver: Driver) -> None:
 
 
 async def sent_anew(driver: Driver, at: Instant) -> str:
-    """Send the same body, signed at the instant of its arrival; return its verdict."""
+    """Send the same body, signed at the time of its arrival. Return its verdict."""
     driver.clock.put(at)
     answer = await driver.send(BODY)
     return str(answer.json()["verdict"])
@@ -101,7 +101,7 @@ async def test_a_timestamp_written_otherwise_than_signed_is_refused(tmp_path: Pa
 
 
 async def pruned(driver: Driver) -> None:
-    """Delete its body, as retention does after a month."""
+    """Delete the delivery's body, as retention does after a month."""
     driver.clock.put(T + 40 * DAY)
     await effects(driver)
     signer = await open_signer(driver.context)
@@ -112,7 +112,7 @@ async def pruned(driver: Driver) -> None:
 
 
 async def wiped(driver: Driver) -> None:
-    """Erase its customer."""
+    """Erase the delivery's customer."""
     driver.clock.put(T + 40 * DAY)
     await effects(driver)
     assert (await erased(driver)).kept == []

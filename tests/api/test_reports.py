@@ -1,5 +1,8 @@
-"""What finance has made by the API when it is asked for: reports and journals of any period, the
-proof of closed months, a preview of rules: beside what is served, and as the commands write it."""
+"""Reports that finance requests through the API are the same as from the commands.
+
+They are reports and journals of any period, the verification of closed months, and a preview of
+rules. They are made while requests are served.
+"""
 
 import asyncio
 import json
@@ -39,10 +42,10 @@ PERIOD = "reports?from=2026-01-01&to=2026-12-31"
 
 
 class Maker:
-    """Makes them in this process, and waits before each where it is asked to.
+    """Runner of report jobs in this process, which can be made to wait before each.
 
-    asked   the periods of which there was a report or a journal
-    words   what else each was asked with: a journal's form, a month, rules
+    asked   the periods for which a report or a journal was made
+    words   the other argument of each job: a journal's form, a month, or rules
     """
 
     def __init__(self, driver: Driver) -> None:

@@ -1,5 +1,7 @@
-"""Events of the providers' sandboxes, aimed at the orders of a live service: each is genuine to the
-last bit, and none changes an order, the feed or what the shop is sent."""
+"""Genuine events of providers' sandboxes, aimed at the orders of a live service, change nothing.
+
+They change no order, nothing in the feed, and no notification to the shop.
+"""
 
 import asyncio
 import base64
@@ -41,7 +43,7 @@ PROFILES = [
     for name in shipped_profiles()
     if profile_of(name).environment.where and is_declared(profile_of(name))
 ]
-"""Those whose bodies say of which environment they are, and that a test can sign for."""
+"""Profiles whose bodies state their environment, and for which a test can sign."""
 
 LIVE = {
     "ENVIRONMENT": "live",
@@ -53,7 +55,7 @@ LIVE = {
 TABLES = ("events", "records", "ledgers", "revisions", "notifications", "order_due")
 BATCH = 200
 ORDERS = {"ORD-1": (1500, "KES"), "ORD-1042": ("1500.00", "KES"), "qTPrJoy9Bx": ("100.00", "NGN")}
-"""Those that the payloads name, and their prices."""
+"""Orders that the payloads name, with their prices."""
 
 
 def secret(account: str, encoding: str) -> str:
@@ -91,7 +93,7 @@ def settings() -> dict[str, Any]:
 
 
 def bodies(profile: str) -> list[tuple[dict[str, Any], str]]:
-    """Return a provider's documented payloads, and where each is received."""
+    """Return a provider's documented payloads, and the address at which each is received."""
     lines = [line for line in LINES.get(profile, []) if "events" in line]
     found = [(line["body"], line.get("url", "")) for line in lines if type(line["body"]) is dict]
     if profile == "checkout":
@@ -101,8 +103,8 @@ def bodies(profile: str) -> list[tuple[dict[str, Any], str]]:
 
 
 def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dict[str, Any]]:
-    """Return the body with the environment's word at each place where it may stand, as text and as
-    its JSON value."""
+    """Yield the body with the environment's word at each possible place, as text and as its JSON
+    value."""
     places = [each for each in profile_of(profile).environment.where if "[" not in each]
     for place in places:  # where there is a condition stands what the event is, and no environment
         spellings: list[Any] = [word]
@@ -116,7 +118,7 @@ def marked(profile: str, body: dict[str, Any], word: str | None) -> Iterator[dic
 
 
 def put(document: dict[str, Any], place: str, value: Any) -> bool:
-    """Set one member. Return whether the body can hold it."""
+    """Set one member. Return whether the body can contain it."""
     *parents, last = compile_path(place.partition(":")[2])
     inner: Any = document
     for name in parents:
@@ -127,18 +129,20 @@ def put(document: dict[str, Any], place: str, value: Any) -> bool:
 
 
 def numbered(document: dict[str, Any], number: int) -> bytes:
-    """Return its bytes with an id that no other event has."""
+    """Return the document's bytes with an id that no other event has."""
     return json.dumps({**document, "number": number}).encode()
 
 
 Shot = tuple[Account, str, dict[str, Any], str, set[int]]
-"""Who signs, the endpoint, the body, the address, and the answers that there may be."""
+"""Who signs, the endpoint, the body, the address, and the allowed statuses."""
 
 
 def aimed(profile: str) -> Iterator[Shot]:
-    """Return all events aimed at the orders in a provider's name. Whoever signs, an event marked as
-    the sandbox's is refused. One marked otherwise, or not at all, is refused where another account
-    signed it."""
+    """Yield all events aimed at the orders in a provider's name.
+
+    Whoever signs, an event marked as the sandbox's is refused. An event that is marked otherwise,
+    or not at all, is refused if another account signed it.
+    """
     rule, own = (
         profile_of(profile).environment,
         [Account(profile, "new"), Account(profile, "old")],
@@ -213,7 +217,7 @@ async def state(driver: Driver) -> dict[str, Any]:
 
 
 def money_of(found: dict[str, Any]) -> list[Any]:
-    """Return the events, and of each order what its money is."""
+    """Return the events, and the money of each order."""
     members = ("order", "outcome", "totals", "entries", "attempts")
     ledgers = found["ledgers as published"]
     return [found["events"], [{name: each[name] for name in members} for each in ledgers]]
@@ -221,8 +225,10 @@ def money_of(found: dict[str, Any]) -> list[Any]:
 
 @asynccontextmanager
 async def live(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Driver]:
-    """Run a live service whose shop has placed every order of the payloads, one of them paid.
-    Providers that are asked back answer nothing."""
+    """Run a live service whose shop has placed every order in the payloads, one of them paid.
+
+    Providers that are asked back do not answer.
+    """
 
     def client(timeout_s: float) -> httpx2.AsyncClient:
         nothing = httpx2.MockTransport(lambda request: httpx2.Response(503))

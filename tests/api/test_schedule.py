@@ -1,4 +1,4 @@
-"""What is done at its times, by the API."""
+"""Scheduled tasks in the API."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A source with a secret address takes deliveries there alone, and nothing shows the address."""
+"""A source with a secret address takes deliveries only there, and nothing reveals the address."""
 
 import io
 import json
@@ -23,7 +23,7 @@ SOURCES: dict[str, Any] = {
 
 
 def files_in(folder: Path) -> list[str]:
-    """Return all that the files in a folder hold."""
+    """Return the contents of all files in a folder."""
     files = [each for each in folder.rglob("*") if each.is_file()]
     return [each.read_bytes().decode("latin-1") for each in files]
 

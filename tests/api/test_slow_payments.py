@@ -1,4 +1,4 @@
-"""A debit that takes days, from its webhook to what the shop reads."""
+"""A debit that takes days, from its webhook to the documents that the shop reads."""
 
 import tomllib
 from pathlib import Path
@@ -39,7 +39,7 @@ def debit(event_id: str, claim: str = "pending", **changes: Any) -> dict[str, An
 
 
 async def seen(driver: Driver) -> list[tuple[Any, ...]]:
-    """Return the window in the document, the list and the feed, each behind its outcome."""
+    """Return the outcome and window in the document, the list and the feed."""
     await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
     document = (await driver.api("GET", "/orders/ORD-1")).json()
     (row,) = (await driver.api("GET", "/orders")).json()["orders"]

@@ -1,4 +1,5 @@
-"""What the shop states of its orders, and gets back: shipped, canceled, free, paid otherwise."""
+"""Facts that the shop states about its orders are returned: shipped, canceled, free, paid
+otherwise."""
 
 import json
 from pathlib import Path
@@ -28,7 +29,7 @@ SECRET = "whsec_MDEyMzQ1Njc4OWFiY2RlZmdoaWprbG1ub3BxcnN0"
 
 
 async def put(driver: Driver, order: str = "ORD-1", **more: Any) -> dict[str, Any]:
-    """State an order; return the document of the answer."""
+    """State facts of an order, and return the answer's document."""
     answer = await driver.api("PUT", f"/orders/{order}", json={**PRICE, **more})
     assert answer.status_code == 200, answer.text
     document: dict[str, Any] = answer.json()
@@ -36,7 +37,7 @@ async def put(driver: Driver, order: str = "ORD-1", **more: Any) -> dict[str, An
 
 
 async def seen(driver: Driver, order: str = "ORD-1") -> list[tuple[Any, Any]]:
-    """Return (fulfilled_at, canceled_at) of the document, the list and the feed."""
+    """Return (fulfilled_at, canceled_at) in the document, the list and the feed."""
     await refold_until_quiet(driver.context, limit=10, progress=lambda count: None)
     document = (await driver.api("GET", f"/orders/{order}")).json()
     (row,) = (await driver.api("GET", "/orders")).json()["orders"]
@@ -122,7 +123,7 @@ async def test_what_was_known_then_is_shown_then(driver: Driver) -> None:
 
 
 async def restored(driver: Driver) -> None:
-    """Note that the driver's database was put back from a backup, now."""
+    """Record that the driver's database was restored from a backup just now."""
     again = ErasureReplay(driver.context, progress=lambda count: None)
     await after_restore(again, without=None)
 

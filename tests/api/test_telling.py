@@ -1,4 +1,5 @@
-"""What the shop's programs state over HTTP: who stated it, and whose payment is whose."""
+"""Statements by the shop's programs over HTTP: who made them, and which payment belongs to which
+order."""
 
 import json
 from pathlib import Path
@@ -25,7 +26,7 @@ def nameless(event_id: str, claim: str = "succeeded", **changes: Any) -> dict[st
 
 
 async def put(driver: Driver, order: str, *references: dict[str, str], **more: Any) -> Any:
-    """State an order; return the answer's status and document."""
+    """State facts of an order, and return the answer's status and document."""
     answer = await driver.api(
         "PUT", f"/orders/{order}", json={**TOLD, **more, "references": list(references)}
     )

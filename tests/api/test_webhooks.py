@@ -1,4 +1,4 @@
-"""The door over HTTP: every request gets its verdict, and no request gets the better of it."""
+"""Webhooks over HTTP: every request gets a verdict, and none can harm the receiver."""
 
 import asyncio
 import io
@@ -23,7 +23,7 @@ WHOLE = json.dumps(event("evt_1")).encode()
 
 
 def with_number(text: str) -> bytes:
-    """Return the event with this text in place of the paid amount."""
+    """Return the event with this text instead of the paid amount."""
     before = b'"payment": {"reference": "pay_1", "amount": '
     return WHOLE.replace(before + b"1500", before + text.encode())
 

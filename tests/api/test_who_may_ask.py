@@ -1,4 +1,4 @@
-"""Every route of the application asks for a token in force, but those that are named here."""
+"""Every route of the application requires a token in force, except those that are named here."""
 
 import asyncio
 import json
@@ -29,13 +29,13 @@ PUBLIC = {
     "/metrics",
     "/api/v1/openapi.json",
 }
-"""Routes that anyone may ask without a token. All others are for programs that have one."""
+"""Routes that anyone may use without a token. All others need one."""
 
 METHODS = {"GET", "POST", "PUT", "PATCH", "DELETE"}
 
 
 def guarded(driver: Driver) -> list[tuple[str, str]]:
-    """Yield method and address of every route that is not public."""
+    """Return the method and address of every route that is not public."""
     found = []
     for route in driver.service.application.routes:
         assert isinstance(route, Route), "what holds routes of its own must be looked into"
@@ -46,7 +46,7 @@ def guarded(driver: Driver) -> list[tuple[str, str]]:
 
 
 async def not_refused(driver: Driver, headers: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the guarded routes that do not refuse these headers as they refuse a token not in
+    """Return the guarded routes that do not refuse these headers like a token that is not in
     force."""
     return [
         (method, address)
@@ -90,7 +90,7 @@ async def test_without_a_token_in_force(driver: Driver) -> None:
 
 
 def scoped(driver: Driver) -> list[tuple[str, str, str]]:
-    """Yield method, address and scope of every API route, as the router has them."""
+    """Return the method, address and scope of every API route, as the router has them."""
     return [
         (method, re.sub(r"\{[^}]*\}", "ORD-1", route.path), scope)
         for route in driver.service.application.routes

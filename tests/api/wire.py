@@ -1,4 +1,4 @@
-"""A connection to an application on a wire that is watched: no socket, and nothing to wait for."""
+"""A connection to an application over a recorded transport, without sockets or waiting."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,7 +19,8 @@ LIMITS = GateLimits(
 )
 DATE = (b"date", b"Sat, 21 Nov 2026 10:00:00 GMT")
 TURNS = 20
-"""Of the loop: more than any of these stories takes. Nothing here waits for a timer or a socket."""
+"""Turns of the event loop: more than any of these tests needs. Nothing waits for a timer or
+socket."""
 
 GET = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n"
 
@@ -28,7 +29,7 @@ Header = tuple[bytes, bytes]
 
 
 class Wire(asyncio.Transport):
-    """A transport that records each write and whether it was closed. It ends as uvloop's do."""
+    """A transport that records each write and whether it was closed. It closes like uvloop's."""
 
     def __init__(self) -> None:
         super().__init__({"socket": Mock()})
@@ -57,7 +58,7 @@ class Wire(asyncio.Transport):
     abort = close
 
     def lose(self) -> None:
-        """Drop the connection from the other side."""
+        """Drop the connection from the other end."""
         self._lost = self._closing = True
         self.protocol.connection_lost(None)
 
@@ -105,7 +106,7 @@ async def turns() -> None:
 
 
 def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
-    """Open a connection; `by_uvicorn` leaves its answers to uvicorn."""
+    """Open a connection. `by_uvicorn` leaves its answers to uvicorn."""
     config = uvicorn.Config(
         application, ws="none", lifespan="off", log_config=None, proxy_headers=False
     )
@@ -119,12 +120,12 @@ def connect(application: Application, *, by_uvicorn: bool = False) -> Client:
 
 
 def start(*headers: Header, status: int = 200) -> Message:
-    """Return the head of an answer."""
+    """Return the start message of an answer."""
     return {"type": "http.response.start", "status": status, "headers": list(headers)}
 
 
 def part(body: bytes = b"", *, more: bool = False) -> Message:
-    """Return a part of its body."""
+    """Return a message with a part of an answer's body."""
     return {"type": "http.response.body", "body": body, "more_body": more}
 
 

@@ -61,7 +61,10 @@ def source(*secrets: str) -> Source:
 
 
 def changed(**values: Any) -> dict[str, Any]:
-    """Return the example event with dotted paths (`__` for the dot) set; ... removes one."""
+    """Return the example event with members replaced.
+
+    A keyword is a dotted path with `__` for each dot. The value ... removes the member.
+    """
     event = copy.deepcopy(EVENT)
     for path, value in values.items():
         *parents, last = path.split("__")
@@ -82,7 +85,7 @@ def body_of(**values: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Request:
-    """A signed request that can be altered after it was signed."""
+    """A signed request that can be changed after it was signed."""
 
     headers: tuple[tuple[bytes, bytes], ...]
     body: bytes
@@ -116,7 +119,7 @@ class Request:
         return dict(self.headers)[name.encode()]
 
     def having(self, **values: bytes | list[bytes] | None) -> Request:
-        """Replace headers by one value, several, or none."""
+        """Replace headers by one value or several, or remove them (None)."""
         headers = dict.fromkeys(name for name, _ in self.headers)
         found: list[tuple[bytes, bytes]] = []
         for name in headers:
@@ -138,7 +141,7 @@ class Request:
 
 
 def toml(document: dict[str, Any]) -> str:
-    """Write enough TOML for these tests: sections of texts, numbers and lists."""
+    """Write the part of TOML that these tests need: sections of texts, numbers and lists."""
     lines = []
     for section, keys in document.items():
         lines.append(f"[{section}]")
@@ -147,7 +150,7 @@ def toml(document: dict[str, Any]) -> str:
 
 
 def profile_file(folder: Path, *, base: dict[str, Any] | None = None, **sections: Any) -> str:
-    """Write a profile file with keys replaced, and return its path; ... removes a section or a
+    """Write a profile file with keys replaced, and return its path. ... removes a section or a
     key."""
     document = copy.deepcopy(MINIMAL if base is None else base)
     for section, keys in sections.items():
@@ -169,7 +172,8 @@ def raw(headers: Iterable[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 def made(
     folder: Path, *, top: str = "", more: str = "", key: str = "k" * 24, **sections: Any
 ) -> Source:
-    """Compile a source of `profile_file`, with text put before it and after it."""
+    """Compile a source from `profile_file`, with `top` put before the file's text and `more` after
+    it."""
     path = Path(profile_file(folder, **sections))
     path.write_text(top + path.read_text() + more)
     return Source(name="acme", profile=load_profile(str(path)), secrets=[key])
@@ -183,7 +187,7 @@ def only(source: Source, body: bytes | dict[str, Any]) -> Event:
 
 
 def load(folder: Path, top: str = "", **sections: Any) -> Profile:
-    """Load the smallest profile with whole sections replaced, and text put before it."""
+    """Load the smallest profile, with whole sections replaced and text put before it."""
     path = folder / "mine.toml"
     path.write_text(top + toml({**MINIMAL, **sections}))
     return load_profile(str(path))
@@ -197,6 +201,6 @@ def problem_of(folder: Path, top: str = "", **sections: Any) -> str:
 
 
 def refused(refusal: Refusal | None) -> Refusal:
-    """Check that a request was refused."""
+    """Return the refusal, after checking that the request was refused."""
     assert refusal is not None
     return refusal

@@ -1,7 +1,7 @@
-"""Requests made worse at random, from one seed: what every shipped profile makes of them.
+"""Fuzzing of every shipped profile with randomly mutated requests, from one seed.
 
-It begins with the known answers and the documented payloads of each profile, so that a mutation
-reaches every step behind the first. A request is written into the error that it causes.
+It begins with the known answers and the documented payloads of each profile, so that mutations
+reach every step after the first. A request is written into the error that it causes.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ NUMBER = re.compile(rb"[0-9]{3,}")
 
 
 class Asked(NamedTuple):
-    """One request, and when it came."""
+    """One request, and when it arrived."""
 
     request: Incoming
     now: Instant
@@ -59,14 +59,14 @@ class Asked(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """One profile: its sources, each with the genuine requests that are its own."""
+    """One profile: its sources, each with genuine requests for it."""
 
     name: str
     genuine: list[tuple[Any, Asked]]
     covers_body: bool
 
     def bodies(self) -> set[bytes]:
-        """Return the bodies that a signature exists for."""
+        """Return the bodies for which a genuine signature exists."""
         return {asked.request.body for _, asked in self.genuine}
 
 
@@ -129,7 +129,7 @@ def worse(rng: Random, data: bytes) -> bytes:
 
 
 def _number(rng: Random, text: bytes) -> bytes:
-    """Write a number near the old one, or in another spelling."""
+    """Write a number close to the old one, or the same number in another spelling."""
     value = int(text[:300])
     near = value + rng.choice((-301, -300, -299, -1, 1, 299, 300, 301, 10**6, -value))
     forms = (
@@ -192,8 +192,11 @@ def _once(rng: Random, request: Incoming, other: Incoming) -> Incoming:
 
 
 def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
-    """Fuzz a profile and count its answers. Raises AssertionError with the request that it did
-    not answer, or accepted with another body than was signed."""
+    """Fuzz a profile and count its answers.
+
+    Raises AssertionError with a request that raised an error, or that was accepted with another
+    body than was signed.
+    """
     rng = Random(f"{seed} {target.name}")
     bodies, counts = target.bodies(), Counter[str]()
     for number in range(runs):
@@ -211,7 +214,7 @@ def fuzz(target: Target, *, seed: int, runs: int) -> Counter[str]:
 
 
 def _answers(source: Any, asked: Asked) -> Iterator[str]:
-    """Yield the answer of each step; a step runs even after the one before it refused."""
+    """Yield the answer of each step. A step runs even after the previous one refused."""
     incoming = asked.request._replace(source=source.name, address="192.0.2.1")
     refusal = source.verify(incoming, now=asked.now)
     assert refusal is None or isinstance(refusal, Refusal)

@@ -1,5 +1,8 @@
-"""Hostile JSON, by what parsers disagree about: READ is read, as Python's own parser reads it, and
-REFUSED is not, each for the reason that is given. Names are what a failed test shows."""
+"""Hostile JSON on which parsers disagree.
+
+READ is accepted, and gives the same value as Python's own parser. REFUSED is refused, each document
+for the given reason. A failed test shows a document's name.
+"""
 
 from typing import Final
 
@@ -21,7 +24,7 @@ def nested(depth: int, opening: bytes = b"[", inside: bytes = b"", closing: byte
 
 
 def numbered(documents: list[bytes]) -> dict[str, bytes]:
-    """Name each document by its beginning."""
+    """Name each document by its number and beginning."""
     return {f"{number} {document[:40]!r}": document for number, document in enumerate(documents)}
 
 
@@ -168,4 +171,4 @@ REFUSED: Final[dict[str, tuple[bytes, str]]] = {
     for name, document in numbered(documents).items()
 }
 STRICTER: Final = (TWICE, NAN, BITS, DEEP, LONG, POWER)
-"""What is well-formed for some parsers, or for all, and refused all the same."""
+"""Reasons to refuse documents that some or all parsers accept as well-formed."""

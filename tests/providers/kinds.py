@@ -1,4 +1,4 @@
-"""Made-up profiles of every kind of scheme that providers have, for laws that hold of all."""
+"""Made-up profiles with every kind of scheme that providers have, for laws that hold for all."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""For any profile that declares its scheme: secrets it takes, and a body it can sign."""
+"""Secrets and a body that can be signed, for any profile that declares its scheme."""
 
 import base64
 import json

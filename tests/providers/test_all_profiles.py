@@ -1,4 +1,4 @@
-"""Laws of every profile, shipped or made up: it accepts what it signs, and no changed bit of it."""
+"""Every profile, shipped or made up, accepts what it signs, and refuses it with any bit changed."""
 
 import re
 
@@ -22,7 +22,8 @@ SOURCES: dict[str, tuple[Source, Signed]] = {}
 
 
 def signed(name: str) -> tuple[Source, Signed]:
-    """Make a source of the profile and one genuine request, once: RSA keys take time."""
+    """Return a source of the profile with one genuine request, cached because RSA keys take
+    time."""
     if name not in SOURCES:
         profile = PROFILES[name]
         source = source_of(profile)

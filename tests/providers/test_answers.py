@@ -1,4 +1,4 @@
-"""Acknowledgements in the provider's own form, and what it asks before it sends."""
+"""Acknowledgements in the provider's own form, and answers to requests that precede deliveries."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Keys in every form providers publish, and what is refused as a key or as a signature."""
+"""Keys in every form that providers publish, and values that are refused as a key or a
+signature."""
 
 import base64
 
@@ -35,7 +36,7 @@ SMALL_ORDER = [
     )
     for last in lasts
 ]  # fmt: skip
-"""The eight points of small order in each of their encodings, canonical or not."""
+"""The eight points of small order in all their encodings, canonical or not."""
 
 SCHEMES = sorted(ASYMMETRIC_SCHEMES)
 

@@ -1,4 +1,4 @@
-"""`signature check`: each clause of what it promises, line by line."""
+"""`signature check` keeps each promise of its description, line by line."""
 
 import base64
 import hmac
@@ -43,7 +43,7 @@ def verdicts(
 
 
 def verdict(**change: Any) -> dict[str, Any]:
-    """Return the verdict on the published line with members changed; ... removes one."""
+    """Return the verdict on the published line with members replaced. ... removes one."""
     line = {key: value for key, value in {**GOOD, **change}.items() if value is not ...}
     (only,) = verdicts(line)
     return only

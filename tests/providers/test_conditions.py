@@ -1,4 +1,4 @@
-"""Locations that hold of some events only: one field of many objects, distinguished by a member."""
+"""Locations that apply only to some events: a member shows which object a field belongs to."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Section [setup]: read strictly, whole for every shipped profile, shown as it is."""
+"""Section [setup] is read strictly, is complete in every shipped profile, and is shown
+unchanged."""
 
 import json
 from pathlib import Path

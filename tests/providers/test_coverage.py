@@ -1,4 +1,5 @@
-"""Weak schemes: what a signature does not cover must be fetched back, or is refused at load."""
+"""Weak schemes: a part that the signature does not cover must be fetched back, or the profile is
+refused."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""When something happened, in each provider's way of writing; and amounts in its own units."""
+"""Dates in each provider's format, and amounts in each provider's units."""
 
 from contextlib import suppress
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""The signature doctor names the mistake; judging again accepts what a mend now proves."""
+"""The signature doctor names the mistake. Reverification accepts what a correction now proves."""
 
 import asyncio
 import base64
@@ -81,7 +81,10 @@ def own_case(
     stamp: bytes = str(T // SECOND).encode(),
     **words: str,
 ) -> Callable[[Path], Made]:
-    """Sign a request for `hmac_profile` with these bytes as the key, and over an address."""
+    """Return a function that signs a request for `hmac_profile` with these bytes as the key.
+
+    The signature covers an address too, where one is given.
+    """
 
     def made(folder: Path) -> Made:
         content = stamp + b"." + BODY
@@ -97,7 +100,10 @@ def own_case(
 
 
 def registered_with(address: str) -> Callable[[Path], Made]:
-    """Sign over an address registered at the provider, where https://shop.example is configured."""
+    """Return a function that signs over an address registered at the provider.
+
+    The configured address is https://shop.example.
+    """
     return own_case(address=address, known="https://shop.example")
 
 

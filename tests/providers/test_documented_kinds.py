@@ -1,8 +1,8 @@
-"""Kinds about money going back that providers document: each shipped profile says what they mean.
+"""Each shipped profile has a meaning for the documented kinds of events about money going back.
 
-A kind that no line of a profile names holds its payment where its words speak of money going back.
-So that no harmless event does, the documented kinds of every profile stand here, composed as the
-profile composes them; a kind that a provider adds later is found by its words alone.
+A kind that no line of a profile names holds its payment if its words are about money going back. So
+that no harmless event does this, the documented kinds of every profile are listed here, composed as
+the profile composes them. A kind that a provider adds later is recognized by its words alone.
 """
 
 from typing import Any, Final
@@ -194,7 +194,7 @@ def test_each_profile_line_about_money_going_back_is_documented_here() -> None:
 
 
 def unread(events: list[dict[str, Any]]) -> list[str]:
-    """Return kinds that would hold a payment; unconfirmed ones hold nothing."""
+    """Return the kinds that would hold a payment. Unconfirmed events hold nothing."""
     return [
         event["kind"]
         for event in events

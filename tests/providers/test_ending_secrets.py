@@ -1,4 +1,4 @@
-"""A secret that was changed proves nothing from its end on; the newer one goes on."""
+"""A replaced secret proves nothing after its end, while the newer one stays valid."""
 
 from pathlib import Path
 

@@ -1,4 +1,5 @@
-"""Made-up events: of every documented example, genuine in shape and signature, and as wanted."""
+"""Made-up events from every documented example have its shape, a genuine signature and the wanted
+values."""
 
 import hashlib
 import json
@@ -25,10 +26,10 @@ ADDRESS = "https://hooks.shop.example"
 ONLY_THE_PROVIDER = {
     "bitso", "pawapay", "paypal", "plaid", "sendgrid", "snap_winpay", "wise", "wise_sha1", "woovi"
 }  # fmt: skip
-"""Profiles whose events are signed with a key that only the provider has."""
+"""Profiles with events that are signed with a key that only the provider has."""
 
 WITHOUT = {"convoy", "integrated_finance", "rfc9421"}
-"""Profiles of senders whose bodies are anybody's: there is no documented event."""
+"""Profiles without documented events, because their senders' bodies may have any content."""
 
 
 def source_of(profile: str) -> Source:
@@ -42,7 +43,7 @@ def source_of(profile: str) -> Source:
 
 
 def shaped(source: Source, example: Example, wanted: WantedEvent) -> tuple[Signed, Reading]:
-    """Shape a request that verifies, and read it."""
+    """Return a request shaped from the example, and its reading, after verifying it."""
     url = f"{ADDRESS}/webhooks/s"
     request = shape_event(source, example, wanted, now=NOW, url=url)
     incoming = Incoming(raw(request.headers), request.body, example.method, request.url or url)

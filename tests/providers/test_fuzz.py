@@ -1,4 +1,4 @@
-"""Nothing that is sent to a shipped profile makes it raise, or take a changed body for genuine."""
+"""No request makes a shipped profile raise, or accept a changed body as genuine."""
 
 import time
 from collections import Counter
@@ -47,7 +47,7 @@ def test_a_mutated_request_is_accepted_or_refused() -> None:
 
 
 class Broken:
-    """A source with one step that is not as it should be."""
+    """A source with one faulty step."""
 
     def __init__(self, source: Any, **steps: Any) -> None:
         self._source, self._steps = source, steps
@@ -57,7 +57,7 @@ class Broken:
 
 
 def fragile(incoming: Incoming, **_: Any) -> None:
-    """Verify like a verifier that decodes every header as text."""
+    """Verify like a faulty verifier that decodes every header as text."""
     for _name, value in incoming.headers:
         value.decode("utf-8")
 

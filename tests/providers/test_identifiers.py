@@ -1,4 +1,4 @@
-"""Equal identifiers are written alike, and what is none is left out."""
+"""Equal identifiers get the same form, and values that are no identifier are left out."""
 
 import json
 from collections.abc import Callable

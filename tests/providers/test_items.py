@@ -1,4 +1,4 @@
-"""Several events in one body: each verified, kept and known on its own."""
+"""Several events in one body: each is verified, stored and identified separately."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ def body_of(*items: Any) -> bytes:
 
 
 def each_signed(folder: Path) -> Source:
-    """Sign every item by itself, as Adyen does."""
+    """Return a source in which every item is signed separately, as at Adyen."""
     return made(
         folder,
         signature={"where": "json:more.sig", "signed": SIGNED, "per_item": True},
@@ -71,7 +71,7 @@ def test_a_body_without_signed_items_is_refused(body: bytes, tmp_path: Path) -> 
 
 
 def batched(folder: Path, items: str = "events[*]") -> Source:
-    """Sign the whole body once."""
+    """Return a source in which the whole body is signed once."""
     return made(folder, event={"items": items})
 
 

@@ -16,7 +16,7 @@ from tests.providers.fuzzing import worse
 from tests.providers.json_corpus import POWER, READ, REFUSED, STRICTER
 
 LENIENT = (ValueError, RecursionError, InvalidOperation)
-"""How Python's own parser refuses; the last is Decimal's word."""
+"""Exceptions with which Python's own parser refuses. The last is Decimal's."""
 
 
 def test_the_corpus_has_four_hundred_different_documents() -> None:
@@ -37,7 +37,7 @@ def test_readable_documents_are_read_as_python_reads_them() -> None:
 
 
 def why(document: bytes) -> str:
-    """Return the sentence of the refusal; empty where it is read."""
+    """Return the sentence of the refusal, or "" where the document is read."""
     try:
         parse(document)
     except Unreadable as refused:
@@ -67,7 +67,7 @@ def test_python_reads_the_documents_where_we_are_stricter() -> None:
 
 
 def cut(document: bytes, places: int) -> Iterator[bytes]:
-    """Yield the document truncated, and with one byte left out."""
+    """Yield the document truncated at, and without, each of some bytes."""
     for place in range(0, len(document), max(1, len(document) // places)):
         yield document[:place]
         yield document[:place] + document[place + 1 :]

@@ -1,4 +1,4 @@
-"""A key of a pair is never taken for a shared secret: whoever knows its public half could sign."""
+"""A key of a pair is never accepted as a shared secret: anyone with its public half could sign."""
 
 import base64
 import hashlib
@@ -55,16 +55,16 @@ MACS = {name: load_profile(name).signature.mac for name in shipped_profiles()}
 SHARED = sorted(n for n, mac in MACS.items() if mac in SCHEMES and not SCHEMES[mac].asymmetric)
 ASYMMETRIC = sorted(n for n, mac in MACS.items() if mac in SCHEMES and SCHEMES[mac].asymmetric)
 BOTH = ["standard_webhooks", "svix"]
-"""Profiles with a shared secret's scheme, and beside it one of ed25519 keys."""
+"""Profiles with a scheme for shared secrets and another for ed25519 keys."""
 
 BY_CODE = sorted(n for n, mac in MACS.items() if named_scheme(mac) and not takes_keys(mac))
-"""Profiles whose scheme in code takes a shared secret."""
+"""Profiles with a scheme in code that takes a shared secret."""
 
 NO_SECRET = "is a public key, or its private half, where a secret is needed"
 
 
 def refusal(name: str, given: Sequence[str] | Secrets, *, strict: bool = True) -> str:
-    """Return the sentence with which a source of this profile does not start."""
+    """Return the sentence with which a source of this profile refuses to start."""
     with pytest.raises(ConfigurationError) as caught:
         Source(name="acme", profile=load_profile(name), secrets=given, strict=strict)
     shown = "".join(traceback.format_exception(caught.value))
@@ -139,7 +139,7 @@ def test_a_raw_key_may_begin_like_another_form(first: bytes) -> None:
 
 
 def with_hash(headers: list[tuple[bytes, bytes]], key: bytes) -> list[tuple[bytes, bytes]]:
-    """Sign the same request by a keyed hash."""
+    """Sign the same request with a keyed hash."""
     content = b"e.%d.{}" % (NOW // SECOND)
     mac = base64.b64encode(hmac.digest(key, content, hashlib.sha256))
     return [

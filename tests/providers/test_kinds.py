@@ -1,14 +1,14 @@
-"""Tables of every event kind that a provider documents: each profile reads its own as they say.
+"""Tables of every event kind that a provider documents: its profile reads each kind as listed.
 
-A table stands in `kinds/PROFILE.txt`. Its head names the source with version or date. Then comes a
-kind a line, sorted and composed as the profile composes it:
+The table of a profile is `kinds/PROFILE.txt`. Its head names the source with version or date. Each
+further line has one kind, sorted, and composed as the profile composes it:
 
     payment_intent.succeeded = succeeded
     customer.updated = ignored
     v1.refund.created = not yet: a thin event states no amount
 
-Kinds that are not read yet are `unrecognized`, so that one which speaks of money going back holds
-its payment. Words of [claims] that no documented kind has follow a line `# status words`.
+Kinds that are not read yet are `unrecognized`, so that one about money going back holds its
+payment. Words of [claims] that no documented kind contains follow a line `# status words`.
 """
 
 from fnmatch import fnmatchcase
@@ -38,14 +38,14 @@ LEAST: Final = {
     "square": 150,
     "stripe": 270,
 }
-"""Kinds that each table has at least: a table that lost its end still parses."""
+"""Smallest number of kinds in each table. A truncated table would still parse."""
 
 NOT_YET: Final = "not yet: "
 STATUS_WORDS: Final = "# status words"
 
 
 class Table(NamedTuple):
-    """Kinds of a provider and words that are no kind, each with its meaning."""
+    """Kinds of a provider, and words that are no kinds, each with its meaning."""
 
     head: list[str]
     kinds: list[tuple[str, str]]

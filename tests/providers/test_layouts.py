@@ -1,4 +1,4 @@
-"""Where a signature stands and how it is written there: every place, format and encoding."""
+"""Where a signature is and how it is written there: every place, format and encoding."""
 
 import base64
 import hashlib
@@ -106,7 +106,8 @@ def test_each_encoding_accepts_its_own_spellings_only(
 
 
 def at_place(folder: Path, where: str, body: bytes, url: str) -> str | None:
-    """Return the verdict where only the query field `q` is signed, by a signature at this place."""
+    """Return the verdict where only the query field `q` is signed, with the signature at this
+    place."""
     source = made(
         folder,
         top="verifies_only = true\n",

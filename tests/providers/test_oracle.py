@@ -1,4 +1,4 @@
-"""The reference implementation of Standard Webhooks agrees with us, in both directions."""
+"""We and the reference implementation of Standard Webhooks accept each other's signatures."""
 
 from datetime import UTC, datetime
 
@@ -21,7 +21,7 @@ FIXED = settings(derandomize=True, database=None, max_examples=examples(150))
 
 
 def accepted_by_oracle(headers: dict[str, str], body: str) -> bool | None:
-    """Return its verdict as of NOW; None where it raises another error."""
+    """Return its verdict at NOW, or None where it raises another error."""
     with time_machine.travel(MOMENT, tick=False):
         try:
             Webhook(SECRET).verify(body, headers, json_parse=False)

@@ -140,7 +140,7 @@ def question_about(profile: str, asked: Event) -> str:
 
 
 def as_written(event: Event, *, with_id: bool) -> dict[str, Any]:
-    """Write an event as a line does, without absent fields."""
+    """Return an event in the form of a line, without absent fields."""
     fields = {
         "kind": event.kind,
         "claim": event.claim,
@@ -231,7 +231,7 @@ def test_each_sequence_folds_to_its_outcome_in_any_order(
 
 
 def balances(ledger: Ledger) -> dict[str, str]:
-    """Write the amount that moved in each way."""
+    """Return the amounts that moved, by the way in which they moved."""
     moved = {}
     for each in ledger.balances:
         for way in MOVES:

@@ -1,4 +1,4 @@
-"""Phone numbers are read where the profile says, made E.164, and shown masked only."""
+"""Phone numbers are read where the profile says, converted to E.164, and shown only masked."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Looking at a service: real sockets on the loopback address, with and without TLS."""
+"""Probing a service: real sockets on the loopback address, with and without TLS."""
 
 import datetime
 import ssl
@@ -33,7 +33,7 @@ class _Answer(BaseHTTPRequestHandler):
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, address: object) -> None:
-        """Ignore a handshake that the caller broke off."""
+        """Ignore a handshake that the caller aborted."""
 
 
 @contextmanager

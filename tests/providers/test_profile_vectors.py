@@ -1,7 +1,7 @@
 """Known answers for each shipped profile: tests/vectors/<profile>.jsonl, one request a line.
 
-A line has the shape that `signature check` takes, and with it `valid`, the `reason` of what is
-not, and the `source` of its numbers. None of them was computed by this project.
+A line has the form that `signature check` takes. It also has `valid`, the `reason` where it is not
+valid, and the `source` of its numbers. None of them was computed by this project.
 """
 
 import json

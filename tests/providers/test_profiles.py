@@ -1,4 +1,4 @@
-"""Profile files: what is shipped, and every mistake of a file reported at once."""
+"""Profile files: those that are shipped, and every mistake of a file reported at once."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""From a verified body to an event, exactly or not at all."""
+"""A verified body is read as an event exactly, or not at all."""
 
 import json
 from contextlib import suppress
@@ -42,7 +42,7 @@ def event(**values: Any) -> Event:
 
 
 def raw(amount: str, currency: str = '"KES"') -> bytes:
-    """Write the example with the payment's amount and currency as given."""
+    """Return the example with the payment's amount and currency as given."""
     body = body_of(data__payment__amount="AMOUNT", data__payment__currency="CURRENCY").decode()
     return body.replace('"AMOUNT"', amount).replace('"CURRENCY"', currency).encode()
 

@@ -1,4 +1,4 @@
-"""Two schemes side by side, keys by their id, and secrets in all their spellings."""
+"""Two schemes in one profile, keys by their id, and secrets in all their spellings."""
 
 import base64
 import hmac

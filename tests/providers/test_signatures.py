@@ -1,4 +1,4 @@
-"""The door: which requests are genuine, and why the others are not."""
+"""Verification: which requests are genuine, and why the others are not."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What shipped profiles say of slow payments, and what is wrong with a section [slow]."""
+"""What shipped profiles state about slow payments, and mistakes in a section [slow]."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The signed content: what each reference of a template stands for, byte for byte."""
+"""The signed content: which bytes each reference of a template stands for."""
 
 import hashlib
 import time
@@ -30,7 +30,7 @@ def request(body: bytes = BODY, method: str = "POST", url: str = URL) -> Request
 
 
 def filled(template: str, made: Request | None = None) -> bytes | str:
-    """Return the content, or the reason of the refusal."""
+    """Return the signed content, or the reason of the refusal."""
     content = compile_template(template).fill(made or request())
     return content.reason if isinstance(content, Refusal) else content
 

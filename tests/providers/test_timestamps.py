@@ -1,4 +1,4 @@
-"""The time a request was signed: age in both directions, and what is no timestamp at all."""
+"""The time at which a request was signed: its age in both directions, and invalid timestamps."""
 
 import hashlib
 import hmac
@@ -77,7 +77,7 @@ def test_the_signature_is_judged_before_the_timestamp(text: bytes, fault: str) -
 
 
 def _stamping(folder: Path, **timestamp: object) -> Source:
-    """Make a source whose provider signs the header x-time before the body."""
+    """Return a source whose provider signs the header x-time before the body."""
     timestamp = {"where": "header:x-time", **timestamp}
     return made(folder, signature={"signed": "{ts}.{body}"}, timestamp=timestamp)
 

@@ -1,4 +1,4 @@
-"""What an event states of its payment for an answer to a dispute is read where its profile says."""
+"""Facts about a payment for the answer to a dispute are read where the profile says."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Known answers published by others: independent of every line of this project."""
+"""Known answers published by others, which no code of this project has computed."""
 
 import json
 from pathlib import Path

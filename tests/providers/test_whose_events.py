@@ -1,5 +1,8 @@
-"""Whose an event is: the kind of a profile's key, the account that an event names, and the joins of
-signed content over which somebody could move what was signed."""
+"""Whose an event is, by a profile's kind of key and the account that an event names.
+
+Signed content must also not be joined such that somebody could move bytes from one field to
+another.
+"""
 
 import base64
 import dataclasses
@@ -44,7 +47,7 @@ PROVIDERS = {
     *("bitso", "integrated_finance", "pawapay", "paypal", "plaid", "rfc9421", "snap_winpay"),
     *("wise", "wise_sha1", "woovi"),
 }
-"""Those of the shipped ones whose key signs the events of all the provider's merchants."""
+"""Shipped profiles whose key signs the events of all the provider's merchants."""
 
 
 def signature(**keys: Any) -> dict[str, Any]:
@@ -114,7 +117,8 @@ def test_events_of_an_undocumented_account_are_pending_and_not_asked_about(tmp_p
 
 
 def foreign(source: Source, document: Any) -> bool:
-    """Return what the receiver finds, and check that the reader finds the same."""
+    """Return whether the receiver finds the event foreign, after checking that the reader
+    agrees."""
     body = json.dumps(document).encode()
     foreign = source.belonging(Incoming([], body)).foreign
     with suppress(Unreadable):

@@ -1,4 +1,4 @@
-"""One genuine source of each named scheme, and requests as they arrive."""
+"""One genuine source for each named scheme, and requests as they arrive."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ def ed25519_key() -> ed25519.Ed25519PrivateKey:
 def certificate(
     name: str = PAYPAL_NAME, *, issuer: Any = None, first_day: int = -1, last_day: int = 90
 ) -> str:
-    """Make a certificate of `rsa_key()` in PEM, signed by itself or by the key `issuer`."""
+    """Make a certificate of `rsa_key()` in PEM, self-signed or signed with the key `issuer`."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     by = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "An issuer")])
     made = (
@@ -133,7 +133,8 @@ def flip_field(name: str) -> Callable[[Incoming, int], Incoming]:
 
 
 class Sample(NamedTuple):
-    """A source that can sign, a body of it, and what changes one bit of the signed part."""
+    """A source that can sign, a body for it, and a function that changes one bit of the signed
+    part."""
 
     verifier: NamedVerifier
     body: bytes
@@ -153,7 +154,7 @@ def arrived(signed: Signed, method: str = "POST") -> Incoming:
 
 
 def having(request: Incoming, **values: bytes | list[bytes] | None) -> Incoming:
-    """Set headers (`_` for `-`) to one value, several, or none."""
+    """Set headers (`_` for `-`) to one value or several, or remove them (None)."""
     names = {name.replace("_", "-").encode(): value for name, value in values.items()}
     kept = [(name, value) for name, value in request.headers if name not in names]
     for name, value in names.items():

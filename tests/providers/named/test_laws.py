@@ -1,4 +1,5 @@
-"""What holds for every named scheme: it accepts what it signs, and nothing else, without a fuss."""
+"""Laws of every named scheme: it accepts what it signs, refuses everything else, and never
+raises."""
 
 import os
 from contextlib import suppress

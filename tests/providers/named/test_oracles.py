@@ -1,4 +1,4 @@
-"""The providers' own packages agree with us, in both directions."""
+"""The providers' own packages accept what we sign, and we accept what they sign."""
 
 import warnings
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ FORM = "application/x-www-form-urlencoded"
 
 
 class Several(dict):  # type: ignore[type-arg]
-    """A form as the package reads it: several values of one name."""
+    """A form as the package reads it, with several values of one name."""
 
     def getlist(self, name: str) -> list[str]:
         found: list[str] = self[name]
@@ -141,7 +141,7 @@ def test_pyjwt_accepts_the_token_of_a_plaid_source() -> None:
 
 
 class Message:
-    """A request as the library for RFC 9421 takes it."""
+    """A request in the form that the library for RFC 9421 expects."""
 
     def __init__(self, method: str, url: str, headers: dict[str, str]) -> None:
         self.method, self.url, self.headers = method, url, headers

@@ -1,4 +1,4 @@
-"""What a refusal says to the operator: which check failed, and what to add or mend."""
+"""A refusal tells the operator which check failed, and what to add or correct."""
 
 import json
 import time
@@ -34,7 +34,7 @@ def sentence(name: str, change: Callable[[Incoming], Incoming], *, now: Instant 
 
 
 def replaced(name: str, old: bytes, new: bytes) -> Callable[[Incoming], Incoming]:
-    """Make a change of one header's text."""
+    """Return a function that replaces a part of one header's text."""
 
     def change(request: Incoming) -> Incoming:
         value = header(request, name)

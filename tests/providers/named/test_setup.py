@@ -1,4 +1,4 @@
-"""A named scheme starts only with secrets and options that make sense, and says all that do not."""
+"""A named scheme starts only with usable secrets and options, and reports every one that is not."""
 
 from typing import Any
 
