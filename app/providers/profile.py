@@ -154,8 +154,8 @@ _BY_CODE: Final = "give a module of app/providers/named a `{}`, and name the mod
 
 GONE: Final[Mapping[str, Mapping[str, str]]] = {
     "Profile": {
-        "checkout": "sessions open as at the simulated provider; add another API to SESSION_APIS "
-        "in app/checkout/session_api.py",
+        "checkout": "remove it if sessions open as at the simulated provider; else add the API to "
+        "SESSION_APIS in app/checkout/session_api.py",
         "handshake": _BY_CODE.format("greeting"),
         "captures": _BY_CODE.format("capturing"),
     },

@@ -117,6 +117,15 @@ async def test_a_method_captures_by_itself_where_the_provider_itself_says_so(
         assert not any(basic(PAIR)[1].decode() in each for each in heads)
 
 
+@pytest.mark.parametrize("method", [{}, ["ideal"], 7, None])
+async def test_a_method_that_is_no_text_captures_nothing(tmp_path: Path, method: Any) -> None:
+    """Nothing signs it, so whoever has one signed notification can send it with any other."""
+    async with driving(tmp_path, with_worker=False, **GIVEN) as driver:
+        await driver.api("PUT", "/orders/A", json=PRICE)
+        await sent(driver, "AUTHORISATION", "A", "P1", paymentMethod=method)
+        assert await outcomes(driver, "A") == ["authorized"]
+
+
 async def test_an_order_closed_unpaid_holds_the_parts_that_it_lists(tmp_path: Path) -> None:
     """Each is a delivery of its own, in any order of arrival; only a refund moves their money."""
     async with driving(tmp_path, with_worker=False, **GIVEN) as driver:
