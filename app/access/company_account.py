@@ -42,10 +42,8 @@ BACK: Final = "/sign-in/company/back"
 """Path of the console to which the provider sends the browser back."""
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signature algorithms accepted for ID tokens.
-
-None uses a shared secret: an attacker could pass the public key off as that secret.
-"""
+"""Signature algorithms accepted for ID tokens. None uses a shared secret: an attacker could pass
+the public key off as that secret."""
 
 LIMIT_S: Final = 10.0
 """Seconds within which the provider must answer a request."""

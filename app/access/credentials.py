@@ -27,10 +27,8 @@ PASSWORD_MAX: Final = 256
 
 _MEMORY_KIB: Final = 19_456
 _ITERATIONS: Final = 2
-"""Iterations: the least that OWASP recommends for Argon2id with one lane.
-
-One attempt costs about 30 ms and 19 MiB.
-"""
+"""Iterations: the least that OWASP recommends for Argon2id with one lane. One attempt costs about
+30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
 """Limit of two concurrent hashes, however many people try. It bounds memory and leaves a core
@@ -90,10 +88,8 @@ def _derive(password: str, salt: bytes) -> str:
 
 
 async def password_fits(password: str, kept: str | None) -> bool:
-    """Return whether the password matches its stored form.
-
-    Without a stored form the check takes as long, so that its duration reveals nothing.
-    """
+    """Return whether the password matches its stored form. Without a stored form the check takes as
+    long, so that its duration reveals nothing."""
     async with _AT_ONCE:
         fits = await asyncio.to_thread(_fits, password[:PASSWORD_MAX], kept or _nobodys())
     return fits and kept is not None
@@ -136,11 +132,8 @@ def step_of(now: Instant) -> int:
 
 
 def fitting_step(secret: str, given: str, *, now: Instant, after: int | None) -> int | None:
-    """Return the time step that a code belongs to, if it is the present or the previous one.
-
-    Return None for any other code, and for a step that is not later than `after`, the last used
-    step.
-    """
+    """Return the time step that a code belongs to, if it is the present or the previous one. Return
+    None for any other code, and for a step that is not later than `after`, the last used step."""
     stated = "".join(given.split()).encode("utf-8", "surrogatepass")
     found = None
     for step in range(step_of(now) - _EARLIER, step_of(now) + 1):

@@ -112,10 +112,8 @@ async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
 
 
 def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
-    """Append an audit entry in the caller's transaction, and return its number.
-
-    The counter's row stays locked until the transaction ends, so numbers are in commit order.
-    """
+    """Append an audit entry in the caller's transaction, and return its number. The counter's row
+    stays locked until the transaction ends, so numbers are in commit order."""
     ((number,),) = connection.ask(
         "INSERT INTO counters (name, value) VALUES ('audit', 1) "
         "ON CONFLICT (name) DO UPDATE SET value=counters.value+1 RETURNING value"
@@ -131,10 +129,8 @@ def keep_entry(connection: PlainConnection, entry: AuditEntry) -> int:
 
 
 async def acting_alone(connection: AsyncConnection) -> None:
-    """Lock the audit trail until the transaction ends, so that no other act runs concurrently.
-
-    Take this lock before any other.
-    """
+    """Lock the audit trail until the transaction ends, so that no other act runs concurrently. Take
+    this lock before any other."""
     await connection.execute(
         text(
             "INSERT INTO counters (name, value) VALUES ('audit', 0) "
@@ -206,10 +202,8 @@ async def acts_since(
 
 async def ways_in_since(connection: AsyncConnection, since: Instant) -> set[tuple[str, str]]:
     """Return (maker, holder) of every invitation and own token made after an instant, used or not.
-
     Those that two founders made for each other before the machine's owner vouched for them are left
-    out.
-    """
+    out."""
     rows = await connection.execute(
         text(
             "SELECT who, subject, at FROM audit WHERE action = 'operator_invited' AND at > :since "

@@ -261,10 +261,8 @@ ASKED_BY: Final = "TALLYHOOK_OPERATOR"
 
 
 class Proven(str):
-    """The name of an operator who has proved who they are.
-
-    A plain string is only a claim by the machine's owner.
-    """
+    """The name of an operator who has proved who they are. A plain string is only a claim by the
+    machine's owner."""
 
     __slots__ = ()
 
@@ -314,9 +312,7 @@ def _asking(by: str | None) -> str | None:
 
 async def author_of_command(context: DatabaseContext, *, by: str | None = None) -> str:
     """Return the author of a command's facts: the operator who acts, else the machine's owner.
-
-    Raise UsageError where `by` is no operator in force.
-    """
+    Raise UsageError where `by` is no operator in force."""
     async with context.database.reading() as connection:
         everybody = await operator_store.operators(connection)
     named = _asking(by)
@@ -365,10 +361,8 @@ async def vouch_for_founders(
 
 
 def owner() -> operator_store.Operator:
-    """Return the machine's owner, for acts before operators can be looked up.
-
-    Operators are unknown, for example, until a database is restored.
-    """
+    """Return the machine's owner, for acts before operators can be looked up. Operators are
+    unknown, for example, until a database is restored."""
     return operator_store.Operator(name=_account(), role="account", created_at=EARLIEST)
 
 
@@ -486,10 +480,8 @@ def no_operator(name: str) -> NotFoundError:
 
 
 async def retire_operator(context: DatabaseContext, *, name: str, by: str | None) -> None:
-    """Disable an operator. Raise NotFoundError for an unknown one.
-
-    Raise UsageError for the last admin, because nobody could then add operators.
-    """
+    """Disable an operator. Raise NotFoundError for an unknown one. Raise UsageError for the last
+    admin, because nobody could then add operators."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

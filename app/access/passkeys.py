@@ -109,10 +109,8 @@ def made_passkey(answer: PasskeyAnswer, *, name: str, label: str, now: Instant) 
 
 
 def signed_count(answer: PasskeyAnswer, known: Collection[Passkey]) -> tuple[Passkey, int] | None:
-    """Return the passkey that signed the challenge, with its new signature count.
-
-    Return None for an invalid answer, and for a count that was used before: the key may be a copy.
-    """
+    """Return the passkey that signed the challenge, with its new signature count. Return None for
+    an invalid answer, and for a count that was used before: the key may be a copy."""
     import webauthn
 
     def verified(credential: dict[str, Any]) -> tuple[Passkey, int] | None:

@@ -38,10 +38,8 @@ from reconcile.documents import InstantText, NextText
 from reconcile.instants import DAY, Duration, Instant, format_instant, format_known
 
 STANDS_FOR: Final[Duration] = 7 * DAY
-"""Lifetime of a proposal. It is long enough for a holiday of the second person.
-
-Later the books have changed, and a forgotten proposal must not be approved by mistake.
-"""
+"""Lifetime of a proposal. It is long enough for a holiday of the second person. Later the books
+have changed, and a forgotten proposal must not be approved by mistake."""
 
 REASON_MAX: Final = 2_000
 """Characters of a reason: about a page."""
@@ -164,10 +162,8 @@ class ProposalKind:
         return MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
-        """Return until when the proposer may carry out the approved act.
-
-        Return None where approving carries it out, and where nobody has approved it.
-        """
+        """Return until when the proposer may carry out the approved act. Return None where
+        approving carries it out, and where nobody has approved it."""
         decided = proposal.decided
         if self.open_for is None or decided is None or decided.decision != "approved":
             return None
@@ -177,10 +173,8 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError where this person may not carry out an approved act now.
-
-    The message says what to do.
-    """
+    """Raise UsageError where this person may not carry out an approved act now. The message says
+    what to do."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
@@ -384,10 +378,8 @@ class Proposals:
         return found
 
     async def why_not(self, proposal: Proposal, *, by: str) -> str | None:
-        """Return why this person cannot approve it now, or None where they can.
-
-        For acts that take long, a changed subject is noticed only on approval.
-        """
+        """Return why this person cannot approve it now, or None where they can. For acts that take
+        long, a changed subject is noticed only on approval."""
         kind = self.kinds.get(proposal.kind)
         look = kind is None or not kind.takes_long
         async with self._context.database.reading() as connection:
@@ -437,10 +429,8 @@ class Proposals:
         return await self.one(identity)
 
     async def withdraw(self, identity: str, *, by: str | None, reason: str) -> Proposal:
-        """Withdraw one's own proposal.
-
-        Raise NotFoundError for an unknown proposal, UsageError for another person's.
-        """
+        """Withdraw one's own proposal. Raise NotFoundError for an unknown proposal, UsageError for
+        another person's."""
         check_reason(reason, countries=self._countries)
         async with self._context.database.writing() as connection:
             proposal = await self._open(connection, identity)
@@ -592,11 +582,9 @@ VOUCHING: Final = (
 async def _two_persons(
     connection: Connection, proposal: Proposal, second: operator_store.Operator
 ) -> None:
-    """Raise UsageError where one of the two may have received the other's invitation or token.
-
-    It counts if one gave the other a way in within a proposal's lifetime, directly or through
-    others: both may then be one person.
-    """
+    """Raise UsageError where one of the two may have received the other's invitation or token. It
+    counts if one gave the other a way in within a proposal's lifetime, directly or through others:
+    both may then be one person."""
     known = {each.name: each for each in await operator_store.operators(connection)}
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):

@@ -19,11 +19,8 @@ from reconcile.instants import Instant
 LinkKind = Literal["invite", "enter"]
 
 Way = Literal["password", "company", "link"]
-"""Way in which a session began.
-
-The ways are a password with a second factor, the company's account, or a link that the machine's
-owner made.
-"""
+"""Way in which a session began. The ways are a password with a second factor, the company's
+account, or a link that the machine's owner made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,20 +272,16 @@ async def add_session(
 
 
 def _times(now: Instant, used_after: Instant) -> dict[str, Instant]:
-    """Return query parameters for sessions in force: their end, and bounds of their last use.
-
-    The upper bound excludes a session dated by a clock that was ahead, which would last too long.
-    """
+    """Return query parameters for sessions in force: their end, and bounds of their last use. The
+    upper bound excludes a session dated by a clock that was ahead, which would last too long."""
     return {"now": now, "used_after": used_after, "used_before": Instant(now + CLOCKS_DIFFER)}
 
 
 async def session_in_force(
     connection: AsyncConnection, token: str, *, now: Instant, used_after: Instant
 ) -> OperatorSession | None:
-    """Return the cookie's session with the operator's present role.
-
-    Return None where the session has expired or was ended, or where its operator was disabled.
-    """
+    """Return the cookie's session with the operator's present role. Return None where the session
+    has expired or was ended, or where its operator was disabled."""
     rows = await connection.execute(
         text(
             "SELECT sessions.name, role, sessions.created_at, used_at, until, way, proved_at "
@@ -304,11 +297,8 @@ async def session_in_force(
 
 
 async def name_of_session(connection: AsyncConnection, token: str) -> str | None:
-    """Return the person of a cookie's session, even if it has expired.
-
-    Return None for an unknown cookie, and for a session that a person ended: somebody else may have
-    the cookie then.
-    """
+    """Return the person of a cookie's session, even if it has expired. Return None for an unknown
+    cookie, and for a session that a person ended: somebody else may have the cookie then."""
     rows = await connection.execute(
         text("SELECT name FROM sessions WHERE hash=:hash AND revoked_at IS NULL"),
         {"hash": hashed(token)},
@@ -440,10 +430,8 @@ def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> 
 async def use_form(
     connection: AsyncConnection, form: str, *, now: Instant, kept_since: Instant
 ) -> bool:
-    """Mark a form's id as used, and delete ids that are older than any session.
-
-    Return False if it was used before.
-    """
+    """Mark a form's id as used, and delete ids that are older than any session. Return False if it
+    was used before."""
     await connection.execute(text("DELETE FROM used_forms WHERE at < :at"), {"at": kept_since})
     rows = await connection.execute(
         text("INSERT INTO used_forms (id, at) VALUES (:id, :now) ON CONFLICT DO NOTHING "

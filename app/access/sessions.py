@@ -60,11 +60,9 @@ class LinkRefused(TallyhookError):
 async def invite_operator(
     context: DatabaseContext, *, name: str, role: operators.Role | None, by: str | None
 ) -> str:
-    """Return an invitation's token for a person, and add the person if they are new.
-
-    A person with a password can set a new one with the link. Raise UsageError where `by` may not do
-    this, and for a role other than the person's.
-    """
+    """Return an invitation's token for a person, and add the person if they are new. A person with
+    a password can set a new one with the link. Raise UsageError where `by` may not do this, and for
+    a role other than the person's."""
     token = new_token("")
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -144,11 +142,7 @@ async def accept_invitation(
     old: str = "",
 ) -> str:
     """Set the invited person's password, end their sessions, begin a new one and return its cookie.
-
-    old  as in `_begin`
-
-    Raise LinkRefused, and UsageError for a bad password or code.
-    """
+    Raise LinkRefused, and UsageError for a bad password or code. `old`: as in `_begin`."""
     link = await read_link(context, token, kind="invite")
     credentials.check_password(password, names=(merchant, link.name))
     kept = await credentials.password_text(password)
@@ -172,12 +166,10 @@ async def accept_invitation(
 
 
 async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: str | None) -> str:
-    """Return a link's token that opens one short session of an operator.
+    """Return a link's token that opens one short session of an operator. It is for the machine's
+    owner, when nobody can sign in otherwise. Raise UsageError and NotFoundError.
 
-    It is for the machine's owner, when nobody can sign in otherwise. For proposals it counts like
-    an invitation that the maker gave to the operator.
-
-    Raise UsageError and NotFoundError.
+    For proposals it counts like an invitation that the maker gave to the operator.
     """
     token = new_token("")
     async with context.database.writing() as connection:
@@ -201,12 +193,8 @@ async def let_in_link(context: DatabaseContext, *, name: str, reason: str, by: s
 async def enter(
     context: DatabaseContext, token: str, *, demo: bool, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session by a link of the machine's owner. Return its cookie and operator.
-
-    demo  whether the demo operator's link is accepted
-
-    Raise LinkRefused.
-    """
+    """Begin a session by a link of the machine's owner. Return its cookie and operator. With
+    `demo`, the demo operator's link is accepted too. Raise LinkRefused."""
     link = await read_link(context, token, kind="enter")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -222,14 +210,12 @@ async def enter(
 async def sign_in_by_company(
     context: DatabaseContext, account: CompanyAccount, *, old: str = ""
 ) -> tuple[str, str]:
-    """Begin a session for the person of a company account. Return its cookie and operator.
+    """Begin a session for the person of a company account. Return its cookie and operator. `old`:
+    as in `_begin`.
 
     A new person becomes an operator, and a known one gets the role that the provider states now.
-
-    old  as in `_begin`
-
-    Raise CompanyRefused. It is also raised where the provider states no role; the person's sessions
-    and tokens then end.
+    Raise CompanyRefused, also where the provider states no role: their sessions and tokens then
+    end.
     """
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
@@ -285,10 +271,8 @@ async def _new_of_company(
     now: Instant,
 ) -> operator_store.Operator | None:
     """Add the person of an account that is unknown here, or return None where they have no role.
-
     Raise CompanyRefused for a name that is invalid or taken, and for a first operator who is not an
-    admin.
-    """
+    admin."""
     if account.role is None:
         return None
     try:
@@ -315,11 +299,9 @@ async def _new_of_company(
 async def prove_by_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Renew the session of a person who signed in again with the company's account.
-
-    Return its new cookie. The person gets the role that the provider states now. Raise
-    CompanyRefused for somebody else's account, and for one without a role.
-    """
+    """Renew the session of a person who signed in again with the company's account. Return its new
+    cookie. The person gets the role that the provider states now. Raise CompanyRefused for somebody
+    else's account, and for one without a role."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -337,11 +319,9 @@ async def prove_by_company(
 async def link_company(
     context: DatabaseContext, account: CompanyAccount, *, name: str, token: str
 ) -> str:
-    """Switch a signed-in person to the company's account. Return the cookie of a new session.
-
-    Their password, invitation and sessions end, and they get the role that the provider states.
-    Raise CompanyRefused, also for an account without a role.
-    """
+    """Switch a signed-in person to the company's account. Return the cookie of a new session. Their
+    password, invitation and sessions end, and they get the role that the provider states. Raise
+    CompanyRefused, also for an account without a role."""
     if account.role is None:
         raise CompanyRefused(_NO_ROLE)
     async with context.database.writing() as connection:
@@ -375,12 +355,8 @@ async def sign_in(
     passkey: passkeys.PasskeyAnswer | None = None,
     old: str = "",
 ) -> str:
-    """Begin a session and return its cookie. Raise SignInRefused.
-
-    A person with a second factor must give it: a one-time code, or instead a passkey's answer.
-
-    old  as in `_begin`
-    """
+    """Begin a session and return its cookie. Raise SignInRefused. A person with a second factor
+    must give it: a one-time code, or instead a passkey's answer. `old`: as in `_begin`."""
     async with context.database.reading() as connection:
         known = {each.name: each for each in await operator_store.operators(connection)}
         credential = await session_store.credential_of(connection, name)
@@ -455,10 +431,8 @@ SOMEBODY: Final = operator_store.Operator(name="somebody", role="unknown", creat
 
 
 async def note_failure(context: DatabaseContext, *, name: str | None = None) -> None:
-    """Write an audit entry for a failed sign-in.
-
-    name  the operator in whose session a wrong password was typed again, if that is what failed
-    """
+    """Write an audit entry for a failed sign-in, or for a wrong password that was typed again in
+    the session of the operator `name`."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         known = {each.name: each for each in await operator_store.operators(connection)}
@@ -501,10 +475,8 @@ async def name_of_session(context: DatabaseContext, token: str) -> str | None:
 
 
 async def renew_session(context: DatabaseContext, token: str) -> str | None:
-    """Give a session a new cookie and return it, or None where the session has ended meanwhile.
-
-    The session's end stays the same.
-    """
+    """Give a session a new cookie and return it, or None where the session has ended meanwhile. The
+    session's end stays the same."""
     new = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -584,12 +556,8 @@ async def own_sessions(context: DatabaseContext, name: str) -> list[OwnSession]:
 async def change_password(
     context: DatabaseContext, *, name: str, password: str, here: str, merchant: str = ""
 ) -> None:
-    """Replace the password of a person who gave the old one, and end their other sessions.
-
-    here  the cookie of the session that stays
-
-    Raise UsageError for a bad password.
-    """
+    """Replace the password of a person who gave the old one, and end their sessions except the one
+    with the cookie `here`. Raise UsageError for a bad password."""
     credentials.check_password(password, names=(merchant, name))
     kept = await credentials.password_text(password)
     await _set_own(context, name, here=here, action="password_changed", password=kept)
@@ -598,13 +566,9 @@ async def change_password(
 async def set_second_factor(
     context: DatabaseContext, *, name: str, totp: str, code: str, here: str
 ) -> None:
-    """Replace the one-time secret of a person who gave their password, and end their other
-    sessions.
-
-    here  the cookie of the session that stays
-
-    Raise UsageError for a code that the new secret does not give now.
-    """
+    """Replace the one-time secret of a person who gave their password, and end their sessions
+    except the one with the cookie `here`. Raise UsageError for a code that the new secret does not
+    give now."""
     step = None
     if credentials.is_totp_secret(totp):
         step = credentials.fitting_step(totp, code, now=context.clock.now(), after=None)
@@ -622,12 +586,8 @@ async def own_passkeys(context: DatabaseContext, name: str) -> list[Passkey]:
 async def add_passkey(
     context: DatabaseContext, answer: passkeys.PasskeyAnswer, *, name: str, label: str, here: str
 ) -> None:
-    """Store a passkey that a person's authenticator made, and end their other sessions.
-
-    here  the cookie of the session that stays
-
-    Raise UsageError for an answer that contains no valid passkey.
-    """
+    """Store a passkey that a person's authenticator made, and end their sessions except the one
+    with the cookie `here`. Raise UsageError for an answer that contains no valid passkey."""
     if not (0 < len(label) <= names.NAME_MAX and is_human_text(label)):
         raise UsageError(f"give the passkey a name of 1 to {names.NAME_MAX} characters")
     made = passkeys.made_passkey(answer, name=name, label=label, now=context.clock.now())
@@ -646,13 +606,9 @@ async def add_passkey(
 
 
 async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, here: str) -> None:
-    """Delete a person's passkey, and end their other sessions.
-
-    here  the cookie of the session that stays
-
+    """Delete a person's passkey, and end their sessions except the one with the cookie `here`.
     Raise UsageError for the only second factor of a role that needs one, NotFoundError for an
-    unknown passkey.
-    """
+    unknown passkey."""
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
@@ -670,11 +626,8 @@ async def _set_own(
     change: Callable[[Connection], Awaitable[None]] | None = None,
     **changed: Any,
 ) -> None:
-    """Change a person's credential, end their other sessions, and write an audit entry.
-
-    change   makes further changes in the transaction
-    changed  the members of the credential that change
-    """
+    """Change the given members of a person's credential, end their other sessions, and write an
+    audit entry. `change` makes further changes in the transaction."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -710,10 +663,8 @@ async def end_own_sessions(context: DatabaseContext, *, name: str, ids: Collecti
 
 
 async def end_sessions(context: DatabaseContext, *, name: str, by: str, reason: str) -> int:
-    """End all sessions of a person and return how many there were.
-
-    Raise NotFoundError for an unknown operator, UsageError where `by` may not do this.
-    """
+    """End all sessions of a person and return how many there were. Raise NotFoundError for an
+    unknown operator, UsageError where `by` may not do this."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()

@@ -22,19 +22,14 @@ from reconcile.instants import DAY, HOUR, LATEST, Duration, Instant, format_inst
 from reconcile.periods import Calendar
 
 TokenScope = Literal["read", "orders", "checkout", "finance", "evidence"]
-"""Permission of a token.
-
-read orders and the feed · register orders · start payments · reconciliations and reports · evidence
-bundles
-"""
+"""Permission of a token. read orders and the feed · register orders · start payments ·
+reconciliations and reports · evidence bundles"""
 
 TOKEN_SCOPES: Final[tuple[TokenScope, ...]] = get_args(TokenScope)
 
 UNNAMED: Final[tuple[TokenScope, ...]] = ("read", "orders", "checkout")
-"""Default scopes, which a shop's program needs.
-
-The other scopes show the merchant's books or customers, and must be named.
-"""
+"""Default scopes, which a shop's program needs. The other scopes show the merchant's books or
+customers, and must be named."""
 
 ENDS_SOON: Final[Duration] = 14 * DAY
 """Time before its end from which a token is reported, so that it can be replaced."""
@@ -147,10 +142,7 @@ def _free_name(operator: str, taken: Collection[str]) -> str:
 
 def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
     """Parse the end that a person gives for a token. A day without a time means the end of that
-    day.
-
-    Raise UsageError for anything but a moment after now.
-    """
+    day. Raise UsageError for anything but a moment after now."""
     length = _LENGTH.fullmatch(text)
     if length is not None:
         end = now + int(length[1]) * (DAY if length[2] == "d" else HOUR)
@@ -190,10 +182,8 @@ def no_token(name: str) -> NotFoundError:
 
 
 async def withdraw_token(context: DatabaseContext, *, name: str, by: str | None = None) -> None:
-    """Revoke a token by name.
-
-    Raise NotFoundError where no such token is in force, UsageError where `by` may not do this.
-    """
+    """Revoke a token by name. Raise NotFoundError where no such token is in force, UsageError where
+    `by` may not do this."""
     async with context.database.writing() as connection:
         await operator_store.acting_alone(connection)
         now = context.clock.now()
@@ -264,10 +254,8 @@ class Holder:
 
 
 async def holder_of(context: DatabaseContext, token: str) -> Holder:
-    """Return the operator who owns this token.
-
-    Raise TokenRefused for a token that is not in force, ScopeMissing for a program's token.
-    """
+    """Return the operator who owns this token. Raise TokenRefused for a token that is not in force,
+    ScopeMissing for a program's token."""
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(

@@ -47,10 +47,8 @@ HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-stor
 
 
 class AnswerMiddleware:
-    """ASGI middleware for all answers except those to deliveries.
-
-    It sets HEADERS, counts the API's answers 401 and 403, and logs them at most once a minute.
-    """
+    """ASGI middleware for all answers except those to deliveries. It sets HEADERS, counts the API's
+    answers 401 and 403, and logs them at most once a minute."""
 
     def __init__(self, application: ASGIApp, *, count_refused: Callable[[int], None]) -> None:
         self._application = application
@@ -78,11 +76,8 @@ class AnswerMiddleware:
 
 
 class _Whole(Convertor[str]):
-    """A path convertor that takes the whole rest of a path.
-
-    Starlette's own stops before a line break. It would match order `A` for a reference that
-    consists of `A` and a line break.
-    """
+    """A path convertor that takes the whole rest of a path. Starlette's own stops before a line
+    break. It would match order `A` for a reference that consists of `A` and a line break."""
 
     regex = r"(?s:.*)"
 
@@ -165,10 +160,8 @@ Loaded = TypeVar("Loaded")
 
 
 def _once(load: Callable[[], Loaded]) -> Callable[[], Awaitable[Loaded]]:
-    """Return a function that loads something once, at its first call.
-
-    Few receivers ever call it. It loads in a thread, off the event loop that answers webhooks.
-    """
+    """Return a function that loads something once, at its first call. Few receivers ever call it.
+    It loads in a thread, off the event loop that answers webhooks."""
     loaded: list[Loaded] = []
 
     async def loading() -> Loaded:

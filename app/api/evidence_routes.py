@@ -20,10 +20,8 @@ from app.finance.read_lines import lines_naming
 from reconcile.instants import Instant
 
 MAX_BUNDLE_BYTES: Final = 64 * 1024 * 1024
-"""Largest bundle in an answer, in bytes. Most have less than 100 KiB.
-
-The command builds larger bundles, up to 256 MiB.
-"""
+"""Largest bundle in an answer, in bytes. Most have less than 100 KiB. The command builds larger
+bundles, up to 256 MiB."""
 
 
 AT_ONCE: Final = 1
@@ -31,10 +29,8 @@ AT_ONCE: Final = 1
 received for an order."""
 
 MOST_S: Final = 120.0
-"""Longest duration of one build, in seconds.
-
-A bundle of an order with twenty deliveries takes two, including the start of its process.
-"""
+"""Longest duration of one build, in seconds. A bundle of an order with twenty deliveries takes two,
+including the start of its process."""
 
 
 class EvidenceRoutes:

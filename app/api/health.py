@@ -161,10 +161,8 @@ class Health:
         ]
 
     def _without_names(self, value: Any) -> Any:
-        """Replace the names of sources that sign nothing by numbers, in all texts.
-
-        Anyone who knows such a name knows the source's address, which is its only protection.
-        """
+        """Replace the names of sources that sign nothing by numbers, in all texts. Anyone who knows
+        such a name knows the source's address, which is its only protection."""
         if isinstance(value, dict):
             return {name: self._without_names(each) for name, each in value.items()}
         if isinstance(value, list):

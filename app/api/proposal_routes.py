@@ -112,10 +112,8 @@ class ProposalRoutes:
 
 
 async def _found(proposals: Proposals, name: str, operator: Holder) -> Proposal:
-    """Return the requested proposal.
-
-    Raise ApiProblem where it is unknown, or where this person's role may not read its kind.
-    """
+    """Return the requested proposal. Raise ApiProblem where it is unknown, or where this person's
+    role may not read its kind."""
     try:
         found = await proposals.one(name)
     except NotFoundError as error:

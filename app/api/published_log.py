@@ -53,9 +53,7 @@ class PublishedLog:
 
     async def overview(self, request: Request) -> Response:
         """Return the log's origin, the other addresses, and every key that has signed for the log.
-
-        The newest key is last.
-        """
+        The newest key is last."""
         async with self._limiter:
             known = await known_log(self._context)
         if known is None:

@@ -43,16 +43,12 @@ AT_ONCE: Final = 1
 """Results that are built concurrently. Each reads everything, and takes a core and some 100 MiB."""
 
 KEPT: Final = 4
-"""Results that are cached for repeated requests.
-
-One can have about ten MiB; a journal is a file of at most MAX_JOURNAL_BYTES.
-"""
+"""Results that are cached for repeated requests. One can have about ten MiB; a journal is a file of
+at most MAX_JOURNAL_BYTES."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Largest journal in an answer, in bytes: some 100,000 transactions.
-
-Longer journals are written by the command.
-"""
+"""Largest journal in an answer, in bytes: some 100,000 transactions. Longer journals are written by
+the command."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
 """Largest body with rules, in bytes. JSON takes two for a line's end, and for a quotation mark."""
@@ -242,10 +238,8 @@ class ReportRoutes:
         return preview
 
     async def _period(self, asked: PeriodAsked, *, basis: Basis) -> tuple[Scope, str]:
-        """Return the requested period and its job's key.
-
-        Without `as_of`, the moment of the request is not part of the key.
-        """
+        """Return the requested period and its job's key. Without `as_of`, the moment of the request
+        is not part of the key."""
         now, as_of = self._context.clock.now(), asked.as_of
         zone = self._context.calendar_zone
         given = Scope(
@@ -268,9 +262,7 @@ class ReportRoutes:
         self, what: str, subject: str, make: Callable[[], Awaitable[Any]], *, by: str
     ) -> Job:
         """Return the job with this key, running or recently ended, or start it and wait briefly.
-
-        Raise ApiProblem 503 where too many run, 409 where it failed.
-        """
+        Raise ApiProblem 503 where too many run, 409 where it failed."""
         subject = f"{what} {subject}"
         before = self._jobs.newest(_MADE, subject)
         free = self._jobs.under_way(_MADE) < AT_ONCE
@@ -290,10 +282,8 @@ class ReportRoutes:
 
 
 async def _preview(context: AppContext, rules: str) -> RulesPreviewDocument | tuple[str, ...]:
-    """Return how these rules would change matches, or every mistake in them.
-
-    Reading hostile rules can take seconds.
-    """
+    """Return how these rules would change matches, or every mistake in them. Reading hostile rules
+    can take seconds."""
     try:
         return (await preview_rules(context, rules)).document()
     except ConfigurationError as error:

@@ -69,11 +69,9 @@ def bearer_token(request: Request) -> str:
 
 
 def only_parameters(request: Request, names: Collection[str]) -> None:
-    """Raise ApiProblem 422 for an unknown or repeated query parameter.
-
-    A misspelled filter must not be ignored. Zero bytes are refused too, also in the path, because
-    PostgreSQL's text cannot contain them. An order's reference is checked separately.
-    """
+    """Raise ApiProblem 422 for an unknown or repeated query parameter. A misspelled filter must not
+    be ignored. Zero bytes are refused too, also in the path, because PostgreSQL's text cannot
+    contain them. An order's reference is checked separately."""
     for name, value in request.path_params.items():
         if name != "reference":
             _refuse_zero_byte(name, value)
@@ -160,10 +158,8 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document whose members are texts.
-
-    Raise ApiProblem 422 that names every mistake.
-    """
+    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that names every
+    mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]

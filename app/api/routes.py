@@ -109,10 +109,8 @@ class Api:
         self.most: Mapping[str, int] = {"limit": settings.page_max, "wait": settings.longpoll_max_s}
 
     async def admitted(self, request: Request, scope: Scope) -> str | Holder:
-        """Return the name of the calling program, or the person for the scope `operator`.
-
-        Raise ApiProblem 401 without a token in force, 403 without the scope.
-        """
+        """Return the name of the calling program, or the person for the scope `operator`. Raise
+        ApiProblem 401 without a token in force, 403 without the scope."""
         token = request_body.bearer_token(request)
         with _refusing(scope):
             if scope == "operator":
@@ -209,11 +207,9 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 where the client has it already.
-
-    The tag covers all members except `as_of`, including those outside the fingerprint. It is weak,
-    because two responses with one tag differ in `as_of`.
-    """
+    """Return the ledger with its ETag, or 304 where the client has it already. The tag covers all
+    members except `as_of`, including those outside the fingerprint. It is weak, because two
+    responses with one tag differ in `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})
     asked = ", ".join(request.headers.getlist("if-none-match"))
     answer = _of_order(document)
@@ -335,11 +331,9 @@ class Checkouts:
 
 
 def asked_checkout(document: dict[str, Any]) -> tuple[CheckoutRequest, bool]:
-    """Return the request in a body, and whether it asks for a new payment.
-
-    Missing or wrong members are left for `open_checkout`, which names all of them at once. Raise
-    ApiProblem for unknown names, because a misspelled one must not be ignored.
-    """
+    """Return the request in a body, and whether it asks for a new payment. Missing or wrong members
+    are left for `open_checkout`, which names all of them at once. Raise ApiProblem for unknown
+    names, because a misspelled one must not be ignored."""
     unknown = [name for name in document if name not in (*_PARTS, "new_payment")]
     parts: dict[str, dict[str, Any]] = {}
     for part, names in _PARTS.items():

@@ -117,10 +117,8 @@ def _one_of(schemas: Sequence[Schema]) -> Schema:
 
 
 def example_of(schema: Schema, schemas: Mapping[str, Schema]) -> Any:
-    """Return a value that the schema allows, built from its examples.
-
-    Raise KeyError for a schema without examples.
-    """
+    """Return a value that the schema allows, built from its examples. Raise KeyError for a schema
+    without examples."""
     if "examples" in schema:
         return schema["examples"][0]
     if "$ref" in schema:

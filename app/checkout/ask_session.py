@@ -48,11 +48,9 @@ def hold_for(client: CheckoutClient) -> Duration:
 
 
 def never_after(client: CheckoutClient, *, now: Instant) -> Instant:
-    """Return the latest plausible time to which a row is held or postponed.
-
-    A later time was written by a clock that ran ahead. Clocks of several machines may differ by a
-    quarter of an hour.
-    """
+    """Return the latest plausible time to which a row is held or postponed. A later time was
+    written by a clock that ran ahead. Clocks of several machines may differ by a quarter of an
+    hour."""
     return now + hold_for(client) + LONGEST_PAUSE
 
 

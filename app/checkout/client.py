@@ -92,11 +92,8 @@ class Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Queue that lets one caller per order ask at a time.
-
-    Callers that waited with an equal question get the same answer. An order without callers takes
-    no memory.
-    """
+    """Queue that lets one caller per order ask at a time. Callers that waited with an equal
+    question get the same answer. An order without callers takes no memory."""
 
     def __init__(self, limit: int = MAX_CALLERS) -> None:
         self._limit = limit
@@ -134,11 +131,8 @@ WAITS_FOR_ALL: Final = frozenset({"status_429", "status_503"})
 """Answers whose Retry-After applies to every request. That of a 409 concerns one key only."""
 
 DENIAL_LASTS_S: Final = 300.0
-"""Seconds after which a denied token is tried again.
-
-A process that is not ready gets no requests that would try the token earlier. The background task
-for unknown sessions tries more often.
-"""
+"""Seconds after which a denied token is tried again. A process that is not ready gets no requests
+that would try the token earlier. The background task for unknown sessions tries more often."""
 
 TOKEN_DENIED: Final = frozenset({401, 403})
 """HTTP statuses that concern our token alone."""
@@ -219,11 +213,8 @@ class CheckoutClient:
 
     @property
     def denied(self) -> int | None:
-        """Return the HTTP status with which the service refuses our token.
-
-        Return None after the service has accepted the token again, or DENIAL_LASTS_S after the last
-        refusal.
-        """
+        """Return the HTTP status with which the service refuses our token. Return None after the
+        service has accepted the token again, or DENIAL_LASTS_S after the last refusal."""
         if self._denied is None or time.monotonic() - self._denied[1] >= DENIAL_LASTS_S:
             return None
         return self._denied[0]

@@ -98,10 +98,8 @@ def check_same(
 
 
 def check_price(records: Iterable[Record], request: requests.SoundRequest) -> None:
-    """Raise CheckoutConflictError where the shop has stated another price for the order.
-
-    A payment of the session would then be too small or too large, and the order unresolved.
-    """
+    """Raise CheckoutConflictError where the shop has stated another price for the order. A payment
+    of the session would then be too small or too large, and the order unresolved."""
     priced = [each for each in records if each.kind == "order_placed" and each.money is not None]
     if not priced:
         return
@@ -121,10 +119,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
 def check_same_phone(
     payment: CheckoutPayment, request: requests.SoundRequest, *, sent: bytes
 ) -> None:
-    """Raise CheckoutConflictError where the sent body has another phone number.
-
-    The digest cannot show this: it contains only a short checksum of the number.
-    """
+    """Raise CheckoutConflictError where the sent body has another phone number. The digest cannot
+    show this: it contains only a short checksum of the number."""
     if requests.phone_in(sent) != request.phone:
         raise _conflict(payment, request, "with another phone number or other return URLs")
 
@@ -242,10 +238,8 @@ def intent(
 
 
 def intent_details(request: requests.SoundRequest, mask: Mask) -> str:
-    """Return the JSON that is stored with the intent: the request's digest and its return URLs.
-
-    The customer's data is masked.
-    """
+    """Return the JSON that is stored with the intent: the request's digest and its return URLs. The
+    customer's data is masked."""
     given = {"success": request.success_url, "cancel": request.cancel_url}
     urls = {name: url for name, url in given.items() if url is not None}
     return canonical_json(

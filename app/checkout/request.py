@@ -284,10 +284,8 @@ MAX_REFERENCE: Final = 200
 """Characters of a session's reference at the service."""
 
 COME_AGAIN: Final = frozenset({408, 409, 425, 429})
-"""HTTP statuses after which the request may be repeated with the same key.
-
-408 too slow, 409 still running, 425 too early, 429 too many.
-"""
+"""HTTP statuses after which the request may be repeated with the same key. 408 too slow, 409 still
+running, 425 too early, 429 too many."""
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
 """HTTP statuses that concern our credentials or address, and tell nothing about the order."""

@@ -70,11 +70,8 @@ def amount_unit(name: str, decimals: tuple[tuple[str, int], ...]) -> AmountUnit:
 
 
 def read_amount(read: AmountUnit, value: Any, currency: Any, *, name: str) -> Money:
-    """Return exact money of zero or more.
-
-    Raise Unreadable with a sentence about `name`; it is UnclearAmount where only the number is not
-    exact.
-    """
+    """Return exact money of zero or more. Raise Unreadable with a sentence about `name`; it is
+    UnclearAmount where only the number is not exact."""
     if currency is None:
         raise Unreadable(f"{name} has no currency")
     if type(currency) is not str:

@@ -32,11 +32,8 @@ its reason: some providers repeat the first signature on the next day.
 
 
 def keep_profiles(settings: Settings) -> None:
-    """Store the text of the merchant's own profiles in a service's settings.
-
-    All processes of the service then use the same text. A file that cannot be read is reported by
-    `compile_sources`.
-    """
+    """Store the text of the merchant's own profiles in a service's settings. All processes of the
+    service then use the same text. A file that cannot be read is reported by `compile_sources`."""
     texts = dict(settings.profile_files)
     for path in {each.profile for each in settings.sources.values()} - {*shipped_profiles()}:
         with suppress(ConfigurationError):
@@ -45,10 +42,8 @@ def keep_profiles(settings: Settings) -> None:
 
 
 def text_of_profile(settings: Settings, source: str) -> str:
-    """Return the text of a source's profile as the service has stored it.
-
-    Raise the same errors as `load_profile`.
-    """
+    """Return the text of a source's profile as the service has stored it. Raise the same errors as
+    `load_profile`."""
     named = settings.sources[source].profile
     return settings.profile_files.get(named) or profile_text(named)
 
@@ -69,10 +64,8 @@ def secrets_of(given: SourceSettings) -> list[str] | dict[str, str]:
 
 
 def webhook_credentials(given: SourceSettings) -> list[str]:
-    """Return the credentials that the provider sends with its requests.
-
-    They are configured as `webhook`; older ones have names that begin with `webhook_`.
-    """
+    """Return the credentials that the provider sends with its requests. They are configured as
+    `webhook`; older ones have names that begin with `webhook_`."""
     return [
         pair.get_secret_value()
         for name, pair in given.credentials.items()
@@ -290,10 +283,8 @@ class _KeyHolder:
 
 
 def _problems_of_keys(settings: Settings) -> list[str]:
-    """Return the problems of keys that two settings share.
-
-    A delivery that is genuine for two sources would count as two payments.
-    """
+    """Return the problems of keys that two settings share. A delivery that is genuine for two
+    sources would count as two payments."""
     problems = []
     holders = list(_holders(settings))
     for number, one in enumerate(holders):
@@ -332,10 +323,8 @@ def _holders(settings: Settings) -> Iterator[_KeyHolder]:
 
 
 def signer_of_section(section: str, secret: SecretStr) -> Source:
-    """Return the source that signs a settings section's own posts.
-
-    Raise ConfigurationError where it cannot sign.
-    """
+    """Return the source that signs a settings section's own posts. Raise ConfigurationError where
+    it cannot sign."""
     try:
         return Source(
             name=section, profile=load_profile("checkout"), secrets=[secret.get_secret_value()]

@@ -20,10 +20,8 @@ SetupFacts = Mapping[str, str | list[str]]
 
 def setup_facts(profile: Profile) -> SetupFacts:
     """Return the parts of [setup] as sentences: `where`, `secret`, `credentials`, `events`,
-    `fields`, `traps`, `silence`.
-
-    A part that the profile does not state is UNDOCUMENTED. A part that does not apply is absent.
-    """
+    `fields`, `traps`, `silence`. A part that the profile does not state is UNDOCUMENTED. A part
+    that does not apply is absent."""
     setup = profile.setup
     facts: dict[str, str | list[str]] = {"where": setup.where or UNDOCUMENTED}
     if profile.signature.mac != UNSIGNED:

@@ -137,19 +137,14 @@ UNITS: Final[Mapping[str, TimestampUnit]] = {
         SECOND, 15, "a date and time, seconds or milliseconds", milliseconds_from=13
     ),
 }
-"""Formats of a timestamp by name.
-
-`iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone included. `any` is either that or the
-digits of `s_or_ms`.
-"""
+"""Formats of a timestamp by name. `iso8601` is no number: `2026-11-20T10:00:00+07:00`, zone
+included. `any` is either that or the digits of `s_or_ms`."""
 
 _ANY: Final = UNITS["any"]
 
 _PLAUSIBLE: Final[Duration] = 365 * instants.DAY
-"""Largest distance from now at which a number read in another unit is plausible.
-
-The refusal then names that unit.
-"""
+"""Largest distance from now at which a number read in another unit is plausible. The refusal then
+names that unit."""
 
 # Faults of a text that is not all digits, the most specific first.
 _FAULTS = (

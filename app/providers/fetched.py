@@ -29,10 +29,8 @@ from reconcile.ledger.events import (
 from reconcile.money import Money
 
 NOT_FOUND: Final = frozenset({404, 410})
-"""HTTP statuses by which the provider denies the event.
-
-The denial settles the event's claim, and moves no money.
-"""
+"""HTTP statuses by which the provider denies the event. The denial settles the event's claim, and
+moves no money."""
 
 NOT_KNOWN: Final = "not_found"
 """Kind of the event that a denial becomes."""
@@ -268,11 +266,8 @@ class AnswerReader:
         return references
 
     def _check_environment(self, data: fields.EventData, environment: str | None) -> None:
-        """Raise Unreadable where the answer belongs to the other environment.
-
-        In live, an answer that states no environment is refused too: an answer to a sandbox key is
-        no real money.
-        """
+        """Raise Unreadable where the answer belongs to the other environment. In live, an answer
+        that states no environment is refused too: an answer to a sandbox key is no real money."""
         if self._environment is None or environment is None:
             return
         word = fields.as_text(self._environment(data), "the answer's environment")
@@ -296,11 +291,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's own amount.
-
-        A profile may have none because the request fixed the amount. The amount of the event that
-        was asked about then counts.
-        """
+        """Return the answer's own amount. A profile may have none because the request fixed the
+        amount. The amount of the event that was asked about then counts."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -105,10 +105,8 @@ _HOLDS: Final[Mapping[type, tuple[tuple[type, ...], str]]] = {
 
 
 def _members(text: str, path: paths.JsonPath) -> Find:
-    """Build a fast lookup for a path of names only.
-
-    Nearly every location is such a path, and this lookup takes a third of the time.
-    """
+    """Build a fast lookup for a path of names only. Nearly every location is such a path, and this
+    lookup takes a third of the time."""
 
     def find(data: EventData) -> Any:
         value = data.document
@@ -276,10 +274,8 @@ def holding(texts: tuple[str, ...], data: EventData) -> tuple[str, ...]:
 
 
 def event_id(value: Any, name: str) -> str:
-    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks.
-
-    It becomes part of keys and log lines.
-    """
+    """Check an event's id: 1 to MAX_ID printable ASCII characters without blanks. It becomes part
+    of keys and log lines."""
     if value is None:
         raise Unreadable(f"{name} is missing")
     if type(value) is not str:

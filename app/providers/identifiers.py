@@ -25,10 +25,8 @@ def email(value: object) -> str | None:
 
 
 def name(value: object) -> str | None:
-    """Return a person's name without accents, capitals and punctuation, its words sorted.
-
-    `Doe, José` and `jose doe` are equal. A single word is too common to find a person by.
-    """
+    """Return a person's name without accents, capitals and punctuation, its words sorted. `Doe,
+    José` and `jose doe` are equal. A single word is too common to find a person by."""
     text = _text(value)
     plain = "".join(each for each in normalize("NFKD", text or "") if not combining(each))
     words = sorted(_WORD.findall(plain.replace("\u2019", "'").casefold()))

@@ -24,11 +24,9 @@ _BARE: Final = frozenset({32, 64})
 
 
 def refuse_key_pair(secret: str) -> None:
-    """Raise ValueError where a shared secret is one half of a key pair.
-
-    It may be `whpk_` or `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64.
-    The message reveals nothing of it.
-    """
+    """Raise ValueError where a shared secret is one half of a key pair. It may be `whpk_` or
+    `whsk_`, PEM of any kind, a JSON Web Key, or a public key's DER in base64. The message reveals
+    nothing of it."""
     text = secret.strip()
     is_key = text.startswith((WHPK, WHSK)) or _PEM in text
     if not is_key:

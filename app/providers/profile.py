@@ -21,11 +21,9 @@ __all__ = ["SHIPPED", "Profile", "load_profile", "profile_text", "read_profile",
 SHIPPED: Final = Path(__file__).parent / "profiles"
 
 MAX_FILE_BYTES: Final = 32 * 1024
-"""Largest profile file in bytes. A profile is a page or two.
-
-A larger file is there by mistake, or made to be slow to read. Strangers' bundles and scenarios
-contain profiles, and a TOML parser's time grows with the square of the size.
-"""
+"""Largest profile file in bytes. A profile is a page or two. A larger file is there by mistake, or
+made to be slow to read. Strangers' bundles and scenarios contain profiles, and a TOML parser's time
+grows with the square of the size."""
 
 
 def shipped_profiles() -> list[str]:
@@ -43,10 +41,8 @@ def load_profile(name_or_path: str) -> Profile:
 
 
 KEPT: Final = 128
-"""Cached profiles, more than are shipped.
-
-A start reads one profile several times, and each time takes some milliseconds.
-"""
+"""Cached profiles, more than are shipped. A start reads one profile several times, and each time
+takes some milliseconds."""
 
 
 @lru_cache(maxsize=KEPT)
@@ -247,10 +243,8 @@ def show_profile(name_or_path: str) -> dict[str, Any]:
 
 
 def what_the_shop_must_name(profile: Profile) -> str | None:
-    """Return what the shop must state about each payment.
-
-    Return None if an event or the provider's answer names the order, or if no event moves money.
-    """
+    """Return what the shop must state about each payment. Return None if an event or the provider's
+    answer names the order, or if no event moves money."""
     answers = profile.fetch_back.order if profile.fetch_back else ()
     if profile.verifies_only or profile.event.order or answers:
         return None

@@ -148,10 +148,8 @@ async def probe(client: httpx2.AsyncClient, url: str) -> Probe:
 
 
 async def trusted_until(url: str) -> Instant | None:
-    """Return when the certificate of an https address expires.
-
-    Return EARLIEST if it is not trusted or TLS fails, None without an answer.
-    """
+    """Return when the certificate of an https address expires. Return EARLIEST if it is not trusted
+    or TLS fails, None without an answer."""
     _, problem, ends = await _handshake(url)
     return ends if problem is None else EARLIEST
 

@@ -94,10 +94,8 @@ MEANT_AS_STATED: Final[frozenset[ClaimKind]] = frozenset({"unrecognized", "ignor
 """Claims that need no confirmation, since they change no payment."""
 
 NAMES_ITS_OWN: Final[frozenset[ClaimKind]] = FOLLOWS_SUCCESS | MEANT_AS_STATED
-"""Claims with members, such as metadata, that may be a refund's or dispute's own.
-
-For these only the account shows whose payment it is.
-"""
+"""Claims with members, such as metadata, that may be a refund's or dispute's own. For these only
+the account shows whose payment it is."""
 
 _AUTHORIZATION: Final = request.header_values("authorization")
 
@@ -139,11 +137,9 @@ class ProfileField:
         return fields.required_text(value, self.name_in(data))
 
     def description(self, data: fields.EventData) -> str | None:
-        """Return the field as a description, masked and with control characters escaped.
-
-        Return None where there is no text. Nothing depends on a description, so it never makes an
-        event unreadable.
-        """
+        """Return the field as a description, masked and with control characters escaped. Return
+        None where there is no text. Nothing depends on a description, so it never makes an event
+        unreadable."""
         try:
             value = self.find(data)
         except Unreadable:
@@ -171,10 +167,8 @@ class Price:
         self._order_currency = fields.compile_locations(rule.order_currency)
 
     def read(self, data: fields.EventData) -> Money | None:
-        """Return exact money, or None where no amount is stated. Raises Unreadable.
-
-        An amount that is not exact gives None too, and is noted in `data`.
-        """
+        """Return exact money, or None where no amount is stated. Raises Unreadable. An amount that
+        is not exact gives None too, and is noted in `data`."""
         value = self._amount.find(data)
         if value is None:
             return None
@@ -358,10 +352,8 @@ class EventReader:
         )
 
     def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
-        """Read only an event's account, shop and environment. Never raises.
-
-        An unreadable body names no account, and `read` judges its environment.
-        """
+        """Read only an event's account, shop and environment. Never raises. An unreadable body
+        names no account, and `read` judges its environment."""
         if self._accounts is None and not self._names_environments:
             return NOBODYS
         try:
@@ -423,10 +415,8 @@ class EventReader:
         return list(dict.fromkeys([digits for digits in found if digits is not None]))
 
     def respond_by(self, body: bytes, incoming: request.Incoming) -> Instant | None:
-        """Return the deadline for the answer to a dispute in a body. Raises Unreadable.
-
-        Return None where the body states no deadline, or several.
-        """
+        """Return the deadline for the answer to a dispute in a body. Raises Unreadable. Return None
+        where the body states no deadline, or several."""
         stated = [self._respond_by.find(each) for each in self._each(body, incoming)]
         found = {
             self._date(each, self._respond_by.name, self._zone)
@@ -649,10 +639,8 @@ class EventReader:
 
     def _environment_of(self, data: fields.EventData) -> str | None:
         """Return the environment that an event states, else the one that the source's keys belong
-        to.
-
-        An ignored kind may leave it out, since it moves no money anywhere. Raises Unreadable.
-        """
+        to. An ignored kind may leave it out, since it moves no money anywhere. Raises
+        Unreadable."""
         try:
             value = self._environment.find(data)
         except Unreadable:

@@ -28,10 +28,8 @@ MAX_FIELDS: Final = 1_000
 """Fields in one form or query. The largest that a provider sends has about sixty."""
 
 MAX_FORM_BYTES: Final = 256 * 1024
-"""Largest form in bytes. The largest that a provider sends has a tenth of this.
-
-Decoding a megabyte of escapes takes an eighth of a second, before anything in it is verified.
-"""
+"""Largest form in bytes. The largest that a provider sends has a tenth of this. Decoding a megabyte
+of escapes takes an eighth of a second, before anything in it is verified."""
 
 Pairs = list[tuple[bytes, bytes]]
 
@@ -124,11 +122,9 @@ def header_values(names: str) -> Callable[[Headers], list[bytes]]:
 
 
 MAX_VALUES: Final = 10_000
-"""Values in a body that is parsed before it is verified, because its members are signed.
-
-Such an event has a few dozen. A megabyte has room for half a million, which would block other
-deliveries for half a second.
-"""
+"""Values in a body that is parsed before it is verified, because its members are signed. Such an
+event has a few dozen. A megabyte has room for half a million, which would block other deliveries
+for half a second."""
 
 _UNMADE: Final = object()
 

@@ -15,10 +15,8 @@ from reconcile.ledger.events import PART_KINDS
 
 _WHOLE_BODY: Final = frozenset({"body", "body_or_query", "form_received", "form_joined"})
 _WHOLE_QUERY: Final = frozenset({"url"})
-"""References that cover the whole query.
-
-`body_or_query` does not: a request other than GET can have a query beside its signed body.
-"""
+"""References that cover the whole query. `body_or_query` does not: a request other than GET can
+have a query beside its signed body."""
 _PREFIXES: Final = frozenset({"compact", "canonical"})
 _OF_BODY: Final = frozenset({"json", "root", "form", "digest"})
 _OF_ITEM: Final = frozenset({"json", "digest"})
@@ -177,11 +175,9 @@ class Joins:
         return left.name == "ts" and self._digits and right.name in _NOT_DIGITS_FIRST
 
     def _is_closed(self, reference: template.TemplateReference) -> bool:
-        """Check that the reference's own value shows where it ends.
-
-        That holds for a secret, a digest, and the JSON document: no part of a document, and nothing
-        longer, is a document too.
-        """
+        """Check that the reference's own value shows where it ends. That holds for a secret, a
+        digest, and the JSON document: no part of a document, and nothing longer, is a document
+        too."""
         if reference.filters:
             return reference.filters[-1] in _FIXED_LENGTH
         document = self._json and reference.name in _DOCUMENTS and not reference.argument

@@ -28,11 +28,8 @@ LEAST_RSA_BITS: Final = 1024
 _P = 2**255 - 19
 _ORDER_8 = 0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD84D3D706A17C7
 _SMALL_ORDER_Y: Final = frozenset({0, 1, _P - 1, _ORDER_8, _P - _ORDER_8})
-"""The y coordinates of the eight points of edwards25519 whose order divides 8.
-
-With such a key, one fixed signature fits every message (RFC 8032, section 8.9; "Taming the many
-EdDSAs", 2020).
-"""
+"""The y coordinates of the eight points of edwards25519 whose order divides 8. With such a key, one
+fixed signature fits every message (RFC 8032, section 8.9; "Taming the many EdDSAs", 2020)."""
 
 
 class KeyPair(NamedTuple):
@@ -43,10 +40,8 @@ class KeyPair(NamedTuple):
 
 
 KEYS_REMEMBERED: Final = 64
-"""Cached keys. Reading and checking a private RSA key takes 50 ms.
-
-A start reads each key of a source four times, to check, to name and to use it.
-"""
+"""Cached keys. Reading and checking a private RSA key takes 50 ms. A start reads each key of a
+source four times, to check, to name and to use it."""
 
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
@@ -99,11 +94,8 @@ def _parse(material: bytes) -> object:
 
 
 MOST_SIGNATURES: Final = 16
-"""Signatures of one request that are tried with one key.
-
-A provider that changes keys sends two. Each takes some tenths of a millisecond, and a request's
-headers have room for two hundred.
-"""
+"""Signatures of one request that are tried with one key. A provider that changes keys sends two.
+Each takes some tenths of a millisecond, and a request's headers have room for two hundred."""
 
 
 class AsymmetricKey(ABC):

@@ -16,10 +16,8 @@ from app.providers.rules import Free, integer, listed, one_of
 from reconcile.ledger.events import ClaimKind
 
 Locations = Annotated[tuple[str, ...], rules.locations]
-"""Locations `json:PATH`, `header:NAME`, … of a field. The first that is present counts.
-
-Empty: events have no such field.
-"""
+"""Locations `json:PATH`, `header:NAME`, … of a field. The first that is present counts. Empty:
+events have no such field."""
 
 FreeKeys = tuple[tuple[str, Any], ...]
 """A section with keys that the file chooses, in the order of the file."""

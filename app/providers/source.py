@@ -270,10 +270,8 @@ class Source:
         return None if self._acknowledge is None else self._acknowledge(incoming)
 
     def greet(self, incoming: Incoming) -> ProviderReply | None:
-        """Answer a genuine request that asks for an echo before events are delivered.
-
-        Return None for a delivery. Never raises.
-        """
+        """Answer a genuine request that asks for an echo before events are delivered. Return None
+        for a delivery. Never raises."""
         if self._greeting is None:
             return None
         document = _data_of(self.profile, incoming).document
@@ -291,10 +289,7 @@ class Source:
 
     def belonging(self, incoming: Incoming) -> Belonging:
         """Read a genuine request's account, shop and environment, if the profile expects it to name
-        them.
-
-        Never raises: see `EventReader.belonging`.
-        """
+        them. Never raises: see `EventReader.belonging`."""
         try:
             payload = self._verifier.payload(incoming)
         except Unreadable:
@@ -326,17 +321,12 @@ class Source:
 
     def respond_by(self, incoming: Incoming) -> Instant | None:
         """Return the deadline for the answer to the dispute in a genuine request. Raises
-        Unreadable.
-
-        Return None if the request states none.
-        """
+        Unreadable. Return None if the request states none."""
         return self._reader.respond_by(self._verifier.payload(incoming), incoming)
 
     def transaction(self, incoming: Incoming, *, digest: str) -> dict[str, str]:
-        """Return the facts that an event of a genuine request states about its payment.
-
-        See `EventReader.transaction`. Raises Unreadable.
-        """
+        """Return the facts that an event of a genuine request states about its payment. See
+        `EventReader.transaction`. Raises Unreadable."""
         return self._reader.transaction(self._verifier.payload(incoming), incoming, digest=digest)
 
     def read_answer(self, kept: bytes, *, digest: str, environment: str | None = None) -> Event:

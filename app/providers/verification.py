@@ -257,10 +257,8 @@ class Declared(Verifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request.
-
-        Raises ConfigurationError where the profile, or the body, cannot be signed.
-        """
+        """Build a signed request. Raises ConfigurationError where the profile, or the body, cannot
+        be signed."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):

@@ -20,11 +20,8 @@ MAX_DIGITS: Final = 12
 
 
 MAX_NAMES: Final = 64
-"""Headers that one signature covers; a provider names two or three.
-
-A value is signed again each time its header is named, so thousands of names could turn one request
-into megabytes to sign.
-"""
+"""Headers that one signature covers; a provider names two or three. A value is signed again each
+time its header is named, so thousands of names could turn one request into megabytes to sign."""
 
 
 class SignatureHeader(NamedTuple):

@@ -38,10 +38,8 @@ ALGORITHM: Final = b"SHA256withRSA"
 """PayPal's name of the algorithm. SHA1withRSA, which its SDK still accepts, is refused."""
 
 RETRIES_S: Final = 4 * 24 * 3600
-"""Age up to which a delivery is accepted, in seconds.
-
-PayPal repeats a delivery for three days; whether with a new time is not documented.
-"""
+"""Age up to which a delivery is accepted, in seconds. PayPal repeats a delivery for three days;
+whether with a new time is not documented."""
 
 _WEBHOOK_ID, _PRIVATE_KEY = "webhook_id", "private_key"
 

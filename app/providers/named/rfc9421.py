@@ -157,21 +157,16 @@ EITHER: Final = "either"
 """Option that accepts both forms, as pawaPay needs. We sign in DER."""
 
 SHARED: Final = "hmac:"
-"""Prefix of a shared secret.
-
-Without it, a public key might be taken for a shared secret, and anyone who knows the public key
-could sign.
-"""
+"""Prefix of a shared secret. Without it, a public key might be taken for a shared secret, and
+anyone who knows the public key could sign."""
 
 LABEL: Final = "sig1"
 
 MAX_LABELS: Final = 8
 MAX_COMPONENTS: Final = 64
-"""Most components in all signatures of one request; MAX_LABELS limits the signatures.
-
-A provider sends one signature over about six components. Each takes time before anything is
-verified, and a sender may know a key's id.
-"""
+"""Most components in all signatures of one request; MAX_LABELS limits the signatures. A provider
+sends one signature over about six components. Each takes time before anything is verified, and a
+sender may know a key's id."""
 
 Keys = Mapping[str, Key]
 """The key prepared for each algorithm."""
