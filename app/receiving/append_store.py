@@ -6,9 +6,9 @@ The steps are numbered; each reads or writes for the whole batch at once:
 2. each arrival's verdict                5. which orders become due
 3. each new event's order
 
-Only one appends at a time, from the lock LINKING to its commit. So on PostgreSQL the deliveries are
-written before it, by a guess at 1 and 2, and written again where that was wrong: another has
-appended the same event meanwhile.
+Only one process appends at a time, from taking the lock LINKING to its commit. So on PostgreSQL the
+deliveries are written before that, from a guess at steps 1 and 2. If the guess was wrong, because
+another process has appended the same event meanwhile, they are written again.
 """
 
 from collections import Counter
@@ -60,15 +60,15 @@ class Arrival:
     """One verified delivery on its way into the store.
 
     headers  `name: value` lines, Latin-1, credentials left out
-    event    what the body says; None where it could not be read
+    event    event in the body; None if it could not be read
     problem  why it could not be read, one sentence
-    whole    of one of several events in one request: the whole body, of which `body` is a part
-    asked_about  whether its provider is asked about an event that is not confirmed
+    whole    the whole body, if the request had several events and `body` is one of them
+    asked_about  whether the provider is asked about an unconfirmed event
     customer  keyed digests by which the event's customer is found, as in `Reading`
-    values   whole values of what could not be read, which may name an order; empty where it was
-             read, or nobody vouches for it
-    peer     what kind of address it came from, for the log alone; empty where that is not known
-    lane     whose share of the questions to its provider an unconfirmed event uses: see `lane_of`
+    values   whole values of an unreadable body, which may name an order; empty if it was read, or
+             if anyone could have sent it
+    peer     kind of the sender's address, only for the log; empty if unknown
+    lane     sender's share of the questions to the provider about unconfirmed events: see `lane_of`
     """
 
     delivery_id: str
@@ -91,7 +91,8 @@ NewEvent = tuple[Event, str, Instant]
 """An event, the delivery that first brought it, and when."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""Digest of each body of one event id, to the order it is kept under and the order it names."""
+"""For each body of one event id, by digest: the order under which it is stored, and the order it
+names."""
 
 
 @dataclass(slots=True)
@@ -112,7 +113,7 @@ class KnownEvents:
             self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
-        """Judge one more arrival of an event, and note the event as known."""
+        """Return the verdict on one more arrival of an event, and note the event as known."""
         key = (event.source, event.event_id)
         bodies = self.bodies.get(key)
         if bodies is None:
@@ -134,7 +135,7 @@ class KnownEvents:
 class Judged:
     """Arrivals with their verdicts, and the rows to write for them.
 
-    fresh   events that are not known yet
+    fresh   events that were not known before
     pruned  ids of redeliveries of an event whose first delivery was pruned or erased
     """
 
@@ -147,8 +148,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one row of the inbox, or of one suspect, ready to be appended and taken out. row:
-    None for content from elsewhere."""
+    """Content of one inbox row or suspect, ready to be appended and deleted. `row` is None for
+    content from elsewhere."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -156,8 +157,8 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals that are new by their ids, the verdict of each, and links that are committed when
-    they are."""
+    """Arrivals with new ids and the verdict of each; and links that become durable with the same
+    commit."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -167,7 +168,7 @@ class Appended(NamedTuple):
 def append_ready(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory, ring: RejectionRing
 ) -> Appended:
-    """Take rows out of the inbox and append their content."""
+    """Delete rows from the inbox and append their content."""
     if connection.spread or any(each.rejections or isinstance(each.row, Suspect) for each in ready):
         take_lock(connection, LINKING)  # before rows that others lock under it
     if any(each.rejections for each in ready):
@@ -202,16 +203,20 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append what rows of the inbox say, and leave the rows and all marks to `append_ready`: where
-    deliveries lie on several nodes, a commit is seen at the coordinator before it is seen there."""
+    """Append the content of inbox rows, and leave the rows and all marks to `append_ready`.
+
+    Used if deliveries lie on several nodes, where a commit is visible at the coordinator before it
+    is visible on the nodes.
+    """
     take_lock(connection, LINKING)  # who took over a claim sees what was stored under it
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark the orders and questions of events that `append_ahead` stored, in this transaction or an
-    interrupted one. Raises StoreUnavailable if some of them cannot be seen yet."""
+    """Mark orders due, and questions to ask, for events that `append_ahead` stored in this
+    transaction or an interrupted one. Raises StoreUnavailable if some of the events are not visible
+    yet."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -248,9 +253,11 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose id is not stored, each once. A known id after a restore means that
-    a row is read again, not a redelivery. A refused arrival may have been judged again since, and
-    stored."""
+    """Return the arrivals whose id is not stored, each once.
+
+    An id may be known after a restore, because a row is read again; that is not a redelivery. A
+    refused arrival may also have been judged again since then, and stored.
+    """
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -265,7 +272,7 @@ _REFUSED: Final = "SELECT id FROM rejections WHERE id IN ({})"
 
 
 ARRIVALS_KEPT: Final = 90 * DAY // MINUTE
-"""Minutes for which arrivals are counted."""
+"""Number of minutes for which arrivals are counted."""
 
 _MORE_ARRIVALS: Final = (
     "ON CONFLICT (minute, source) DO UPDATE SET taken=arrivals.taken+excluded.taken, "
@@ -276,8 +283,8 @@ _MORE_ARRIVALS: Final = (
 def count_arrivals(
     connection: PlainConnection, arrivals: Sequence[Arrival], rejections: Sequence[Rejection]
 ) -> None:
-    """Count arrivals by minute and source, and delete old counts. Names that no source has are
-    counted together, since anybody can choose them."""
+    """Count arrivals by minute and source, and delete old counts. Names of unknown sources are
+    counted together, because anybody can choose them."""
     taken = Counter((each.received_at // MINUTE, each.source) for each in arrivals)
     refused = Counter[tuple[int, str]]()
     for each in rejections:
@@ -304,14 +311,14 @@ def accepted_of(appended: Appended) -> list[Accepted]:
 
 
 READ: Final = "read "
-"""Counters of deliveries that were read from the inbox: `read shop duplicate`."""
+"""Prefix of counters of deliveries that were read from the inbox: `read shop duplicate`."""
 
 READ_END: Final = "read!"
-"""After the names of all of these: the character that follows a blank."""
+"""Sorts after the names of all these counters, because `!` follows the blank."""
 
 
 def count_read(connection: PlainConnection, appended: Appended) -> None:
-    """Count read deliveries, and note that the reader came this far. Call it last in a transaction:
+    """Count read deliveries, and note how far the reader has come. Call it last in a transaction:
     its rows stay locked until the commit, in the order of their names."""
     counted = Counter(
         f"{READ}{arrival.source} {verdict}"
@@ -329,7 +336,7 @@ def count_read(connection: PlainConnection, appended: Appended) -> None:
 
 
 STARTS: Final = "reader starts"
-"""The counter of readers that began and have not appended anything yet, on SQLite."""
+"""Name of the counter of readers that started and have not appended anything yet, on SQLite."""
 
 
 def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
@@ -347,7 +354,7 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Write the arrivals; the caller's transaction makes them durable, then remembers the links."""
+    """Write the arrivals in the caller's transaction, after which the caller remembers links."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -392,7 +399,7 @@ def _judge(
     *,
     ahead: bool = False,
 ) -> Judged:
-    """Decide each arrival's verdict; write nothing. `ahead`: load no links."""
+    """Decide each arrival's verdict without writing anything. With `ahead`, load no links."""
     known, linking = KnownEvents(), Linking(memory)
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
@@ -428,7 +435,7 @@ def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
 
 
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
-    """Note messages that could not be read. Return the orders that they name."""
+    """Store messages that could not be read. Return the orders that they name."""
     unread = [
         UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals
@@ -442,12 +449,12 @@ def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> se
 async def keep_arrivals(
     connection: AsyncConnection, arrivals: Sequence[Arrival]
 ) -> list[StoredVerdict]:
-    """Write arrivals in a transaction of the caller's, beside whatever else is written."""
+    """Write arrivals in the caller's transaction, beside its other writes."""
     return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 
 def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
-    """Return the events to ask about, redelivered ones too: see `confirmation_store`."""
+    """Return the events to ask about, including redelivered ones: see `confirmation_store`."""
     return [
         ToAsk(a.event, a.received_at, a.lane)
         for a in arrivals
@@ -456,7 +463,8 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Return whether to ask the provider about the event; not about one that means nothing."""
+    """Return whether to ask the provider about the event. Events without meaning are not asked
+    about."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False
@@ -476,9 +484,11 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store bodies of several events, each once. A deleted body is stored again for a new readable
-    part, since another source may have sent it. Unreadable bodies count as new each time, and would
-    bring deleted bodies back."""
+    """Store bodies of several events, each once.
+
+    A deleted body is stored again for a new readable part, because another source may have sent it.
+    Unreadable bodies count as new each time, so they must not bring deleted bodies back.
+    """
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -493,7 +503,7 @@ def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Non
 
 
 def _due(judged: Judged) -> dict[str, Instant]:
-    """Return every order that the arrivals mention, with the time of its first mention."""
+    """Return every order that the arrivals mention, with the time of the first mention."""
     known, linking = judged.known, judged.linking
     due: dict[str, Instant] = {}
     latest = EARLIEST
@@ -521,7 +531,7 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of repeats whose first delivery was pruned or erased: their headers and
+    """Return the ids of repeats whose first delivery was pruned or erased. Their headers and
     addresses must not bring its content back."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
@@ -574,11 +584,11 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Set orders due: new evidence has arrived, so a fold under way must not clear the mark.
+    """Set orders due because new evidence has arrived, so that a running fold does not clear the
+    mark.
 
-    An order that has been waiting keeps its place: it is not put behind those that came later.
-    Marks are touched in the order of their keys, here and in publishing, so that two transactions
-    never wait for each other.
+    An order that already waits keeps its place ahead of later ones. Marks are locked in the order
+    of their keys, here and in publishing, so that two transactions never wait for each other.
     """
     if due:
         insert_rows(
@@ -610,4 +620,4 @@ TRIAL: Final = Arrival(
         payment="trial",
     ),
 )
-"""What touches every table that a delivery touches."""
+"""A trial delivery that touches every table that a real delivery touches."""

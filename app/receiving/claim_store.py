@@ -1,16 +1,17 @@
-"""Claims: the part of the inbox that one of several readers is reading, so that no other reads it.
+"""Claims: each marks a part of the inbox that one of several readers is reading, so that no other
+does.
 
     look   find rows and suspects that are free        on a snapshot
     claim  mark them, in a transaction of its own      then they are read, outside of any
     ...    append takes out what is still ours         inbox_store.take_out
     back   give back what is left, at an orderly end
 
-A claim excludes by its mark in the row alone: an append takes out the rows that bear its reader's
-mark. No clock and no connection decides, so a claim that runs out costs its reader's work, and
-nothing else. It has run out for another reader once that one has seen it for CLAIM_S, looking all
-the time; or at once where its process has ended on this machine. A reader that could not look for a
-while, because its machine slept or the server was away, counts anew: the others could not go on
-either, and nothing of that is held against the rows.
+A claim works only by its mark in the row: an append deletes the rows with its own reader's mark.
+Neither a clock nor a connection decides, so an expired claim only costs its reader some work. For
+another reader a claim has expired after that reader has seen it for CLAIM_S without interruption,
+or at once if the claim's process has ended on this machine. A reader that could not look for a
+while, because its machine slept or the server was unreachable, starts counting again: the other
+readers could not continue either, and the rows are not to blame.
 """
 
 from collections.abc import Sequence
@@ -24,28 +25,27 @@ from app.database.statements import PlainConnection, statement
 from app.receiving.inbox_store import SUSPECT_COLUMNS, Suspect, Unread, items_of, suspect_of
 
 CLAIM_S: Final = 45.0
-"""Seconds after which a claim has run out: reading 512 deliveries takes some 50 ms, and appending
-them waits 15 seconds at most: 5 for other writers of the process, and 10 for others that append.
-Three times that, so that a busy machine costs no reader its work. One that is being appended cannot
-run out."""
+"""Seconds after which a claim has expired. Reading 512 deliveries takes about 50 ms. Appending them
+waits at most 15 seconds: 5 for other writers of the process, and 10 for other processes that
+append. CLAIM_S is three times that, so that a busy machine costs no reader its work. A claim that
+is being appended cannot expire."""
 
 LOOKS_S: Final = 3.0
-"""Seconds between two looks above which a reader has not looked all the time."""
+"""Seconds between two looks beyond which a reader's view counts as interrupted."""
 
 MOST_SEEN: Final = 1_000
-"""Claims that a reader remembers before it forgets those that it does not see any more."""
+"""Number of remembered claims beyond which a reader forgets those that it no longer sees."""
 
 MOST_CLAIMS: Final = 2
-"""Claims of a row that may run out; then its records are read alone. The first is any reader's
-death, and costs a second reading; two in a row may be the row's fault."""
+"""Number of expired claims on a row after which its records are read alone. The first may be the
+death of any reader and costs a second reading; two in a row may be the row's fault."""
 
 HEADS: Final = 512
-"""Rows or suspects that one look sees."""
+"""Most rows or suspects in one look."""
 
 
 class Head(NamedTuple):
-    """A row of the inbox, or a suspect, as listed. `taken_by` is empty where nobody has
-    claimed it."""
+    """An inbox row or suspect as listed. `taken_by` is empty if nobody has claimed it."""
 
     seq: int
     records: int
@@ -54,34 +54,35 @@ class Head(NamedTuple):
 
 
 class Claimant:
-    """A reader, and the claims of others as far as it has watched them."""
+    """A reader, and the claims of others that it has watched."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """alone: nobody else reads, so that no claim but its own holds."""
+        """Start without claims. `alone` means that nobody else reads, so that only its own claims
+        hold."""
         self.alone = alone
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
         self._seen: dict[str, tuple[float, float]] = {}
-        """First and last time at which each claim was seen."""
+        """Times at which each claim was first and last seen."""
         self._looked_at = 0.0
 
     @property
     def marks(self) -> str:
-        """The pattern of its own marks."""
+        """SQL pattern of its own marks."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:
-        """Return the mark of the next claim."""
+        """Return a new mark for the next claim."""
         self._claims += 1
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a free one was claimed by another reader, which says nothing more."""
+        """Return whether a free row or suspect still has another reader's claim, which has
+        expired."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return the rows that may be claimed: unclaimed, its own, and those with expired
-        claims."""
+        """Return what may be claimed: unclaimed heads, its own, and those with expired claims."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -102,7 +103,7 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return rows of the table, the oldest first."""
+    """Return rows of the table, oldest first."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -112,7 +113,7 @@ _ROWS: Final = (
 
 
 def heads_of_suspects(connection: PlainConnection) -> list[Head]:
-    """Return suspects that are to be read, the oldest first."""
+    """Return suspects to read, oldest first."""
     return [Head(*row) for row in connection.ask(_SUSPECTS, (HEADS,))]
 
 
@@ -125,7 +126,7 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows, on PostgreSQL: at least one if there is any, then as many as fit
+    """Claim the oldest free rows on PostgreSQL: at least one if there is any, then as many as fit
     into these records and bytes. No claim waits for another."""
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
@@ -158,11 +159,12 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""Claims rows that are still as they were seen, and passes over those that another one claims."""
+"""Claims rows that are unchanged since they were seen, and skips those that another reader is
+claiming."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:
-    """Claim a suspect that is free; return None where another reader was faster."""
+    """Claim a free suspect. Return None if another reader was faster."""
     rows = connection.ask(
         _CLAIM_SUSPECT,
         (claimant.next_mark(), int(claimant.ran_out(head)), head.seq, head.taken_by),
@@ -178,7 +180,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read; no try is counted."""
+    """Release claimed rows that were not read. This counts as no try."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 
@@ -190,7 +192,7 @@ _GIVE_BACK: Final = (
 
 
 def failed_alone(connection: PlainConnection, one: Suspect) -> None:
-    """Count a try that failed, and let anybody try again."""
+    """Count a failed try, and allow any reader to try again."""
     connection.ask(
         "UPDATE suspects SET tries=tries + 1, taken_by=NULL WHERE seq=? AND taken_by=?",
         (one.seq, one.taken_by),

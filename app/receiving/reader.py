@@ -1,4 +1,4 @@
-"""The way of a delivery from the inbox to its order, in the background.
+"""Path of a delivery from the inbox to its order, in the background.
 
     1 take     rows of the inbox, the oldest first; on PostgreSQL they
                are claimed, since several readers read                 receiving/claim_store.py
@@ -9,11 +9,11 @@
 A repeat is harmless: what was not committed is still in the inbox. What cannot be read is stored as
 `unreadable`; nothing that was accepted is dropped.
 
-Rows under which two readers ended, or which the database refuses, become suspects: each of their
-records is read alone, under a claim of its own. One that has failed three times alone is set aside,
-kept and reported, its orders are held where they are known, and the others go on. That a reader
-ended is seen by its claims. On SQLite, where one reads a file that it does not write, the next
-reader sees it: it counts its beginnings, and whoever appends anything sets the count to nothing.
+Rows on which two readers ended, or which the database refuses, become suspects: each of their
+records is read alone, under its own claim. A suspect that has failed three times is set aside,
+stored and reported, and its orders are held if they are known. The other rows are read as usual. An
+ended reader is noticed by its claims. On SQLite, where the only reader does not write the file, the
+next reader notices it: each reader counts its start, and any append resets the count.
 """
 
 import asyncio
@@ -65,38 +65,43 @@ _log_delivery = LogLine(
 )
 
 AT_ONCE: Final = 512
-"""Records appended in one transaction: some 15 ms on an idle machine, ten times that on a busy one.
-Fewer while another process waits for it, such as for a `PUT`: see `Pace`."""
+"""Records appended in one transaction: about 15 ms on an idle machine, ten times that on a busy
+one. There are fewer while another process waits for the transaction, for example for a `PUT`: see
+`Pace`."""
 
 AT_ONCE_BYTES: Final = 4 * 1024 * 1024
-"""The same in bytes of bodies, which are written once more."""
+"""Most bytes of bodies appended in one transaction, which writes them once more."""
 
 LOOK_S: Final = 1.0
-"""Longest sleep where the receiver gives a signal."""
+"""Longest sleep in seconds if the receiver sends a signal."""
 
 LOOK_SHARED_S: Final = 0.05
-"""The same on PostgreSQL: receivers on other machines fill the inbox without one."""
+"""LOOK_S on PostgreSQL, where receivers on other machines fill the inbox without a signal."""
 
 TURN_S: Final = 0.5
-"""Between two tries to be the one who reads, on SQLite."""
+"""Seconds between two tries to become the only reader, on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Pause after the store could not take what was read: a full disk or a busy database."""
+"""Seconds of pause after the store could not accept what was read: a full disk or a busy
+database."""
 
 LEFT_S: Final = 60.0
-"""Between two looks for orders that another reader has left held, on a database of several."""
+"""Seconds between two checks for orders that another reader left held, on a database with
+several."""
 
 BEAT_S: Final = 5.0
-"""Between two signs of life where there is nothing to read, on a database of several processes."""
+"""Seconds between two heartbeats while there is nothing to read, on a database of several
+processes."""
 
 
 class Holding(NamedTuple):
-    """Interface to what happens to the orders of an unreadable delivery.
+    """Functions that hold and release the orders of an unreadable delivery.
 
-    orders_of  the orders that arrivals speak of
-    hold       set the delivery aside, and hold these orders
-    release    it was read: of these orders release those that nothing else is set aside of
-    release_left  the same of all orders: one was read, and none was released after it
+    orders_of  returns the orders that arrivals mention
+    hold       sets the delivery aside, and holds these orders
+    release    releases these orders after the delivery was read, unless another one of theirs is
+               set aside
+    release_left  does the same for all orders, after a reader ended between reading and releasing
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -107,9 +112,9 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything that reading needs: the context, its inbox, the configured sources, the
-    environment, the holding of orders of unreadable deliveries, failures to append, and the claims
-    of this reader and of others."""
+    """Everything needed to read: the context, its inbox, the configured sources, the environment,
+    the holding of orders of unreadable deliveries, failures to append, and the claims of this
+    reader and of others."""
 
     context: AppContext
     inbox: Inbox
@@ -121,8 +126,8 @@ class ReaderContext:
 
 
 class Reader:
-    """Reads the inbox until it is stopped: on SQLite while no other process does, on PostgreSQL
-    beside others. `alive` shows readiness whether it is running."""
+    """Reads the inbox until it is stopped: on SQLite only while no other process does, on
+    PostgreSQL beside others. `alive` tells readiness whether it is running."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # Who has the lock of an SQLite file reads alone.
@@ -136,20 +141,20 @@ class Reader:
         self._draining = False
         self._began = False
         self._left_from = 0.0
-        """Time of the next look for orders that are held though all is read: a reader may have
-        ended just before it released them."""
+        """Time of the next check for orders that are held although everything was read: a reader
+        may have ended just before it released them."""
         self._seen_at = 0.0
         self._pace = Pace(first=AT_ONCE, most=AT_ONCE)
         self._unread = Repeating()
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop; with `drain`, once the inbox is empty or cannot be read."""
+        """Stop now, or with `drain` once the inbox is empty or cannot be read."""
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
 
     async def run(self) -> None:
-        """Read until stopped, or until an error that stays."""
+        """Read until stopped, or until an error that does not pass."""
         self.alive = True
         try:
             while not (self._stopping and not self._draining):
@@ -181,8 +186,8 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all unread rows that the database itself holds, such as those of a backup, and none
-        of its inbox file. For a database that nobody serves; raises StoreUnavailable."""
+        """Read all unread rows in the database itself, such as those from a backup, and none from
+        its inbox file. Only for a database that nobody serves. Raises StoreUnavailable."""
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
@@ -196,7 +201,7 @@ class Reader:
                 return
 
     async def _round(self) -> int:
-        """Make one round. Returns how much there was to do."""
+        """Run one round. Return how much there was to do."""
         if not self._began:
             await self._begin()
         await self._beat()
@@ -223,7 +228,7 @@ class Reader:
                 await self._database.writer.commit(suspect, rows)
 
     async def _end(self) -> None:
-        """Note that the reader ended in order, so that unread rows are not suspected."""
+        """Note that the reader ended normally, so that unread rows are not suspected."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -238,7 +243,7 @@ class Reader:
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
-        """Read the next suspect alone, if there is one that no other reader has."""
+        """Read the next suspect alone, unless another reader has it."""
         heads = await self._database.on_snapshot(heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
@@ -283,8 +288,8 @@ class Reader:
 async def read_some(
     reading: ReaderContext, *, pace: Pace | None = None, brought: bool = False
 ) -> int:
-    """Read the next rows and append them. Returns the number of rows. brought: only rows that the
-    database itself holds."""
+    """Read the next rows and append them. Return the number of rows. With `brought`, read only rows
+    in the database itself."""
     inbox, writer = reading.inbox, reading.context.database.writer
     drained, pace = reading.context.signals.drained, pace or Pace(first=AT_ONCE, most=AT_ONCE)
     limit = pace.fitting(reading.context.database)
@@ -323,8 +328,8 @@ async def read_some(
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[Unread]:
-    """Claim rows. Unless there is a backlog, look first whether any is free: most looks find
-    nothing, and write nothing."""
+    """Claim rows. Without a backlog, first look whether any row is free: most looks find nothing,
+    and then nothing is written."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(heads_of_rows)):
