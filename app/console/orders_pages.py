@@ -379,12 +379,11 @@ def sentence_of(text: str) -> dict[str, Any]:
 def order_money(ledger: dict[str, Any]) -> dict[str, Any]:
     """Break an order's money down: each member is an amount or None.
 
-    given_back   what was refunded or reversed, so that
-                 captured = given_back + lost + disputed + held
-    disputed     what is left, but not held
-    owed_back    what must still be given back: after a cancellation everything held, else the
-                 surplus over the price, less what is on its way
-    on_its_way   what refunds under way will give back of it
+    given_back   money refunded or reversed, so that captured = given_back + lost + disputed + held
+    disputed     money in dispute that is therefore not held
+    owed_back    money still to be given back: everything held after a cancellation, else the
+                 surplus over the price; less what is on its way
+    on_its_way   the part that pending refunds will give back
     """
     totals = ledger["totals"]
     due, held, captured = totals["expected"], totals["held"], totals["captured"]

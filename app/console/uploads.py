@@ -95,14 +95,14 @@ class ReceivedFile:
 class Upload:
     """File that waits for its import.
 
-    kind     None until it is recognized, or said
-    source   of a statement, None until it is recognized, or said; else empty
+    kind     None until it is recognized or chosen
+    source   of a statement, None until it is recognized or chosen; else empty
     mapping  name of the mapping; empty: the usual column names
     preset   name of the export; empty: recognize it
     job      the dry run, then the import
-    identity what its content says that it is; None before it was looked at
+    identity what its content shows it to be; None before it was examined
     sheets   of a workbook, the names of its sheets with content
-    columns  its columns and first rows, once somebody wanted to map them
+    columns  its columns and first rows, once somebody began a mapping
     seen     result of the dry run; None before its end
     done     result of the import; None before its end
     """

@@ -58,10 +58,10 @@ class Console:
     cookie       name of the session cookie
     mark_key     signs marks of previewed things; valid in this process alone
     work         runs a job's function, usually in another process
-    makes        the same for a document that somebody waits for: imports never hold it up
+    makes        does so for a document that somebody waits for; imports never delay it
     reads_rules  the same with a time limit: a TOML parser's time grows with the square
     approve      approves a proposal that takes long: (proposal, by, reason, typed)
-    company      the provider of the company's accounts; None: people sign in by password
+    company      provider of the company's accounts; None: people sign in with a password
     transport    sends test events; None: by the network
     """
 

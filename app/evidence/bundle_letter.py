@@ -66,14 +66,14 @@ class PublishedOutcome:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFacts:
     """Facts of a letter beside the ledger. They come from the database when a bundle is built, and
-    from the bundle's own files when one is verified: both must give the same letter.
+    from the bundle's own files when it is verified. Both must give the same letter.
 
     history     as the bundle has it
-    checkpoint  the signed head that the proofs lead to; empty where nothing was sealed yet
+    checkpoint  the signed head that the proofs lead to; empty if nothing was sealed yet
     sealed      entries of the log that are about the order; unsealed: those still to be
     key         the name of the key that signs the bundle
     zone        in which times are written; None: UTC
-    unheard     what may be about the order and is not in the history
+    unheard     messages that may be about the order but are not in the history
     """
 
     history: History

@@ -184,7 +184,7 @@ def deadline_words(
 ) -> str:
     """State the bank's deadline for an answer, and what can be done after it.
 
-    respond_by  the moment, as it is to be written
+    respond_by  the moment, formatted
     """
     if dispute is not None and dispute.state != "open":
         return f"The dispute is {dispute.words}: no answer is due any more."
@@ -279,8 +279,8 @@ def still_lost(messages: Sequence[Heard], ledger: Ledger) -> Money | None:
 class CaseFacts:
     """Input of the checklist.
 
-    respond_by        until when the bank takes an answer; None where nobody has said
-    missing_merchant  the settings that say nothing of the merchant
+    respond_by        the bank's deadline for an answer; None if it is unknown
+    missing_merchant  names of the settings about the merchant that are empty
     fulfilled         whether the shop's record says that the order was fulfilled
     refunded          whether money went back
     payments          how many payments of the order went through

@@ -133,7 +133,7 @@ class DisputeCase:
               `name`, `email` and `card` of the customer
     limits    what the channel and the card network of the dispute take
     rules     whether the dispute qualifies under rules of card networks on earlier purchases
-    unheard   what may be about the order and is not in the history
+    unheard   messages that may be about the order but are not in the history
     behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
     """
 

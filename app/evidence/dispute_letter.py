@@ -204,9 +204,9 @@ async def letter_of(
 ) -> Letter:
     """Make the letter without an entry in the trail. `take_letter` records who takes it.
 
-    personal  whether it says who the customer is, as far as messages state that
+    personal  whether it names the customer, if messages do
 
-    Raise NotFoundError for an order of which nothing was known.
+    Raise NotFoundError for an unknown order.
     """
     case = await dispute_case.dispute_case(context, asked)
     dossier = await gather_evidence.gather_dossier(

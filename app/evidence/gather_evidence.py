@@ -51,9 +51,9 @@ class ProvenSignature:
     """The facts of a delivery's signature that can be verified again.
 
     scheme       the profile's word for it, such as `hmac-sha256`
-    signed       the profile's template of what is signed; None where code says it
+    signed       the profile's template of the signed content; None if code builds it
     where        where the signature stands in the request
-    key          fingerprint of the key that makes it genuine; None where none does now
+    key          fingerprint of the key that verifies it; None if no present key does
     public       that key in PEM, where it is a public one
     content      the signed bytes, where they can be shown without a secret
     signed_at    when the request says that it was signed
@@ -120,15 +120,16 @@ class AttachedFile:
 class Dossier:
     """One order as of an instant.
 
-    deliveries  the first of each event; of further ones the history and the log say when they came
+    deliveries  the first delivery of each event; the history and the log list when redeliveries
+                came
     history  what was known then; in a redacted bundle with numbers of customers masked in its texts
-    details  by record id: the text that is stored beside a record, such as the service's answer
-    lines    lines of order books and statements that are of this order, as JSON values
+    details  texts stored beside records, such as the service's answer, by record id
+    lines    lines lines of order books and statements about this order, as JSON values
     phones   its customers' numbers, as far as stored bodies name them
-    full     whether bodies and headers go in as they came
+    full     whether bodies and headers are included unredacted
     attached files of the order and its breaks that were attached by then
-    zone     the merchant's, in which the page for people gives times; None: UTC
-    unheard  what may be about the order and is not in the history
+    zone     the merchant's zone, for times on the page for people; None: UTC
+    unheard  messages that may be about the order but are not in the history
     """
 
     history: History

@@ -74,7 +74,7 @@ class EvidenceKey:
 def write_key(path: Path, *, secret: bytes, owner: Owner | None = None) -> EvidenceKey:
     """Make a key from 32 random bytes and store it in a new file, readable by its owner alone.
 
-    owner: whose the file is to be where root makes it, as in `write_new`.
+    owner: the file's owner if root creates it, as in `write_new`.
 
     The file has its name only when it is whole and on the disk. Raise ConfigurationError where it
     cannot be written, and FileExistsError where there is one by now.

@@ -72,7 +72,7 @@ async def take_letter(
     name: str = "letter.pdf",
 ) -> tuple[Letter, bytes]:
     """Make the letter and its bytes in a format. The trail records who takes them before they are
-    returned. Without a form the letter is only looked at.
+    returned. Without a format the letter is only viewed, and no bytes are made.
 
     name  of the file that a PDF is kept in
 
@@ -210,7 +210,7 @@ def _unbroken(sentence: str) -> str:
 def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocument:
     """Return the letter as the blocks from which its formats are made.
 
-    pages  of each exhibit by its number, as many as the form shows behind the letter
+    pages  page count of each exhibit that is appended, by its number
     """
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]

@@ -166,7 +166,7 @@ def megabytes(size: int) -> str:
 class SentFile:
     """A file to send: the letter, or an exhibit. An exhibit may be appended to the letter instead.
 
-    pages  of the letter, or of the exhibit behind it; 0 where they are not known
+    pages  of the letter, or of the appended exhibit; 0 if unknown
     """
 
     name: str

@@ -298,16 +298,16 @@ class SealedParts:
     """The log's entries for the content of the bundle.
 
     checkpoint  the signed head that all proofs lead to; empty where nothing was sealed yet
-    unsealed    ids of what has no leaf under that head
-    origins     every origin of the log, in the log's order, and of how many leaves it was; none
-                where it has had one alone
+    unsealed    ids of rows without a leaf under that head
+    origins     every origin of the log in order, each with its number of leaves; none if there was
+                only one
     keys        every public key that has signed for the log, in hex, newest last
-    endorsements for each of them what the one before it signed of it, in hex; None where nothing
-    order       how leaves name the order; None where none does as far as is known
+    endorsements for each key, its predecessor's signatures of it, in hex; None without any
+    order       how leaves name the order; None if no known leaf does
     parts       by the leaf's name: the parts of what it seals, and their salts; of a delivery, by
                 its last leaf, which seals how it is read now
     said        by the leaf's name: the values of the parts of records, revisions and audit entries
-    tree        the order in the newest tree of all orders; None before there was one
+    tree        the order in the newest tree of all orders; None before the first tree
     """
 
     checkpoint: str = ""

@@ -9,8 +9,9 @@
 The log remembers every public key that has signed for it. Only the newest of them may sign: several
 receivers of one database share one key.
 
-Once a day the log also seals the root of the tree of all orders: how many leaves each order has.
-With its path to the root, a bundle shows how many leaves an order had that day, so none is missing.
+Once a day the log also seals the root of the tree of all orders, which states how many leaves each
+order has. With its path to the root, a bundle shows how many leaves an order had that day, so none
+is missing.
 
 1 scan     every order's count, on a snapshot: those that changed since the tree before, and, of the
            groups that they are in, the others

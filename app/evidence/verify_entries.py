@@ -304,9 +304,10 @@ class Chain(NamedTuple):
     """The log's entries that name the order.
 
     entries  number and name of each, by index in the log
-    others   deliveries, records, revisions and audit entries here that no such entry is of
-    moved    whose entry is here alone, since a later entry names another order for them
-    tree     which leaf seals the tree of all orders that counts them, and when; None without one
+    others   deliveries, records, revisions and audit entries here without such an entry
+    moved    those with only their entry here, since a later entry assigns them to another order
+    tree     the leaf that seals the tree of all orders that counts them, and its time; None without
+             one
     """
 
     entries: list[tuple[int, str]]

@@ -231,12 +231,12 @@ MAX_PROBLEMS: Final = 50
 class VerifiedLog:
     """Result of verifying the log: what was recomputed, and what differs.
 
-    waiting  rows that wait for a leaf
-    reread   deliveries that are read otherwise by now than when they were sealed
+    waiting  rows that still wait for a leaf
+    reread   deliveries that are now read differently from when they were sealed
     first    number of the first leaf that does not fit
-    left     the largest checkpoint that left the house, as far as is known here
-    gaps     accepted gaps of the database, in which leaves and checkpoints may be lost
-    tell     problems that are kept; the others are counted
+    left     the largest known checkpoint that was published
+    gaps     the database's accepted gaps, in which leaves and checkpoints may be lost
+    tell     problems that are kept; further ones are only counted
     """
 
     tell: int = MAX_PROBLEMS

@@ -73,9 +73,10 @@ class CloseRequest:
     as_of        the instant whose knowledge is closed; None: now
     margin_days  days after the month's end before which it is not closed; None: as set
     reason       why, for the trail, and for the second person
-    exceptions   reasons to close over conditions that do not hold, by their lines: two people
+    exceptions   reasons for closing although a condition does not hold, by its line; takes two
+                 people
     unasked      payments that providers did not answer about when this closing was proposed; None
-                 where it was not
+                 if it was not proposed
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -258,10 +259,10 @@ async def against_closing(
 class _Looked:
     """A month that is to be closed.
 
-    made      every closing that there was then
+    made      every earlier closing
     before    the closing of the month before
-    report    None before the month's end, and over unread deliveries: the reasons that would be
-              found in it are not known then
+    report    None before the month's end, or while deliveries are unread; reasons that need the
+              report are unknown then
     unasked   payments that providers did not answer about
     """
 

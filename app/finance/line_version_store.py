@@ -58,9 +58,9 @@ class LineKind:
     """A kind of line: its tables, and when two files state one line.
 
     prefix       of the ids that all versions of a line share
-    group        columns in which rows are equal that may be one line; lines are walked by the first
+    group        columns that are equal in rows of one line; lines are walked by the first of them
     numbered     whether a group has several lines, which their `ordinal` tells apart
-    content      columns that a version states beside its key, its imports and the id of its line
+    content      columns of a version other than its key, its imports and the id of its line
     texts        number of the last of these columns that an erasure may rewrite
     erased       whether an erasure rewrote a text
     money, date  of a line, in SQL

@@ -64,8 +64,8 @@ class Placing:
     payment   its id or its provider reference
     order     the order to assign it to
     dismiss   why it belongs to no order, and `to` the account that its money goes to
-    replaces  id of the last record on the payment that the person saw; None: whatever was last,
-              as long as nobody has assigned the payment
+    replaces  id of the last record on the payment that the person saw; None: any, unless somebody
+              has assigned the payment
     """
 
     kind: ActKind

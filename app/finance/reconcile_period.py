@@ -55,9 +55,9 @@ from reconcile.money import MAX_MINOR, Money, to_json
 class RunRequest:
     """What to reconcile: a span, an instant, and rules.
 
-    since, until  the period, without `until`; None: open. An order belongs to the time at which the
-                  book says it was placed, else to the first date of its money; a line without an
-                  order to its own date
+    since, until  the period, without `until`; None: open. An order is dated by when the book says
+                  it was placed, else by the first date of its money; a line without an order has
+                  its own date
     as_of         the instant whose knowledge counts; None: now
     rules         the text of a file of rules; None: the saved rules in force
     """

@@ -36,8 +36,8 @@ class Run:
 
     at      when it finished
     rules   the number of the saved rules; 0 if none were saved; None for rules of a file
-    lived   whether it moved the lives of breaks
-    breaks  number of breaks that it saw
+    lived   whether it changed breaks
+    breaks  number of breaks that it found
     ties    whether its control totals agree
     result  its control totals, as JSON
     """

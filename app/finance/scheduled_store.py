@@ -50,8 +50,8 @@ class ScheduledRun:
     as_of      the instant whose knowledge is reported, at every try
     until      while running, the end of the lease; after a failure, or while waiting, when it is
                tried again
-    waits_since  since when it waits for accepted deliveries to be read, whether it is being tried
-               again or not; None: it does not
+    waits_since  since when it waits for accepted deliveries to be read, even while it is tried
+                 again; None: it does not wait
     reconciled the number of the reconciliation that it made
     problem    why the last try failed, for people
     """

@@ -169,17 +169,17 @@ class Imported(line_version_store.WrittenVersions):
     totals_found  the number of such rows
     preset        the name of the preset that was used, if any
     notes         how the file was read, and why, one sentence each
-    of_workbook   those of them that say what a workbook has besides the rows that people see in it
+    of_workbook   the notes on what a workbook has besides the rows that people see
     ignored       number of rows that the mapping leaves out, by column and word
     joined        rows that were joined with another row of their order, and are no lines themselves
-    covers        what the file covers; a line without a span where nobody states it
+    covers        the file's coverage; a line without a span if nobody states it
     balances      both balances of each statement of a bank's file, where it states them
     differs       the statement for whose difference a bank's file was refused
-    proposal      id of the proposal to accept that, once it was made
+    proposal      id of the proposal to accept that difference, once made
     kind          what it was read as
-    source        whose statement it is; "" of anything else, and if it is not known
-    looks_like    the kind that a refused file has the look of, where it is another one
-    suggestion    what to do then, by command; empty otherwise
+    source        the source of a statement; "" for anything else, and if it is unknown
+    looks_like    the kind that a refused file resembles, if it is another one
+    suggestion    the command to use then; empty otherwise
     """
 
     file: str

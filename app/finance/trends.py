@@ -3,7 +3,7 @@ source and method.
 
     capture month   settled          a line of a statement names the payment
                     open             within a statement's coverage, and in none of its lines
-                    not covered      no statement speaks of its time: nothing is known of it
+                    not covered      outside every statement's coverage: nothing is known about it
 
 Captures are as the newest reconciliation read them.
 """

@@ -46,12 +46,12 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Foreseen:
-    """The effect of taking an import back, foreseen.
+    """The expected effect of withdrawing an import.
 
-    seen      the lines that stand by it; `before` counts those of closed months
-    unchanged numbers of later imports that found rows unchanged, maybe its lines
+    seen      the lines in force by it; `before` counts those of closed months
+    unchanged numbers of later imports that found rows unchanged, possibly its lines
     named     number of orders whose payments it named; these references stay
-    because   why one person may not take it back alone; None: they may
+    because   why one person may not withdraw it alone; None: they may
     """
 
     withdrawn: import_store.Import

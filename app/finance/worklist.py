@@ -1,4 +1,4 @@
-"""Lists of breaks that wait for a person: the worklist and late money.
+"""Breaks that need a person: the worklist and late money.
 
 The worklist is what the newest run saw, filtered, ordered, and summed up by currency. A break that
 nobody has acted on is open. So only the lives of breaks with acts are read, and whole breaks only
@@ -62,9 +62,9 @@ class WorklistRequest:
 class Worklist:
     """The worklist.
 
-    run     the newest run that moved the lives of breaks; None: there was none
+    run     the newest run that changed breaks; None: there was none
     totals  number and money by currency of all that match, shown or not
-    causes  number of each cause, whatever cause is asked for; `states` likewise
+    causes  number of breaks of each cause, ignoring the filter by cause; `states` likewise
     shown   the breaks that are shown, in order
     found   number of breaks that match
     """
@@ -140,8 +140,8 @@ def age_of(since: Instant, now: Instant) -> str:
 class OpenBreaks:
     """Work left on the breaks of the newest run.
 
-    ages      number and money by age and currency; empty where there are more than SUMMED
-    assigned  number of a person's own
+    ages      number and money by age and currency; empty if there are more than SUMMED
+    assigned  number of breaks assigned to the person
     """
 
     run: Run

@@ -164,9 +164,9 @@ class FollowedLog:
     """The transparency log after a restore.
 
     leaves   of the backup's log; 0 where none has begun
-    cut      leaves of the log that was there, where the backup's lacks the last of them; 0
-    renamed  the origin under which it goes on then; None: it has the one that it had
-    sure     whether it is known that it goes on from where it was
+    cut      leaves of the replaced log, if the backup's log lacks the last of them; else 0
+    renamed  the origin under which it continues; None: it keeps its origin
+    sure     whether it is known to continue where it ended
     """
 
     leaves: int
@@ -203,9 +203,11 @@ class Followed:
 
     head      the last revision that the backup holds
     first     the number of the next one
-    may       who may come in by it; where it was compared, only those who could not any more
-    gone      who could come in before and is not in it; None where that could not be compared
-    log       what became of the log
+    may       operators and tokens that may sign in; after a comparison, only those that could not
+              do so before it
+    gone      those that could sign in before and are not in the backup; None if that could not be
+              compared
+    log       how the log continues
     """
 
     head: int
@@ -356,15 +358,15 @@ async def follow_on(
 ) -> Followed:
     """Prepare a restored database for its first start, in one transaction.
 
-    1 numbers    revisions go on beyond every number that was ever given; what the shop stated
-                 since the backup is noted as lost
-    2 sessions   every session and invitation ends; people sign in anew
-    3 people     who may come in by what was restored is compared with who could before
-    4 log        it gets another origin, where it goes on otherwise than the one that was there
-    5 server     which server, and which of its timelines, is noted: `doctor` asks for this else
-    6 audit      what was done, by whom
+    1 numbers    revisions continue beyond every number ever published; the shop's statements
+                 since the backup are recorded as lost
+    2 sessions   every session and invitation ends; people sign in again
+    3 people     operators and tokens that may sign in are compared with those before
+    4 log        it gets another origin if it continues differently from the replaced log
+    5 server     the server and its timeline are recorded, which `doctor` would otherwise ask for
+    6 audit      an entry in the trail says what was done, and by whom
 
-    files  names for the trail: of the backup (`file`), and of what is kept of before (`kept`)
+    files  names for the trail: the backup (`file`), and the former database if kept (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head

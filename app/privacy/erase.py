@@ -9,12 +9,13 @@
     5 report  what every column holds still, with the legal ground, and tidy the database's log, so
               that the bytes are gone, too
 
-An operator who proved who they are proposes it, and step 3 waits until another has approved, who
-types a number or an address again: no proposal holds one. The machine's owner erases at once.
+An operator with a session or token of their own proposes the erasure. Step 3 then waits until
+another operator has approved it and has typed the number or address again, since no proposal holds
+one. The machine's owner erases at once.
 
-Digests, ids, dates, amounts, references, verdicts and ledgers stay: the sealed log still verifies,
-and a redelivery is still a duplicate, whose body is not stored. An erasure that was killed after
-step 3 is carried out by the service, and by the next one, of whatever subject.
+Digests, ids, dates, amounts, references, verdicts and ledgers stay. So the sealed log still
+verifies, and a redelivery is still a duplicate, whose body is not stored. If an erasure was killed
+after step 3, the service completes it, and so does the next erasure of any subject.
 """
 
 import shlex
@@ -83,9 +84,9 @@ async def erase(
 
     agree  for an approved proposal: stores the approval, in the transaction that says who erased
 
-    Raise ConfigurationError where the journal of erasures is not as it must be, UsageError for
-    words that do not fit, for who may not, and for files of other orders without the word for them,
-    NotFoundError where nothing personal is known of the number, the address or the order.
+    Raise ConfigurationError if the journal of erasures cannot be used; UsageError for unsuitable
+    arguments, for a person who may not erase, and for files of other orders without the option for
+    them; NotFoundError if nothing personal is stored about the number, address or order.
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")

@@ -44,7 +44,7 @@ class JudgedDeliveries:
     may go arrived.
 
     kind    of what is judged
-    unread  of what may go, what could not be read; `gone`: of which nothing is left
+    unread  those that may be deleted and could not be read; `gone`: those of which nothing is left
     """
 
     kind: Kind = "delivery"
@@ -85,25 +85,27 @@ class Erasure:
     """The data that may be deleted, the data that stays, and whether the erasure is done.
 
     identifiers  E.164 digits, or an email address behind EMAIL_KIND
-    orders      their bodies, headers and digests of phones go
-    deliveries  of no order, or unreadable, that hold the number; `unreadable`: those of them
-    gone_before  deliveries of no order whose bodies are gone already: a backup may have them
-    wholes      deliveries whose whole bodies hold the number, and not they themselves
-    brought     the deliveries of each order, also those whose bodies are gone already
-    notes       the digests by which they are found
-    reasons     of events, which are emptied: the event's row, and a delivery that brought it
+    orders      orders whose bodies, headers and phone digests are erased
+    deliveries  deliveries without an order, or unreadable, that hold the number; `unreadable`: the
+                unreadable ones
+    gone_before  deliveries without an order whose bodies are deleted already: a backup may have
+                 them
+    wholes      deliveries whose whole request body holds the number, but not their own part of it
+    brought     the deliveries of each order, including those whose bodies are deleted already
+    notes       the phone digests by which all of these are found
+    reasons     reasons of events to be emptied, as (event row, a delivery that brought it)
     staying     orders that are kept for now, each with its deliveries
-    quoting     revisions that quote the words of such a reason, and stay
-    holding     all rows of the database that hold a number, by place: once erased, those that do
-                still
-    going       by table, the rows that are emptied or deleted; `waiting`: those
-                of the orders that are kept for now
-    aside       rows of what was set aside that stay, by place
-    kept        what stays, and why; `accounts`: until when books are kept of the orders that go
-    copies      taken before, which it does not reach
-    tidied      whether the database's log has been emptied of it
-    latest      when the last of what goes arrived: later than now, where the clock was set back
-                since; as of that it is erased, or a restore would leave it in
+    quoting     revisions that quote the words of such a reason; they stay
+    holding     all rows of the database that hold a number, by place; after erasing, those that
+                still do
+    going       rows to empty or delete, by table; `waiting`: those of the orders that are kept for
+                now
+    aside       number of rows of set-aside deliveries that stay, by place
+    kept        what stays, and why; `accounts`: until when accounting keeps each erased order
+    copies      earlier copies that the erasure does not reach
+    tidied      whether the erased data is gone from the database's log
+    latest      when the last erased thing arrived. The erasure is dated no earlier, or a restore
+                would leave it in: after a clock was set back, this may lie in the future
     """
 
     subject: str

@@ -58,16 +58,18 @@ Kind = Literal[
 """Kinds of rows that the ids of a line name.
 
 journal      nothing: line 0, with a random name
-deliveries   deliveries that had been read; `unreadable`: that had not
-wholes       deliveries of which only the body of the request that brought them was emptied
-reasons      deliveries of which the reason that their event states was emptied
+deliveries   deliveries that had been read; `unreadable`: deliveries that had not
+wholes       deliveries that kept their own data, while the body of their request was emptied
+reasons      deliveries whose event had its reason emptied
 orders       orders, as digests: their notes of phones, requests, attachments and keys
 attachments  attachments; `rejections`: refused deliveries
 book_lines   versions of lines of an order book, as digests
-bank_lines   versions of lines of a bank, as digests, each with which of its four texts were emptied
-recipients   notes of whom a statement paid, as digests; `bookmarks`: of operators, as digests
-kept_…       nothing: what an erasure restricted, each as its id or digest, the code of the reason,
-             and until when as an instant, or `-`
+bank_lines   versions of bank lines, as digests, each with a code of which of its four texts were
+             emptied
+recipients   phone notes on recipients of payments in statements, as digests; `bookmarks`:
+             operators' bookmarks, as digests
+kept_…       nothing is emptied. Each restricted thing has its id or digest, the code of the reason,
+and the instant until when, or `-`
 """
 
 Rule = Literal["begun", "asked"]

@@ -7,8 +7,9 @@
     4 pack    one file a table, the files that were attached, and two indexes of both
 
 Data that an erasure has to keep are in it, too: the right to see them does not end with it. An
-operator who proved who they are proposes it; once another has approved, the proposer alone takes
-the copy, and types the number again: no proposal holds one. The machine's owner takes it at once.
+operator with a session or token of their own proposes it. Once another operator has approved, only
+the proposer takes the copy, and types the number again, since no proposal holds one. The machine's
+owner takes it at once.
 """
 
 import hashlib

@@ -60,8 +60,8 @@ class Retention:
 
     quiet        bodies and headers, after nothing more was heard of their order, and from their
                  arrival where they concern no order: together, for neither is evidence without the
-                 other, nor can be read. Never less than the longest time in which a source may
-                 deliver again
+                 other, nor can be read. Never less than the longest time within which a source may
+                 redeliver
     phones       digests of phone numbers, likewise
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import

@@ -7,9 +7,10 @@
     4 empty    the rows that a line names, in one transaction for each line
     5 end      the line is no longer pending, or the reason why it must wait is noted
 
-Nothing is judged again: an order goes though its payment was not over when the backup was made.
-Rows that the backup lacks, or has empty, are done. Whatever came after a line's instant stays: the
-line does not name it, and numbers that were given again after a restore are told by their instant.
+Nothing is judged again: an order is erased even if its payment was still open when the backup was
+made. Rows that the backup lacks, or has empty, count as done. Whatever came after a line's instant
+stays: the line does not name it. Numbers that were used again after a restore are told apart by
+their instant.
 
 A line waits, and is tried again every minute, where the backup has a delivery that was not read
 yet and was read before it was erased: emptied unread, its payment would be lost. Rows that were
@@ -233,7 +234,7 @@ class Replayed:
     """Result of the journal's lines.
 
     lines    of the journal
-    counts   what went, as `Erasure.counts`
+    counts   of deleted data, as `Erasure.counts`
     pending  how many lines must wait, by the code of the reason
     copied   whether they are those of the backup's copy; `unread`: that no key could read
     """

@@ -38,11 +38,11 @@ class Marks:
     """The marks in a file's amounts.
 
     decimal, thousands  the mark before the decimals, and the mark between groups of thousands
-    declared            whether a mapping says one of them; else 1.000 may be a thousand
+    declared            whether a mapping declares either; otherwise 1.000 may mean a thousand
     brackets            whether (1.00) is -1.00
-    signs               signs that may stand before or behind an amount, and the currency of each
-    suffixes            words and marks behind an amount in small letters, and the sign that each
-                        stands for, as in 12.50 DR
+    signs               signs allowed before or after an amount, and the currency of each
+    suffixes            words and marks after an amount, in lower case, and the sign that each
+                        means, as in 12.50 DR
     """
 
     decimal: str = "."
