@@ -754,8 +754,7 @@ class Settings(BaseModel):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence, with the variable, on each setting that a live environment would
-        refuse."""
+        """Return a sentence, with the variable, on each setting that live would refuse."""
         return self._warnings
 
     @property

@@ -202,7 +202,7 @@ class ChecklistItem:
     sources: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+        """Return the item's JSON document."""
         return {
             "item": self.item,
             "state": self.state,

@@ -155,7 +155,7 @@ class RehearsedScenario:
     order: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
+        """Return the scenario's JSON document."""
         names = ("scenario", "expected", "seen", "passed", "seconds", "explanation")
         return {name: getattr(self, name) for name in names}
 

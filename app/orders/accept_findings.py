@@ -1,4 +1,4 @@
-"""Accepting findings and releasing a hold, which take an order off the list of orders to attend to.
+"""Accepting findings and releasing a hold, so that an order no longer needs a person.
 
 Each is a record of the order. An acceptance changes neither the finding nor the order's outcome. It
 counts until new evidence of the finding arrives.

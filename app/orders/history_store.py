@@ -276,8 +276,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return, for each order and instant, the newest delivery of the order at that instant, or
-    None."""
+    """Return, for each order and instant, the newest delivery of the order by then, or None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,

@@ -286,11 +286,11 @@ def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
 def pause_after(
     tries: int, *, seq: int, headers: Mapping[str, str], busy: bool = False
 ) -> Duration:
-    """Return the pause between two tries of a notification that is refused while others are
-    accepted.
+    """Return the pause between two tries of a notification that the shop refused.
 
-    The shop may ask for longer (Retry-After, in seconds). Up to a sixteenth is added, depending on
-    the notification's number, so that those that failed together do not all come back at once.
+    Others are accepted meanwhile. The shop may ask for a longer pause (Retry-After, in seconds). Up
+    to a sixteenth is added, depending on the notification's number, so that those that failed
+    together do not all come back at once.
 
     busy  whether the shop had too many requests at that moment
     """

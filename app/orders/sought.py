@@ -140,8 +140,8 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kinds of personal identifiers in the search, for the audit trail, without
-        values.
+        """Return the kinds of personal identifiers in the search, without values, for the audit
+        trail.
 
         Return an empty text where it names nobody.
         """

@@ -1,7 +1,7 @@
-"""Which payments of an order are in doubt, and why. Doubt belongs to a payment, never to an order.
+"""Reasons why payments of an order are in doubt. Doubt belongs to a payment, never to an order.
 
-Leaves out: the outcome of the order; a payment in doubt adds nothing to what counts, and `outcome`
-judges the rest. Only signed or fetched events can put a payment in doubt.
+Leaves out: the outcome of the order. A payment in doubt adds nothing to the money that counts, and
+`outcome` judges the rest. Only signed or fetched events can put a payment in doubt.
 """
 
 from collections.abc import Iterable, Sequence

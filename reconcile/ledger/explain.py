@@ -211,8 +211,7 @@ def _reason(reason: Reason) -> str:
 
 
 def attempt_sentences(attempts: Sequence[Attempt]) -> list[str]:
-    """Return sentences with cited ids on how attempts ended.
-    Many like endings share one sentence."""
+    """Return sentences, with cited ids, on how attempts ended. Similar endings share a sentence."""
     return [
         f"{f'Attempt {names[0]}' if len(names) == 1 else f'Attempts {some(names)}'}: "
         f"{_reason(reason)}"

@@ -339,8 +339,7 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that only answers report as failed, and its reversal on the day of
-        failure."""
+        """Return a refund that failed only according to answers, and its reversal on that day."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -471,8 +470,7 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return the part of a stated sum beyond the movements of its kind, one movement for each
-    change.
+    """Return the part of a stated sum beyond the movements of its kind, one movement per change.
 
     Add to `undos` what the sum took back and no later answer confirmed, beyond single movements
     that were taken back.

@@ -289,8 +289,7 @@ def life(steps: Iterable[Step]) -> Life:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """Money that a person accepted: the break's own money, and the amounts that it leaves
-    unsettled."""
+    """Amounts that a person accepted: the break's own, and those that it leaves unsettled."""
 
     money: Money
     left: tuple[Money, ...]
@@ -385,8 +384,7 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the part of the break that a person accepted, as the last run saw it; None if
-        nothing."""
+        """Return the part of the break that a person accepted, as the last run saw it, or None."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

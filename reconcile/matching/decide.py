@@ -89,8 +89,7 @@ class Pair:
 
     @property
     def tendered(self) -> int:
-        """Return the part of the book's amount that no provider received: the orders' tenders, or
-        0.
+        """Return the part of the book's amount that no provider received: the tenders, or 0.
 
         A book states either whole prices or the amounts due at providers. The nearer of the two is
         used. If the shop stated no tender, its book may name a method beside the provider's

@@ -121,8 +121,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs tried as the general one, which covers all other lines.
-The tariffs with the most lines are tried."""
+"""Most tariffs, of those with the most lines, tried as the general one for all other lines."""
 
 
 def _together(

@@ -20,8 +20,7 @@ from reconcile.money import MAX_MINOR, Money
 class Capture(NamedTuple):
     """Money that came once. `minor` is positive.
 
-    part  distinguishes captures that one event states for one order and payment; empty for the
-          first
+    part  distinguishes captures of one payment that one event states; empty for the first
     """
 
     key: str
@@ -111,7 +110,7 @@ class Funds:
 
     @property
     def kept(self) -> int:
-        """Return captured money that has not gone back, without the parts beyond and on top of the
+        """Return captured money that has not gone back, without parts beyond or on top of the
         price."""
         return self.worth - self.given_back
 

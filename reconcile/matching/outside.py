@@ -111,8 +111,7 @@ class Transfers:
                 yield _transfer("by_hand", found, [known[each] for each in own])
 
     def by_name(self, lines: Sequence[BankLine]) -> Iterator[Transfer]:
-        """Yield lines whose texts name orders that they pay: one order, or all named orders
-        together."""
+        """Yield lines whose texts name orders that they pay: one order, or all of them together."""
         parts: dict[str, list[BankLine]] = defaultdict(list)
         for line in lines:
             if line.minor <= 0:

@@ -70,8 +70,7 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return the date of the joined rows by key or `place_of` a line, where it differs from their
-    own.
+    """Return by key, or `place_of` a line, the date of its joined rows where its own date differs.
 
     Pass all rows of keys that a group, a hand match or a payment may join. Further rows do not
     matter.

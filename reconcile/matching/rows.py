@@ -293,8 +293,7 @@ def _repeated(rows: Sequence[BookRow]) -> set[int]:
 
 
 def _credit(row: BookRow) -> int:
-    """Return the amount that a line says went back: the stated amount, else all if it is
-    `refunded`.
+    """Return the amount that a line says went back: the stated one, else all if `refunded`.
 
     A refunded amount of 0 counts as not stated, because exports fill the column with it in every
     row.

@@ -152,10 +152,9 @@ class AdjustedMoney:
         return found
 
     def breaks(self, limits: Mapping[str, int]) -> Iterator[Break]:
-        """Yield a break for each closed month and currency whose sum exceeds a limit, in minor
-        units.
+        """Yield a break for each closed month and currency whose sum exceeds its limit.
 
-        A currency without a limit, or with a limit of 0, has none.
+        Limits are in minor units. A currency without a limit, or with a limit of 0, has no break.
         """
         for (period, currency), minor in sorted(self.sums().items()):
             limit = limits.get(currency, 0)

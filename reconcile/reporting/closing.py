@@ -472,8 +472,7 @@ class Blocker:
 
     @property
     def line(self) -> str:
-        """Return the name by which two people make an exception, such as `pending` or
-        `coverage:shop`."""
+        """Return the name for making an exception, such as `pending` or `coverage:shop`."""
         about = self.cause or self.about
         return self.code if about is None else f"{self.code}:{about}"
 

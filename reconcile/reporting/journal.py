@@ -166,8 +166,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """The days of a closed month, such as `2026-10-31`, that an adjusting entry (`adjusting`) is
-    for.
+    """Days of a closed month, such as `2026-10-31`, that an adjusting entry is for (`adjusting`).
 
     reverses  whether it takes back a transaction that was posted
     """

@@ -72,7 +72,7 @@ class Converter:
         self._missing: Counter[str] = Counter()
 
     def converted(self, money: Money, day: str) -> int | None:
-        """Return minor units of the own currency, rounded half away from zero; None without a
+        """Return minor units of the own currency, rounded half away from zero, or None without a
         rate."""
         own = self.rates.own
         if money.currency == own or not money.minor:

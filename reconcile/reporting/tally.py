@@ -369,7 +369,7 @@ class PeriodTally:
         self._breaks.add(seen)
 
     def never_notified_elsewhere(self, lines: Set[str]) -> None:
-        """Add ids of lines without a movement that belong to orders of other periods
+        """Add ids of lines without a movement that belong to other periods' orders
         (`OtherPeriods`).
 
         Call this before adding orders. Lines without a movement of this period's orders are known
