@@ -482,7 +482,7 @@ class SourceSettings(Section):
     account       accounts whose events count, for profiles whose events name one
     only          members by which events state their shop, each with the values of our shop
     orders        `own`: events of other sources never mean an order of this source, nor do the
-                  shop's records unless they name it
+                  shop's records unless they say so
     link_by       `references`: a payment belongs to an order only if the shop named the payment or
                   its session, or an event ties it to one of these; an order that its event names is
                   only suggested
