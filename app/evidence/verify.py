@@ -178,7 +178,7 @@ def _sessions(bundle: Bundle, history: dict[str, Any]) -> None:
 
 
 def _attachments(bundle: Bundle) -> None:
-    """Check that each file and its details match the digests in its audit entry."""
+    """Check that each file and its details have the digests of its audit entry."""
     known = {**bundle.manifest["left_out"], **bundle.manifest["files"]}
     for each in attached(bundle):
         entry, removed, facts = each["attached"], each["removed"], each["attached"]["facts"]

@@ -31,7 +31,7 @@ def clean(said: object) -> str:
 
 
 class Either(tuple):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Alternative forms; a value must match one of them."""
+    """Alternative forms; a value must have one of them."""
 
 
 def instant(said: Any) -> bool:
