@@ -683,10 +683,9 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence if only some hours at an end of the month are missing.
+    """Return a sentence on hours missing at an end of the month, and the days whose file has them.
 
-    The file's days are then in another time zone. Also return which days or months are missing. The
-    sentence is empty if whole days are missing.
+    The file then counts days in another time zone. The sentence is empty if more is missing.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:

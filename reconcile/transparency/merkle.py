@@ -181,7 +181,7 @@ def consistency_holds(
 
 
 def _past_left_edge(here: int, last: int) -> tuple[int, int]:
-    """Return the first ancestor that is a right child, and its level's last index.
+    """Return the first ancestor that is a right child or 0, and its level's last index.
     A last node without a sibling moves up unchanged."""
     while here and not here & 1:
         here, last = here >> 1, last >> 1
