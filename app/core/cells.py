@@ -30,9 +30,9 @@ _HEADS: Final = (
 )
 
 _AT_START: Final = re.compile(
-    "[\\t\\r\\n]"  # some programs drop these and read on
+    "[\\t\\r\\n]"  # some programs drop these characters and continue
     f"|[{_PASSED_OVER}]*[{_HEADS}]"
-    f"|{_MARK}"  # else a text that begins with the mark would look marked
+    f"|{_MARK}"  # otherwise a text that begins with the mark would look marked
 )
 _RUN: Final = re.compile(f"[{_PASSED_OVER}{_SEPARATORS}]+")
 _HEAD: Final = re.compile(f"[{_HEADS}]")

@@ -95,7 +95,7 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
             _written, process, _request(work, values), limits=limits, to=answer
         )
     finally:
-        if process.poll() is None:  # the caller was canceled: the thread ends with the process
+        if process.poll() is None:  # the caller was canceled; killing the process ends the thread
             _kill(process)
     found: Result = _result(answer.getvalue(), head, code, limits)
     return found
@@ -136,9 +136,9 @@ def _written(
     assert process.stdout is not None
     assert process.stderr is not None
     ends, written, head, code = monotonic() + limits.duration_s, 0, b"", -signal.SIGALRM
-    unread = [process.stdout, process.stderr]  # what the child started may hold them open
+    unread = [process.stdout, process.stderr]  # processes started by the child may hold these open
     try:
-        with suppress(BrokenPipeError):  # it has died: its exit code says how
+        with suppress(BrokenPipeError):  # the child has died; its exit code tells why
             process.stdin.write(request)
             process.stdin.close()
         while unread and code != _TOO_MUCH:
@@ -220,13 +220,13 @@ def serve() -> None:
     """
     memory, processor_s, duration_s = map(float, sys.argv[2:])
     with os.fdopen(os.dup(1), "wb") as output, os.fdopen(os.dup(2), "wb") as head:
-        for number in (1, 2):  # what the function prints is no answer
+        for number in (1, 2):  # text that the function prints is not the answer
             os.dup2(os.open(os.devnull, os.O_WRONLY), number)
         _lower(resource.RLIMIT_AS, int(memory))
         _lower(resource.RLIMIT_CPU, int(processor_s), beyond=1)
         _lower(resource.RLIMIT_FSIZE, 0)
         _lower(resource.RLIMIT_CORE, 0)
-        signal.setitimer(signal.ITIMER_REAL, duration_s + 1)  # nobody else ends it without a parent
+        signal.setitimer(signal.ITIMER_REAL, duration_s + 1)  # ends it even if the parent is gone
         try:
             head.write(_answer(output))
         except MemoryError:
@@ -262,7 +262,7 @@ def _answer(output: IO[bytes]) -> bytes:
     except TallyhookError as error:
         kind = next((each for each in _KINDS if isinstance(error, each)), UsageError)
         return f"{kind.__name__}\n".encode() + str(error).encode("utf-8", "replace")[:MAX_SENTENCE]
-    except BaseException as error:  # a panic of a library in Rust, too
+    except BaseException as error:  # includes panics of Rust libraries
         place = extract_tb(error.__traceback__)[-1]
         where = f"{PurePath(place.filename).name}, line {place.lineno}"
         return f"failed\n{type(error).__name__} in {where}".encode("utf-8", "replace")

@@ -289,7 +289,7 @@ class Parent:
             if STOP in received or END in received:
                 ends = True
                 stop(STOP in received)
-        if not ends:  # nobody else of ours is left to say so
+        if not ends:  # no other process of ours is left to report it
             log.error("the receiver is gone, and this process ends, too", problem=_GONE)
         stop(False)
 
@@ -298,7 +298,7 @@ class Parent:
         if self._writer is not None:
             say(self._writer, FAILED)
             return
-        with suppress(OSError):  # it still starts; the parent may be gone
+        with suppress(OSError):  # it is still starting, or the parent is gone
             self._socket.send(FAILED)
 
     def _tell(self) -> None:
@@ -362,7 +362,7 @@ async def keep(
         began = monotonic()
         try:
             code = await live()
-        except OSError as error:  # no memory, no descriptor: perhaps in a moment
+        except OSError as error:  # out of memory or descriptors, perhaps only for a moment
             log.error("a child process cannot be started", component=component, exc_info=error)
         else:
             if not stopping.is_set() and (times := ended.times(str(code))):

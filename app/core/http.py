@@ -60,7 +60,7 @@ def outgoing_client(
         follow_redirects=False,
         trust_env=False,
         transport=transport,
-        # A host could make us send back ever more cookies.
+        # Otherwise a host could make us send ever more cookies.
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
         event_hooks={"response": [_without_address]},
         limits=httpx2.Limits(
@@ -109,7 +109,7 @@ async def exchange(
         with anyio.fail_after(limit_s):
             async with client.stream(method, url, content=content, headers=headers) as answer:
                 body, problem = bytearray(), None
-                # Nothing is inflated: we ask for no encoding, and it can unpack to gigabytes.
+                # Never decompress: we ask for no encoding, and a body could unpack to gigabytes.
                 if answer.headers.get("content-encoding", "identity").lower() != "identity":
                     problem = "encoded"
                 else:
@@ -126,7 +126,7 @@ async def exchange(
                 )
     except (TimeoutError, httpx2.TimeoutException):
         return Exchange(problem="timed_out")
-    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):  # the last: not a host name
+    except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):  # UnicodeError: not a host name
         return Exchange(problem="connection_failed")
 
 

@@ -9,7 +9,7 @@ from reconcile.instants import MILLISECOND, Instant
 _CHANCE_BYTES = 9
 _DRAWN_AT_ONCE = 256
 _chances: list[str] = []
-# A forked process must not give the ids of its parent.
+# A forked process must not reuse ids of its parent.
 os.register_at_fork(after_in_child=_chances.clear)
 
 
@@ -19,7 +19,7 @@ def new_id(prefix: str, now: Instant) -> str:
     try:
         chance = _chances.pop()
     except IndexError:
-        # One system call for many: each would let another thread take the interpreter.
+        # One system call for many ids: each call lets another thread take the interpreter.
         drawn = os.urandom(_CHANCE_BYTES * _DRAWN_AT_ONCE)
         starts = range(0, len(drawn), _CHANCE_BYTES)
         chance, *rest = (drawn[start : start + _CHANCE_BYTES].hex() for start in starts)

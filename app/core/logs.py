@@ -363,7 +363,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
-    except (OSError, ValueError):  # the stream is closed, or in memory
+    except (OSError, ValueError):  # the stream is closed or in memory
         return None
     if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor):
         return _Reader(descriptor)
@@ -559,7 +559,7 @@ def _json(value: Any) -> str:
         return repr(float(value)) if finite else f'"{value}"'
     if isinstance(value, str):
         return _json(str.__str__(value))
-    return _json(f"<{type(value).__name__}>")  # its text is unknown to us
+    return _json(f"<{type(value).__name__}>")  # its text could contain anything
 
 
 def _items(value: Any) -> list[Any]:

@@ -78,7 +78,7 @@ def phone_pattern(digits: str) -> re.Pattern[str]:
     them.
     """
     last = _spaced(digits[-_SIGNIFICANT:])
-    # The bound keeps the search linear in a long run of digits.
+    # The limit keeps the search linear in a long run of digits.
     return re.compile(rf"\+?(?:\d{APART}){{0,7}}{last}", re.ASCII)
 
 
@@ -230,7 +230,7 @@ def written_pattern(identifier: str) -> re.Pattern[str]:
     forms = [rf"(?<!\d)(?:{'|'.join((whole, grouped, *national))})(?!\d)"]
     bare = next((digits[n:] for n in (1, 2, 3) if digits[:n] in CALLING_CODES), "")
     if len(bare) >= _LEAST_BARE:
-        # Behind another code it is another's number, and between letters a part of an id.
+        # After another calling code it is a different number, and between letters part of an id.
         others = "".join(rf"(?<!\+\d{{{n}}}{_FILLING})" for n in (1, 2, 3))
         begins = r"(?:(?<![0-9A-Za-z])|(?<=\\[nrt]))"
         grouped = rf"(?<!\d{_FILLING}){_spaced(bare)}"
@@ -246,7 +246,7 @@ def hint_pattern(identifier: str) -> re.Pattern[bytes]:
     """
     if identifier.startswith(EMAIL_KIND):
         domain = identifier.rpartition("@")[2]
-        plain = domain if domain.isascii() else ""  # bytes have no capitals of other letters
+        plain = domain if domain.isascii() else ""  # byte patterns ignore case only in ASCII
         return re.compile(rb"@(?i:%b)" % re.escape(plain.encode("ascii")))
     digits = identifier
     # Each of up to three characters between two digits has three bytes at most in UTF-8.
@@ -353,7 +353,7 @@ class Masking:
         for word in self._words:
             if text == word:
                 return UNSHOWN
-            # A single word may stand in a sentence of ours that is not about it.
+            # A single word may also occur in one of our own sentences.
             cited = word if " " in word else f"({word})"
             text = text.replace(cited, cited.replace(word, UNSHOWN))
         for pattern, shown in self._patterns:

@@ -90,7 +90,7 @@ def make_phone_key(path: Path) -> PhoneKey:
     if known is not None:
         return known
     try:
-        # Complete before it has its name, so that nobody reads half a key.
+        # The file is complete before it gets its name, so that nobody reads half a key.
         write_new(path, new_secret().hex().encode() + b"\n")
     except FileExistsError:
         pass

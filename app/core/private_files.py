@@ -46,7 +46,7 @@ def write_new(path: Path, content: bytes, *, owner: Owner | None = None) -> None
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except FileExistsError as error:  # something that is no folder is in its folder's place
+    except FileExistsError as error:  # its folder's path is not a folder
         raise NotADirectoryError(error.errno, os.strerror(errno.ENOTDIR)) from error
     beside = path.with_name(f"{path.name}.{os.getpid()}.new")
     descriptor = _made_anew(beside, MODE)

@@ -21,7 +21,7 @@ MAX_NUMBER_LENGTH: Final = 100
 _INTEGER_LENGTH = 20
 _SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 
-# A string without an end extends to the end of the body, so that the scan stays linear.
+# An unterminated string extends to the end of the body, so that the scan stays linear.
 _STRINGS_AND_BRACKETS = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 

@@ -249,7 +249,7 @@ def _adapter(model: type[TomlTable], name: str) -> TypeAdapter[Any]:
 
 # --- lines ---------------------------------------------------------------------------------------
 
-# Possessive throughout: each also runs over multi-line texts, which may be anything.
+# All quantifiers are possessive, since the patterns also run over arbitrary multi-line texts.
 _HEADER: Final = re.compile(r"\s*+(\[\[?)([^\[\]]++)\]\]?\s*+(?:#.*)?$")
 _KEY: Final = re.compile(
     r"""\s*+((?:"(?:[^"\\]|\\.)*+"|'[^']*+'|[A-Za-z0-9_-]++|\s*+\.\s*+)++)\s*+="""

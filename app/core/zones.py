@@ -104,7 +104,7 @@ def local_pieces(text: str, zone: tzinfo) -> Iterator[Piece]:
             exact = f"{found['year']}-{month:02}-{int(found['day']):02}T{found['time']}:00Z"
         try:
             at = instants.parse_instant(exact)
-        except ValueError:  # no real moment
+        except ValueError:  # not a real instant
             continue
         local = wall_clock(at, zone)
         before, day = (
@@ -136,7 +136,7 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
     named  whether to add the zone's name, such as EAT, to each time of day
     """
     parts = text.split("`")
-    has_code = len(parts) % 2 == 1  # a single backquote is a character
+    has_code = len(parts) % 2 == 1  # a single backquote is an ordinary character
     for place, part in enumerate(parts):
         if not (has_code and place % 2):
             parts[place] = "".join(

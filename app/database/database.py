@@ -138,7 +138,7 @@ class Database:
                 connection.begin(),
             ):
                 if settled and self.spread:
-                    # A snapshot begins with its first statement, and that waits for the locks.
+                    # A snapshot begins with its first statement, which waits for the locks.
                     first = await locked.enter_async_context(self.reading())
                     await run(first, layout.settle, long=True)
                     await run(connection, layout.settle, long=True)
@@ -246,7 +246,7 @@ class Database:
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
         now = monotonic()
-        if now > watch.looked_at + 2 * LOOK_S:  # it stood still, while others may have written
+        if now > watch.looked_at + 2 * LOOK_S:  # it was suspended while others may have written
             watch.waits = None
         watch.looked_at = now
         try:
@@ -313,7 +313,7 @@ class Database:
         if current != schema.NEWEST:
             await schema.upgrade(connection)
         await schema.require_own(connection)
-        if current is None and not self.shared:  # it lacks nothing of a file that lies there
+        if current is None and not self.shared:  # a new one lacks no commits
             await run(connection, self.writer.note_commit)
 
     def _note_made(self, identity: str) -> None:
@@ -329,7 +329,7 @@ class Database:
             if stamped and self.environment is None:
                 raise _environment_unstated()
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # SQLite gives its log the mode of the database; it would let everyone read both.
+            # SQLite gives its log the database's mode. Without this, everyone could read both.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         self._check_is_file()
 
@@ -342,12 +342,12 @@ class Database:
                 f"there is no database at {self.path.absolute()} yet; `tallyhook serve` makes it"
             )
         self._check_is_file()
-        if self.path is not None and not os.access(self.path, os.R_OK):  # SQLite names no file
+        if self.path is not None and not os.access(self.path, os.R_OK):  # SQLite's names no file
             denied = PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self.path))
             raise StoreUnavailable(f"the database cannot be opened: {why_not_opened(denied)}")
 
     def _check_is_file(self) -> None:
-        if self.path is not None and not self.path.is_file():  # an I/O error, to SQLite
+        if self.path is not None and not self.path.is_file():  # SQLite would report an I/O error
             raise ConfigurationError(
                 ["TALLYHOOK_DATABASE_URL: names something that is no file; write the path of one"]
             )

@@ -112,7 +112,7 @@ def read_ahead(
     """
     try:
         size, done = path.stat().st_size, 0
-        if size > _room_for_pages():  # its end would drive out its beginning
+        if size > _room_for_pages():  # the end would evict the beginning from the cache
             return
         with path.open("rb", buffering=0) as file:
             while found := file.read(READ_BYTES):
@@ -172,7 +172,7 @@ def writing_engine(
         statement("PRAGMA cache_size=-{kib}", kib=str(WRITER_CACHE_KIB)),
         "PRAGMA wal_autocheckpoint=0",  # the writer folds the log: see `LogLength`
         statement("PRAGMA journal_size_limit={size}", size=str(LOG_BYTES)),
-        "PRAGMA secure_delete=ON",  # what is deleted is overwritten: it may be personal data
+        "PRAGMA secure_delete=ON",  # overwrite deleted rows, which may be personal data
         IN_MEMORY,
     )
     _prepare(engine, pragmas, begin="BEGIN IMMEDIATE", check=_check_durable)
@@ -183,7 +183,7 @@ def hosts_of(url: str) -> "Hosts | None":
     """Return the hosts of a PostgreSQL URL, shared by all engines of a process; None for SQLite."""
     if is_sqlite(url):
         return None
-    from app.database.hosts import Hosts  # with the driver, which takes a fifteenth of a start
+    from app.database.hosts import Hosts  # loads the driver, which is slow
 
     return Hosts()
 
@@ -240,7 +240,7 @@ def _prepare(
     @event.listens_for(engine.sync_engine, "connect")
     def prepare(connection: Any, _record: Any) -> None:
         driver = connection.driver_connection
-        # A proxy, or the driver would be in a cycle and could not report that it was not closed.
+        # A weak proxy: in a reference cycle the driver could not report that it was not closed.
         unowned: Any = weakref.proxy(driver)
         driver.cursor = partial(WholeCursor, unowned)
         connection.run_async(lambda opened: call(opened, set_up))

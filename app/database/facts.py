@@ -40,7 +40,7 @@ async def damage(
         return []
     rows = [str(row[0]) for row in await checking]
     lines = [line for row in rows if row != "ok" for line in row.splitlines()]
-    # One row may hold many lines; the first only names the database.
+    # One row may hold many lines. The first line only names the database.
     problems = [line for line in lines if not line.startswith("***")] or lines
     return [f"the database file: {line}" for line in problems]
 

@@ -192,7 +192,7 @@ def check_log_is_newer(database: Path) -> None:
             with closing(sqlite3.connect(uri, uri=True)) as connection:
                 sql = "SELECT value FROM counters WHERE name=?"
                 found += connection.execute(sql, (LAST_COMMIT,)).fetchall()
-        except sqlite3.Error:  # to be reported by whoever opens it
+        except sqlite3.Error:  # reported when the database is opened
             return
     if found != sorted(found):
         raise ConfigurationError(

@@ -56,7 +56,7 @@ FORMER: Final = (
 
 _UNUSABLE: Final = (
     *(OSError, asyncpg.PostgresError, asyncpg.InterfaceError),
-    asyncpg.InternalClientError,  # a standby, where one that takes writes is wanted
+    asyncpg.InternalClientError,  # a standby, although writes are needed
 )
 """Exceptions that mark a host as unusable."""
 
@@ -173,7 +173,7 @@ class Hosts:
             except _UNUSABLE as error:
                 failures.append(error)
             except StoreUnavailable as error:
-                failures.insert(0, error)  # it says more than that others are down or standbys
+                failures.insert(0, error)  # says more than other hosts' failures
             else:
                 connection.commit_s = commit_s
                 return connection

@@ -245,7 +245,7 @@ def delivery_of(row: Sequence[Any]) -> Delivery:
     )
 
 
-# Events of an order repeat its price. As one cached value it is compared by identity in a fold.
+# Events of an order repeat its price. A cached value is compared by identity in a fold.
 @lru_cache(maxsize=AMOUNTS_REMEMBERED)
 def _money(minor: int, currency: str) -> Money:
     return Money(minor=minor, currency=currency)

@@ -106,7 +106,7 @@ class NodesWatch:
         database = self._database
         if database.hosts is None:
             return self._seen
-        async with self._asking:  # whoever waits gets the answers of this look
+        async with self._asking:  # callers that wait here get these answers
             if monotonic() >= self._again_at:
                 async with database.reading() as connection:
                     own = await server_state(connection)

@@ -81,14 +81,14 @@ def writing_engine(
 
     Only purposes with short transactions limit statements and locks.
     """
-    statements.tables()  # now, not while the first batch waits
+    statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
     settings = {
         **_limits(
             STATEMENT_MS if hurried else 0, lock_ms=LOCK_MS if hurried else 0, idle_ms=IDLE_MS
         ),
         SESSION: session,
-        # What is decided under a lock rests on rows that are read after the lock was taken.
+        # Decisions under a lock must use rows that were read after the lock was taken.
         "default_transaction_isolation": "read committed",
         # Statistics lag behind a table that grows a thousandfold within a minute, and every
         # statement of the intake has its index.
@@ -113,7 +113,7 @@ def writing_engine(
         set_up(connection, settings)
         cursor = connection.cursor()
         check(cursor)
-        # Else nobody would know before the first delivery is refused.
+        # Otherwise the problem would only show when the first delivery is refused.
         cursor.execute("SHOW transaction_read_only")
         if cursor.fetchone()[0] == "on":
             raise StoreUnavailable(TAKES_NO_WRITES)
@@ -134,7 +134,7 @@ def reading_engine(
         url,
         pool_size=readers,
         max_overflow=0,
-        pool_pre_ping=True,  # a server that was restarted costs no reader an error
+        pool_pre_ping=True,  # so that a server restart causes no error in a reader
         isolation_level="REPEATABLE READ",
         execution_options={"postgresql_readonly": True},
         connect_args={
@@ -222,7 +222,7 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
     await driver.execute("SET statement_timeout = 0")
     try:
         sql = statement("VACUUM {tables}", tables=", ".join(tables))
-        await driver.execute(sql, timeout=VACUUM_S)  # None would stand for ANSWER_S
+        await driver.execute(sql, timeout=VACUUM_S)  # None would mean ANSWER_S
     finally:
         await driver.fetchval("SELECT set_config('statement_timeout', $1, false)", limit)
 

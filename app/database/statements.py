@@ -231,7 +231,7 @@ class CallingConnection(sqlite3.Connection):
             else:
                 parameters.result = self._call(cursor, parameters)
         finally:
-            # An error keeps its frames, and a statement in them would keep the connection open.
+            # An error keeps its frames, where a statement would keep the connection open.
             cursor.close()
         return cursor
 
@@ -409,7 +409,7 @@ def select_rows(
     found: Rows = []
     for start in range(0, len(wanted), MAX_LISTED):
         part = wanted[start : start + MAX_LISTED]
-        # Repeat the last value up to a power of two: that finds no row twice.
+        # Pad with the last value to a power of two. No row is found twice.
         part += part[-1:] * (_power_of_two(2 * len(part) - 1) - len(part))
         found += connection.ask(_with_marks(sql, len(part)), (*first, *part))
     return found

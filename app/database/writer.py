@@ -255,7 +255,7 @@ class DatabaseFiles:
             except OSError:
                 status = None
             found = None if status is None else (status.st_dev, status.st_ino)
-            # A new database gets its log with the first write.
+            # A new database has no log before its first write.
             opened = self._opened[path] = self._opened.get(path) or found
             if opened is None:
                 continue
@@ -271,9 +271,9 @@ class DatabaseFiles:
         if path.name.endswith("-wal"):
             try:
                 return self._log.is_cut_off(lambda: path.stat().st_size)
-            except FileNotFoundError:  # it has no index yet; or it is gone, as the next look says
+            except FileNotFoundError:  # no index yet; the next look reports a loss
                 return False
-        # SQLite never makes either of the others shorter, except after `rewrite`.
+        # SQLite never shortens the other two files, except after `rewrite`.
         longest = self._sizes[path] = max(size, self._sizes.get(path, 0))
         return size < longest
 
@@ -437,7 +437,7 @@ class Writer:
                 began = monotonic()
                 try:
                     connection = await self._connected()
-                    self.check_place()  # a later write can make a file as long as it was
+                    self.check_place()  # a later write can restore a file's former length
                     yield connection
                     self.check_place()
                     await self._fold_long_log(connection)
@@ -474,7 +474,7 @@ class Writer:
         sender waits for a hanging disk."""
         self._waiting += 1
         try:
-            # Also where the lock looks free: earlier waiters get it first.
+            # Even if the lock looks free, earlier waiters get it first.
             async with asyncio.timeout(TURN_S):
                 await self._turn.acquire()
         except TimeoutError:
@@ -484,7 +484,7 @@ class Writer:
         finally:
             self._waiting -= 1
             if not self._waiting and not self._turn.locked():
-                self._release()  # it may have been kept for this writer, which gives up
+                self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
         """Let the next writer in. While KEEP_S lasts, that is one of this process."""
@@ -639,7 +639,7 @@ class Writer:
 
     async def _connected(self) -> AsyncConnection:
         if self._connection is not None and await postgresql.is_lost(self._connection):
-            await self._give_up_connection()  # else its next use connects anew, unchecked
+            await self._give_up_connection()  # otherwise the next use would reconnect unchecked
         if self._connection is None:
             try:
                 connection = await self._engine.connect()
@@ -676,7 +676,7 @@ class Writer:
                 try:
                     await self.commit(lambda plain: None)
                 except (StoreUnavailable, StorePoisoned):
-                    pass  # told by `trouble` and `poison`
+                    pass  # `trouble` and `poison` report it
                 except Exception as error:
                     log.error("a holder's row cannot be renewed", exc_info=error)
 
@@ -703,7 +703,7 @@ class Writer:
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(TURN_S), self._turn:  # not amid its commit
+                    async with asyncio.timeout(TURN_S), self._turn:  # not during its commit
                         self._beating.cancel()
                 self._beating.cancel()
                 await asyncio.wait([self._beating])
@@ -712,7 +712,7 @@ class Writer:
             try:
                 if self._connection is not None:
                     if self.holder is not None and self._watch is not None:
-                        self._watch.servers.pop(self.holder, None)  # its row goes
+                        self._watch.servers.pop(self.holder, None)  # its row is deleted next
                     if self.holder is not None and not self._connection.invalidated:
                         with suppress(StoreUnavailable, *faults.driver_errors()):
                             await postgresql.leave(self._connection, self.holder)

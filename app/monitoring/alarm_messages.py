@@ -160,7 +160,7 @@ class AlarmMessages:
                 return False
         way = self._ways.get(message.way)
         unsaid = message.over_at is not None and message.told_at is None
-        if way is None or unsaid:  # no longer configured, or over before it was sent
+        if way is None or unsaid:  # channel no longer configured, or alarm over before its notice
             async with self._context.database.writing() as connection:
                 await monitoring_store.delete_message(connection, message)
             return False

@@ -134,7 +134,7 @@ async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
     """
 
     async def limited() -> Found:
-        with anyio.fail_after(ANSWER_S):  # unlike that of asyncio, it spares what is shielded
+        with anyio.fail_after(ANSWER_S):  # unlike asyncio's, it spares shielded work
             return await look
 
     task = asyncio.create_task(limited())
@@ -149,7 +149,7 @@ async def bounded(look: Coroutine[Any, Any, Found]) -> Found:
 
 def _end(task: asyncio.Task[Any]) -> None:
     _left.discard(task)
-    _ = task.cancelled() or task.exception()  # else it would be logged as never looked at
+    _ = task.cancelled() or task.exception()  # else logged as never retrieved
 
 
 def nodes_of(context: AppContext) -> NodesWatch:
@@ -173,7 +173,7 @@ async def refusal(context: AppContext) -> str | None:
         raise StorePoisoned(database.poison)
     await database.on_snapshot(due_store.next_due)
     if inbox.queue.stalled is not None:
-        return inbox.queue.stalled  # the check would wait, too
+        return inbox.queue.stalled  # the check would have to wait, too
     try:
         await inbox.writer.writer.check()
         await database.writer.check()

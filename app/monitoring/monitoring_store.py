@@ -22,7 +22,7 @@ from reconcile.instants import LATEST, SECOND, Instant
 # --- what the watchdog reads ----------------------------------------------------------------------
 
 UNREADABLE: Final = (
-    # The verdict is in the text, not among the values: the index has this verdict only.
+    # The verdict is a literal, because the partial index has only this verdict.
     "SELECT source, count(*) FROM (SELECT source FROM deliveries "
     "WHERE verdict = 'unreadable' AND id >= :start AND coalesce(problem, '') <> :tried "
     "AND (source NOT IN :unvouched OR substr(headers, 1, 10) = :answers) "

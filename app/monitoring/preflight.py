@@ -288,7 +288,7 @@ def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
     if probe.date is None:
         return weak("clock", "There was no other time to compare with.", "keep the clock by NTP")
-    # The header is cut to the second: what it means lies anywhere in the second it names.
+    # The header is truncated to the second, so the time may be anywhere within that second.
     ahead, behind = before - (probe.date + SECOND), probe.date - after
     skew = max(ahead, behind, 0)
     seconds = f"{skew / SECOND:.0f} s"

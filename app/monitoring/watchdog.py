@@ -137,7 +137,7 @@ def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
 @_watch("1 while fewer verified events come than is usual at this time.")
 async def _silence(watched: Watched) -> Alarm | None:
     if await behind_s(watched.context, patience="none"):
-        return None  # deliveries come and are not read: the alarm `reader` says so
+        return None  # deliveries arrive but are not read, which the alarm `reader` reports
     now = watched.context.clock.now()
     async with watched.context.database.reading() as connection:
         last = await monitoring_store.last_delivery(connection, now)

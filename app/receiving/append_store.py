@@ -170,7 +170,7 @@ def append_ready(
 ) -> Appended:
     """Delete rows from the inbox and append their content."""
     if connection.spread or any(each.rejections or isinstance(each.row, Suspect) for each in ready):
-        take_lock(connection, LINKING)  # before rows that others lock under it
+        take_lock(connection, LINKING)  # before any rows that others lock while they hold it
     if any(each.rejections for each in ready):
         take_lock(connection, REFUSING)
     given = [each.row for each in ready if isinstance(each.row, Unread)]
@@ -181,7 +181,7 @@ def append_ready(
         arrivals = _unknown(connection, arrivals)
     rejections = _unknown(connection, [refused for each in ours for refused in each.rejections])
     appended = Appended([], [], {})
-    # What was set aside is noted as unread; it is appended now, and noted again if it must be.
+    # A suspect was noted as unread. It is appended now, and noted again if it is unreadable.
     tried = [each for each in ours if isinstance(each.row, Suspect)]
     set_aside = [arrival.delivery_id for each in tried for arrival in each.arrivals]
     concerned = forget_unread(connection, set_aside)
@@ -208,7 +208,7 @@ def append_ahead(
     Used if deliveries lie on several nodes, where a commit is visible at the coordinator before it
     is visible on the nodes.
     """
-    take_lock(connection, LINKING)  # who took over a claim sees what was stored under it
+    take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
 
@@ -406,7 +406,7 @@ def _judge(
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     if not ahead:
         linking.load_of(connection, events)  # 1
-    known.load(connection, events)  # once all nodes have what was committed
+    known.load(connection, events)  # now all nodes have every earlier commit
     for arrival in arrivals:  # 2
         event = arrival.event
         verdict = "unreadable" if event is None else known.judge(event, linking)

@@ -53,7 +53,7 @@ async def behind_s(
     while True:
         oldest, now = found.oldest, context.clock.now()
         if oldest is not None and found.is_dated_ahead(now):
-            # Nobody knows when that came.
+            # Its arrival time is unknown.
             oldest = Instant(min(oldest, now - round(READ_WITHIN_S * SECOND)))
         if found.copied_up_to is not None and now - found.copied_up_to >= COPY_LATE:
             oldest = min(found.copied_up_to, now if oldest is None else oldest)

@@ -147,7 +147,7 @@ def claim_rows(
                 Unread(seq, count, at, bytes(found), items_of(bytes(found)), False, mark, tries)
                 for seq, count, at, found, tries in sorted(rows)
             ]
-        after = wanted[-1].seq  # another was faster
+        after = wanted[-1].seq  # another reader was faster
     return []
 
 

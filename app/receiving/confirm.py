@@ -102,7 +102,7 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     ended = await asyncio.gather(
         *(_confirm(confirmer, each) for each in due), return_exceptions=True
     )
-    for each in ended:  # once all have ended: none goes on by itself
+    for each in ended:  # only after all have ended, so that none keeps running
         if isinstance(each, BaseException):
             raise each
     await _keep_bounded(context, source)
@@ -130,7 +130,7 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
         await _later(context, due, asked_for, answered=event is not None)
         return
     rule = source.profile.fetch_back
-    # Halfway to the deadline, which the last answer is to meet.
+    # Halfway to the deadline, so that the last answer arrives before it.
     again = due.asked_since + min(context.policy.payment_window // 2, LONGEST_PAUSE)
     async with context.database.writing() as connection:
         if rule is not None and event.kind in rule.again and context.clock.now() < again:
@@ -191,18 +191,18 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
         return kept, *_read(source, kept, digest, context.database.environment)
 
     kept, event, problem = read(None)
-    if event is not None and event.states:  # of other answers equal ones are kept once
+    if event is not None and event.states:  # equal answers of other kinds are stored once
         kept, event, problem = read(date_of(asked.answer.headers.get("date", "")))
     if event is None and due.tries:
-        return None  # kept once, to be looked at; not every hour
+        return None  # stored once for people to see, not every hour
     async with context.database.reading() as connection:
         if event is not None and await is_known(connection, event):
-            return event  # the same answer as before: nothing new to keep
+            return event  # the same answer as before, so nothing to store
         known = [] if event is None or not event.states else await last_positions(connection, event)
         if (
             event is not None
             and says_nothing_new(event, known)
-            and not await gap_since_answer(connection, event)  # else it proves that it still stands
+            and not await gap_since_answer(connection, event)  # else it proves no change
         ):
             return event
     now = context.clock.now()

@@ -362,9 +362,9 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
         .where(_MARKS.source == source, _MARKS.tries > 0)
         .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.due_at)
         .offset(keep)
-        # What an arrival of this moment holds is let be: nobody waits for the other.
+        # Rows that an arrival is locking are skipped, so that neither waits for the other.
         .with_for_update(skip_locked=True)
-        # So that it is run once: see `claim_orders`.
+        # Materialized, so that it runs once: see `claim_orders`.
         .cte("most", nesting=True)
         .prefix_with("MATERIALIZED")
     )

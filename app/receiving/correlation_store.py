@@ -137,7 +137,7 @@ class Linking:
             else:
                 self.join(keys, event.order)
         known = -1
-        while known != len(self.made):  # an adopted orphan may link what a nameless one needs
+        while known != len(self.made):  # an adopted orphan may link a nameless event
             known = len(self.made)
             if nameless:
                 self._assign_nameless(nameless)
@@ -200,7 +200,7 @@ class Linking:
             self.links |= {(row[0], row[1], row[2]): row[3] for row in rows}
 
     def _look_for_orphans(self, connection: PlainConnection) -> None:
-        settle(connection)  # one that is not seen would be adopted by nobody
+        settle(connection)  # an orphan that is not visible would never be adopted
         rows = connection.ask("SELECT 1 FROM events WHERE order_key IS NULL LIMIT 1")
         self.orphans = bool(rows)
 

@@ -304,7 +304,7 @@ async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry
     return None if row is None else _entry(row)
 
 
-# The join only where there is no body, or it would look up every delivery there is.
+# Join only rows without a body; otherwise every delivery would be looked up.
 _RAW: Final = (
     "SELECT deliveries.id, deliveries.received_at, deliveries.source, deliveries.verdict, "
     "deliveries.event_id, deliveries.digest, deliveries.headers, deliveries.body, "

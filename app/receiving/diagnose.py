@@ -54,7 +54,7 @@ async def diagnose_delivery(
         others = [each for each in accounts.values() if each.name != account.name]
         kept = read_request(rejection.headers, rejection.body)
         request = kept._replace(url=kept.url or f"/webhooks/{rejection.source}")
-        # Hundreds of signatures: not on the event loop's own thread.
+        # Off the event loop: this computes hundreds of signatures.
         found = await asyncio.to_thread(
             diagnose, account, others, request, now=rejection.received_at
         )

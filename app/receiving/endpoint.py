@@ -117,7 +117,7 @@ class Webhooks:
             body is None,
         )
         long_bytes = max(0, len(incoming.body) - FREE_BYTES)
-        self._long_bytes += long_bytes  # until it is written: a slow disk makes many wait
+        self._long_bytes += long_bytes  # until written: many wait on a slow disk
         try:
             answer = await receive_delivery(self.receiver, incoming)
         finally:
@@ -169,7 +169,7 @@ class Webhooks:
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
         """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies are too
         large together."""
-        body, counted = bytearray(), 0  # kept by themselves, tiny parts take twenty times the room
+        body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
                 if message["type"] == "http.disconnect":

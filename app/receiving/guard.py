@@ -202,7 +202,7 @@ class GuardedConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Ignored, as RFC 9110 (7.8) allows; the bytes behind it are of no protocol we speak.
+            # Ignored, as RFC 9110 (7.8) allows. The bytes after it are in no protocol we speak.
             self._deaf = True
             self.cycle.keep_alive = False
         except httptools.HttpParserError:
@@ -217,7 +217,7 @@ class GuardedConnection(HttpToolsProtocol):
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete or cycle.more_body:
             return False
-        cycle.keep_alive = False  # the last that came: those before it are answered, too
+        cycle.keep_alive = False  # the latest request; earlier ones are answered, too
         self._note_hanging_up()
         return True
 
@@ -277,7 +277,7 @@ class GuardedConnection(HttpToolsProtocol):
             raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
         self._stage, self._unframed = "", 0
         self._owed_since = None
-        if self.cycle.response_complete:  # its answer came first: nobody owes anything any more
+        if self.cycle.response_complete:  # answered before its end: nothing is due any more
             self._idle_since = self.loop.time()
         super().on_message_complete()
 
@@ -372,7 +372,7 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = None
             self.transport.close()
         if self._owed_since is not None and now - self._owed_since > limits.receive_deadline_s:
-            # While an answer is being made, what is pipelined behind it has to wait for us.
+            # While an answer is being made, pipelined requests wait for us.
             cycle = cast("RequestResponseCycle | None", self.cycle)
             if not self.pipeline and (cycle is None or cycle.response_complete or cycle.more_body):
                 return "receive_deadline"

@@ -264,14 +264,14 @@ class Inbox(InboxRows):
                 raise StoreUnavailable("another process reads this inbox; end it", reason="busy")
             await asyncio.sleep(AGAIN_S)
         if self.file is not None and purpose in ("serving", "working", "alone"):
-            drop_cached_pages(self.file.path)  # the database's opening reads it, too
+            drop_cached_pages(self.file.path)  # opening the database reads it, too
         await self.database.open(purpose)
         if self.file is not None and purpose in ("serving", "alone"):
             mend_emptied(self.file.path)
         if purpose in ("working", "folding"):
             await self.database.on_snapshot(self.database.check)
         if purpose == "serving":
-            if self.turn is not None:  # else a reader that cannot open it would end again and again
+            if self.turn is not None:  # else a reader that cannot open it would restart forever
                 self.turn.take()
                 self.turn.release()
             await self._open_intake()
@@ -307,7 +307,7 @@ class Inbox(InboxRows):
         settings, database, file = self.settings, self.database, self.file
         if file is not None:
             writer = file.writer
-        else:  # a connection of its own: no other write holds a sender up
+        else:  # a separate connection, so that no other write delays a sender
             holder, space = Holder("serving"), database.writer.space
             engine = writing_engine(
                 database.url, purpose="serving", hosts=database.hosts, holder=holder
@@ -361,7 +361,7 @@ class Inbox(InboxRows):
             identity = facts.identity
             lock.write(note_of(identity, last))
             self.writer.on_kept = lambda seq: lock.write(note_of(identity, seq))
-            # Without the log too, the database says that the file is written from now on.
+            # So the database records, even without its log, that the file is being written.
             await self.database.writer.fold("TRUNCATE")
         await sync_file(file.writer, file.path)
         self._opened = True
@@ -382,7 +382,7 @@ class Inbox(InboxRows):
         found, least = set[int](), max(state.position, state.closed or 0)
         if self.database.service is not None:
             noted = noted_in(self.database.service.read(), state.known)
-            # That the file is written again may be in a log that is lost: the later number counts.
+            # The note of a reopened file may be in a lost log, so the later number counts.
             if noted is not None and (state.closed is None or noted.last > state.closed):
                 least = max(least, noted.last)
                 state = state._replace(closed=noted.last if noted.complete else None)

@@ -149,7 +149,7 @@ class InboxFile:
         database's file.
         """
         if not self.path.exists():
-            # SQLite gives its log the mode of the file; it would let everyone read both.
+            # SQLite gives its log the file's mode. Without this, everyone could read both.
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         async with self.writer.transaction() as connection:
             if not await run(connection, _objects):
@@ -218,7 +218,7 @@ def facts_at(database: Path) -> FileFacts | None:
     """Read the facts of the inbox beside a database; None if it has no inbox or it cannot be
     read."""
     path = path_of(database)
-    if not path.exists() or not path.stat().st_size:  # to open an empty one would delete its log
+    if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:
@@ -267,7 +267,7 @@ def _objects(connection: PlainConnection) -> list[tuple[str, str, str]]:
 
 
 def _create(connection: Connection) -> None:
-    from app.database.tables import metadata  # a fifth of a start, and only once in a file's life
+    from app.database.tables import metadata  # slow to load; needed only once for a file
 
     metadata.create_all(connection, tables=[metadata.tables[name] for name in _TABLES])
 

@@ -93,7 +93,7 @@ _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 def _this_boot() -> str:
     try:
         return _BOOT.read_text().strip()
-    except OSError:  # another system: then no note is complete
+    except OSError:  # another operating system, where no note is complete
         return ""
 
 
@@ -206,7 +206,7 @@ def numbers_in(connection: PlainConnection, after: int) -> set[int]:
                 least, most = (number, most) if sql is _FORWARD else (least, number)
         except sqlite3.DatabaseError:
             continue
-        break  # all of it could be read
+        break  # the whole file could be read
     return found
 
 
@@ -241,7 +241,7 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
     """
     if not path.exists():
         return "is gone"
-    if not path.stat().st_size:  # to open it would delete its log
+    if not path.stat().st_size:  # opening it would delete its log
         return "was emptied"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as inbox:

@@ -110,7 +110,7 @@ class InboxQueue:
         while not (self._closing and not self._waiting):
             await self._wake.wait()
             self._wake.clear()
-            await asyncio.sleep(0)  # lets every request that is ready hand in its arrival
+            await asyncio.sleep(0)  # lets every ready request submit its arrival
             while self._waiting:
                 began_at = asyncio.get_running_loop().time()
                 await self._write(self._take())
@@ -155,7 +155,7 @@ class InboxQueue:
         try:
             await self._commit([item for item, _ in batch])
         except Exception as error:
-            # Every request learns of it and answers 503; the writer has judged how bad it is.
+            # Every request gets the error and answers 503; the writer has judged its severity.
             problem = self._failed(batch, error)
         else:
             self._wrote(batch)
@@ -163,7 +163,7 @@ class InboxQueue:
             patience.cancel()
         self._under_way = []
         if self.stalled is None:
-            # The next batch is on its way to the disk before these are answered.
+            # The next batch is being written before these are answered.
             loop.call_soon(_answer_all, [answer for _, answer in batch], problem)
             return
         self.stalled = None

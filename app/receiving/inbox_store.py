@@ -324,7 +324,7 @@ def found_gap(
     if file is None or fact(connection, IDENTITY) not in (None, file.identity):
         return None
     since, lost = Instant(counter(connection, LAST_COMMIT)), 0
-    if position_of(connection) < file.deleted:  # a backup brings what its copy had not read
+    if position_of(connection) < file.deleted:  # a backup contains rows that its copy had not read
         has = (
             counter(connection, RECORDS_READ)
             + counted_after(connection, 0, up_to=EVERYTHING.table).records
@@ -332,7 +332,7 @@ def found_gap(
         lost = max(0, file.records_deleted - has)
     elif since >= file.last_commit:
         return None
-    if lost:  # what is lost came after what was read last
+    if lost:  # lost deliveries arrived after the last read one
         for (arrived,) in connection.ask(LAST_ARRIVAL):
             since = min(since, arrived)
     found = FoundGap(
@@ -565,12 +565,12 @@ class InboxRows:
         """Count like `backlog`. Also return the present last numbers, whatever `up_to` is."""
         file, asked_before = self._file, -1
         while True:
-            # The position first: what is read meanwhile is then counted, and not passed over.
+            # The position first, so that rows read meanwhile are still counted.
             found, position, table = await self._database.on_snapshot(_in_database, up_to.table)
             if file is None:
                 return found, InboxEnd(table, 0)
             more, last, complete = await file.on_snapshot(_in_file, position, up_to.file)
-            # What has left the file meanwhile may be suspect, and so unread, in the database.
+            # Rows that left the file meanwhile may be unread suspects in the database.
             if complete or position == asked_before:
                 return found + more, InboxEnd(table, last)
             asked_before = position

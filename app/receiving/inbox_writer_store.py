@@ -135,7 +135,7 @@ class InboxWriter:
             await self.writer.commit_statement(KEEP_HELD, inbox_row(items))
             return
         size = sum(len(item.body) for item in items)
-        # To delete takes room, too: after a commit that was not made, the next one keeps only.
+        # Deleting takes disk space, too: after a failed commit the next one only inserts.
         keeps_only = self.writer.trouble is not None or not self.may_delete()
         deleted = None if keeps_only else self._next_deleted(max(size, DELETED_BYTES))
         note = self._to_note()
@@ -194,7 +194,7 @@ class InboxWriter:
         while not closing.is_set():
             try:
                 await self._look()
-            except StoreUnavailable as error:  # what was read stays a little longer
+            except StoreUnavailable as error:  # read rows stay a little longer
                 if times := failing.times(error.reason):
                     log.warning(
                         "what was read stays in the inbox", reason=error.reason, count=times
@@ -215,7 +215,7 @@ class InboxWriter:
         self.writer.check_place()
         may_delete = self.may_delete()
         progress = await self._inbox.progress()
-        self._database.check_place()  # it is the position of the file that is there
+        self._database.check_place()  # the position must be read from the present file
         if may_delete and self.may_delete():  # no reader has ended meanwhile
             self._covered = progress.covered
             self._read_up_to(progress.position)
@@ -236,7 +236,7 @@ class InboxWriter:
         log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
-            await self._database.fold("PASSIVE")  # the next look sees what that covers
+            await self._database.fold("PASSIVE")  # the next look sees how far it got
             return
         while self._read and self._read[0][0] <= up_to:
             await self._delete()

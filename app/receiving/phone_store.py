@@ -121,7 +121,7 @@ async def a_note(connection: AsyncConnection) -> bytes | None:
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:
     """Return whether there are digests of keys other than the one with this name."""
-    # The digests of one key stand together: two looks at the index show whether others are there.
+    # One key's digests are adjacent, so two index lookups show whether there are others.
     beyond = (int.from_bytes(name) + 1).to_bytes(len(name) + 1)[-len(name) :]
     for sql, bound in (
         ("SELECT 1 FROM phones WHERE digest < :bound LIMIT 1", name),

@@ -130,7 +130,7 @@ class Reader:
     PostgreSQL beside others. `alive` tells readiness whether it is running."""
 
     def __init__(self, reading: ReaderContext) -> None:
-        # Who has the lock of an SQLite file reads alone.
+        # The holder of an SQLite file's lock is the only reader.
         claimant = Claimant(alone=not reading.context.database.shared)
         self._reading = replace(reading, claimant=claimant)
         self._inbox = reading.inbox
@@ -159,7 +159,7 @@ class Reader:
         try:
             while not (self._stopping and not self._draining):
                 self._signals.accepted.clear()
-                ending = self._stopping  # what comes during a look is seen by the next one
+                ending = self._stopping  # later arrivals are found by the next look
                 try:
                     if self._turn is not None and not self._turn.take():
                         self._began, self._left_from = False, 0.0
@@ -212,7 +212,7 @@ class Reader:
         return found
 
     def _all_released(self) -> None:
-        # The readers of other machines may end for good.
+        # Readers on other machines may be gone for good.
         now = asyncio.get_running_loop().time()
         self._left_from = now + LEFT_S if self._database.shared else math.inf
 
@@ -221,7 +221,7 @@ class Reader:
         if self._database.shared:
             return
         starts = await self._database.writer.commit(_begin)
-        if starts > 1:  # the one before ended without having appended anything
+        if starts > 1:  # the previous reader ended without appending anything
             rows = await self._inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
             if rows and not await self._database.on_snapshot(heads_of_suspects):
                 log.warning("a reader has ended under these rows", count=len(rows))
@@ -248,7 +248,7 @@ class Reader:
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
             one = await writer.commit(claim_suspect, claimant, head)
-            if one is None:  # another was faster
+            if one is None:  # another reader was faster
                 return 1
             if one.item is None or one.tries >= MOST_TRIES:
                 await self._reading.holding.hold(self._reading.context, one, one.orders)
@@ -259,7 +259,7 @@ class Reader:
 
     async def _read_alone(self, one: Suspect, item: Item) -> None:
         ready = _ready(self._reading, one, [item])
-        if one.tries and not one.orders:  # whoever sets it aside may not read it: see `hold`
+        if one.tries and not one.orders:  # it may be set aside unread: see `hold`
             orders = await self._reading.holding.orders_of(self._reading.context, ready.arrivals)
             await self._database.writer.commit(note_orders, one, orders=orders)
             one = one._replace(orders=orders)
@@ -269,7 +269,7 @@ class Reader:
             raise
         except Exception as error:
             why = await self._inbox.cannot_append()
-            if why is not None:  # it is not what is in this one
+            if why is not None:  # the content of this suspect is not the cause
                 raise StoreUnavailable(why, reason="refused") from error
             log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
             if one.tries + 1 >= MOST_TRIES:
@@ -321,7 +321,7 @@ async def read_some(
         if times := reading.failed.times(type(error).__name__):
             log.error("rows of the inbox cannot be appended", count=times, exc_info=error)
         why = await inbox.cannot_append()
-        if why is not None:  # it is not what is in these rows
+        if why is not None:  # the content of these rows is not the cause
             raise StoreUnavailable(why, reason="refused") from error
         await writer.commit(suspect, rows)
     return len(rows)

@@ -104,7 +104,7 @@ class RejectionRing:
         rows = connection.ask(
             "SELECT id, length(body), length(headers) FROM rejections ORDER BY id"
         )
-        # Counted afresh: what a failed commit took back is still in the running figures.
+        # Count again: the running totals still include rows of failed commits.
         self._count = len(rows)
         self._bytes = sum(_kept(body or 0, headers) for _, body, headers in rows)
         last = None
@@ -169,7 +169,7 @@ async def kept_rejections(
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
     """Delete rejections from the ring whose arrivals are stored in this transaction. Return the ids
     of those that were still in it."""
-    # Before any row is locked, as the reader does: it may be deleting the same rows.
+    # Taken before any row lock, like in the reader, which may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)
     gone = set()

@@ -110,7 +110,7 @@ def lane_of(address: str) -> int:
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
-@lru_cache(maxsize=1_024)  # each delivery asks, and most come from a few
+@lru_cache(maxsize=1_024)  # called for each delivery; most come from few addresses
 def kind_of(address: str) -> str:
     """Return the kind of address: `loopback`, `private`, `public`, or `none` for a text that is no
     address, such as a Unix socket's."""
@@ -185,7 +185,7 @@ class RefusedAges:
         """Return an alarm if enough deliveries were refused to suspect a clock."""
         suspect = {}
         for source, bodies in self._sources.items():
-            # Those of a time that is still to come were refused before the clock was set back.
+            # Refusals with a future time were made before the clock was set back.
             recent = [body for body in bodies.values() if now - WINDOW <= body.last <= now]
             if len(recent) >= BODIES and sum(body.times for body in recent) >= REFUSALS:
                 suspect[source] = recent

@@ -79,7 +79,7 @@ async def reverify(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
         )
     who = await who_may(context, by=by, action="deliveries_reverified")
-    await behind_s(context)  # refused deliveries come by way of the inbox, too
+    await behind_s(context)  # refused deliveries pass through the inbox, too
     done = await _pass(context, only=only, progress=progress)
     async with context.database.writing() as connection:
         await note_in_trail(
@@ -149,7 +149,7 @@ async def previewed(context: AppContext, *, only: str | None) -> Reverified:
                     done.refuse(judged.verdict)
                 elif judged:
                     done.accepted.append((each.delivery_id, each.verdict))
-        await asyncio.sleep(0)  # other requests have their turn
+        await asyncio.sleep(0)  # let other requests run
     return done
 
 
@@ -250,7 +250,7 @@ def _refusal_within(
 async def _accept(
     connection: Any, accepted: list[tuple[Rejection, list[Arrival]]]
 ) -> list[tuple[str, str]]:
-    # Only what is still in the ring: another pass may have been here, or a flood.
+    # Only what is still in the ring: another pass or a flood may have removed some.
     gone = await delete_rejections(connection, [rejection.delivery_id for rejection, _ in accepted])
     arrivals = [
         arrival

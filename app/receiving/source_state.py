@@ -258,7 +258,7 @@ async def _explained(
     for delivery in newest:
         try:
             found = await diagnose_delivery(context, delivery, accounts=known)
-        except (UsageError, NotFoundError):  # too little of it was kept, or it has left the ring
+        except (UsageError, NotFoundError):  # stored in part, or no longer in the ring
             continue
         if found.diagnoses:
             return found.diagnoses[0].sentence

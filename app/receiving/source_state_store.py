@@ -89,12 +89,12 @@ def _count_refused(
 ) -> None:
     counts: dict[tuple[int, str, str], list[int]] = {}
     for each in rejections:
-        # A name that no source has is anybody's choice: all of them are counted as one.
+        # Anybody can choose an unknown source's name, so all of them are counted as one.
         source = "" if each.verdict == "source_unknown" else each.source
         key = (each.received_at // HOUR, source, each.verdict)
         count = counts.setdefault(key, [0, 0, each.received_at])
         count[0] += each.count
-        # What is not kept for its number says nothing of keys, clocks or addresses.
+        # Requests beyond the allowance say nothing about keys, clocks or addresses.
         if each.verdict != NOT_KEPT and each.received_at > accepted.get(source, EARLIEST):
             count[2] = min(count[2], each.received_at) if count[1] else each.received_at
             count[1] += 1

@@ -95,7 +95,7 @@ def _tokens(body: bytes) -> Iterator[tuple[str, bool, str]]:
             continue
         try:
             text = json.loads(b'"%b"' % quoted, strict=False)
-        except ValueError:  # no escape of JSON, or no UTF-8
+        except ValueError:  # not a JSON escape, or not UTF-8
             text = quoted.decode("utf-8", "replace")
         yield text, colon is not None, ""
 

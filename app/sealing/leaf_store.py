@@ -210,7 +210,7 @@ def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
         return None, None
     try:
         return row[0], delivery_of(row).event
-    except ValueError:  # a claim of a later release: a reading of ours seals it when it is known
+    except ValueError:  # a claim of a later release, sealed as a `reading` once it is known
         return row[0], None
 
 
@@ -236,7 +236,7 @@ def _record(row: Sequence[Any]) -> Sealable:
     text stored beside it."""
     columns = dict(zip(RECORD_COLUMNS, row, strict=True))
     said = None
-    with suppress(TypeError, ValueError):  # a kind of a later release, or a row that was changed
+    with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
         document = value_document(record_of(row))
         if columns["details"] is not None:
             document["details"] = digest_of_text(columns["details"])

@@ -126,7 +126,7 @@ async def _marked(
         kind = leaf_store.KIND_OF[name]
         sql = _of(kind, _UNSEALED_OF)
         by_id = {row[0]: row for row in await select_in(connection, sql=sql, values=wanted)}
-        # In the order of the ids as they are given, which is the order of their writing.
+        # Sorted by id, which is the order in which the rows were written.
         rows += [kind.sealable(by_id[each]) for each in wanted if each in by_id]
     if again:
         now = await rows_to_seal(connection, leaf_store.DELIVERY, again)
@@ -223,7 +223,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
     waiting = int(marked or 0)
     for kind in leaf_store.KINDS:
         if kind.numbered and waiting < enough:
-            # Counted, not subtracted: a restore leaves numbers out.
+            # Counted, not subtracted, because a restore leaves gaps in the numbers.
             sql = statement(_COUNT_NUMBERED, table=kind.table, key=kind.key_column)
             later: Any = await connection.scalar(
                 text(sql),

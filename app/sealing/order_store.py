@@ -108,7 +108,7 @@ class OrderBook:
 
     def write(self, connection: PlainConnection) -> None:
         """Store the counts."""
-        # Only a fresh one names its order here, so that an erasure made meanwhile is not undone.
+        # Only new rows store the order's name, so that a concurrent erasure is not undone.
         insert_rows(
             connection,
             table="order_keys",

@@ -119,7 +119,7 @@ def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
 
 # --- asking --------------------------------------------------------------------------------------
 
-# From one place that has hashes to the next: most groups of a young tree have none.
+# Jump between groups that have hashes, since most groups of a young tree have none.
 _HASHES: Final = (
     "WITH RECURSIVE places(place) AS ("
     "SELECT min(place) FROM order_nodes WHERE level = :level AND place >= :first UNION ALL "
@@ -183,7 +183,7 @@ def _states(connection: PlainConnection, group: int, size: int) -> list[order_tr
     """Return the entries of a group in the tree of the log of this size, in order."""
     width = order_tree.GROUPED // 8
     first = group.to_bytes(width, "big")
-    # Above every commitment of 32 bytes that begins so.
+    # An upper bound of all 32-byte commitments with this prefix.
     end = first + b"\xff" * (order_tree.BITS // 8 - width + 1)
     rows = connection.ask(_STATES, (first, end, size))
     newest = {bytes(row[0]): order_tree.OrderEntry(bytes(row[0]), row[1], row[2]) for row in rows}

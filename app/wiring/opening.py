@@ -46,7 +46,7 @@ async def open_context(
         if purpose != "reading":
             make_phone_key(settings.phone_key_path)
         context = inbox.context(clock=clock or SystemClock())
-        _ = context.phone_key  # a file that is no key ends the start
+        _ = context.phone_key  # an invalid key file stops the start
         serving = purpose in ("serving", "working")
         since = await (start_requiring if serving else in_force_since)(context)
         context = replace(context, policy=settings.policy(required_since=since))
@@ -57,7 +57,7 @@ async def open_context(
         if (watch := inbox.database.watch) is not None:
             watch.follow = partial(_follow_takeover, context)
         if purpose in ("serving", "working", "writing"):
-            # To a database that was put back, `restored` sees.
+            # `restored` handles a restored database.
             await _begin_erasure_journal(context)
         if new:  # of a command: its words, and what it gives, are then of no service that runs
             place = database_place(settings.database_url)

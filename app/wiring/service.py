@@ -79,7 +79,7 @@ def gate_limits(settings: Settings) -> GateLimits:
         send_deadline_s=settings.send_deadline_s,
         connections=affordable(settings.max_connections),
         per_address=settings.max_connections_per_address,
-        # The request line and the separators come on top of what the setting counts.
+        # The setting does not count the request line and the separators.
         max_head_bytes=2 * settings.max_header_bytes,
         proxies=settings.forwarded_allow_ips,
     )
@@ -174,7 +174,7 @@ def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
     sealer = Sealer(context, signer)
 
     async def work() -> int:
-        if context.signals.folded_elsewhere:  # whoever folds seals, too
+        if context.signals.folded_elsewhere:  # the process that folds also seals
             return 0
         return await sealer.seal_some() or int(await seal_orders_if_due(context))
 
@@ -379,7 +379,7 @@ class Service:
             await asyncio.gather(looking, keeping)
             inbox.queue.close()
             await queue
-            for part, task in tasks:  # the reader first: what was accepted is read, if it can be
+            for part, task in tasks:  # the reader first, to read accepted deliveries
                 part.stop()
                 await task
 
@@ -405,7 +405,7 @@ class Service:
             raise
         except Exception as error:
             if isinstance(error, StorePoisoned) and self.broken:
-                return  # it says what has been said
+                return  # already reported
             log.error("a part of the service failed", component=name, exc_info=error)
             self.fail(f"{name} failed")
 
@@ -429,7 +429,7 @@ async def _behind(service: Service, *, drains: bool) -> AsyncIterator[None]:
     )
     service.worker_missing = worker.missing
     inbox.writer.may_delete = lambda: worker.ready
-    # On PostgreSQL whoever runs it starts as many workers as are wanted.
+    # On PostgreSQL workers are started separately.
     if not inbox.database.shared and len(os.sched_getaffinity(0)) > 1:
         beside = FoldingProcess(
             waiting=lambda: inbox.writer.records if worker.ready else 0,
@@ -451,7 +451,7 @@ async def open_service(
 
     drains  whether a separate process reads all accepted deliveries before it ends
     """
-    compile_sources(settings)  # before the database is made, and stamped with its environment
+    compile_sources(settings)  # before the database is created and stamped with its environment
     checkout = client_of(settings)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(outgoing_client(timeout_s=LIMIT_S))
@@ -465,7 +465,7 @@ async def open_service(
         if work == "reading":
             parts = reading_parts(context, asking)
         elif work != "none":
-            # Apart they are made anew; but what is wrong with their settings is reported here.
+            # A separate process compiles them again, but wrong settings are reported here.
             signer = await open_signer(context)
             made = working_parts(context, client=client, askers=asking, signer=signer)
             parts = made if work == "all" else []

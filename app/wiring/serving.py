@@ -99,7 +99,7 @@ async def serve(
     new = no_database_yet(settings)
     async with AsyncExitStack() as stack:
         service = await stack.enter_async_context(
-            # Behind a socket that stays open, senders wait for the next, which reads on.
+            # Behind a socket that stays open, the next process reads the rest.
             open_service(settings, work="apart" if with_worker else "none", drains=listener is None)
         )
         await _say_what_it_is(service, new=database_place(settings.database_url) if new else None)
@@ -118,7 +118,7 @@ async def serve(
             )
         try:
             await server.serve(sockets=None if listener is None else [listener])
-        except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+        except SystemExit as failed:  # Uvicorn raises this if it could not bind
             raise PortTaken(host, port) from failed
         finally:
             await _cancelled(*beside)
@@ -187,7 +187,7 @@ NOTE_AGAIN_S: Final = 5.0
 
 async def _announce(service: Service, server: uvicorn.Server) -> None:
     """Log where the server listens once it does, and note the last address for `doctor`."""
-    # Uvicorn says that it has started in a flag only.
+    # Uvicorn announces its start only by a flag.
     while not server.started:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     settings, place = service.context.settings, ""
@@ -215,7 +215,7 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
         raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
     try:
         await _work(settings, parent=parent)
-    except StorePoisoned:  # while it starts: it would be started again on the same disk
+    except StorePoisoned:  # during its start: it would be restarted on the same disk
         if parent is not None:
             parent.fail()
         raise
@@ -259,7 +259,7 @@ async def _until_quiet(
     while not any(task.done() for task in tasks):
         await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         if quiet.look():
-            sealer.stop()  # folding ends after it: nobody else folds while this process is there
+            sealer.stop()  # folding ends later, since nobody else folds while this process runs
     stop()
     await _ended(context.database, tasks, hearing)
 
@@ -387,7 +387,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
     reads_rules = elsewhere(
         purpose="writing", at_once=AT_ONCE, died=UNCHANGED, most_s=RULES_MOST_S, too_long=TOO_LONG
     )
-    # An erasure keeps its approval before the first row goes.
+    # An erasure stores its approval before it deletes the first row.
     approving = elsewhere(purpose="writing", at_once=AT_ONCE, died=BEGUN)
     return Console(
         context=context,
@@ -518,7 +518,7 @@ def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) ->
 
     def end() -> None:
         server.should_exit = True
-        ending.append(loop.create_task(live.close()))  # a loop itself keeps no task
+        ending.append(loop.create_task(live.close()))  # an event loop keeps no reference to tasks
         if parent is not None:
             loop.remove_reader(parent)
 
@@ -534,5 +534,5 @@ def _end_on_demand(server: uvicorn.Server, parent: socket | None, live: Live) ->
 def _bound(host: str, port: int) -> socket:
     try:
         return uvicorn.Config(lambda: None, host=host, port=port, log_config=None).bind_socket()
-    except SystemExit as failed:  # Uvicorn's way of saying that it could not bind
+    except SystemExit as failed:  # Uvicorn raises this if it could not bind
         raise PortTaken(host, port) from failed

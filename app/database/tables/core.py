@@ -232,7 +232,7 @@ class EventRow(Table, table=True):
         # a third as long saves a quarter of its work.
         Index("ix_events_row", "row").ddl_if(dialect="postgresql"),
         Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
-        # Without events of no order: SQLite would scan all of them to find one.
+        # Leaves out events without an order, since SQLite would scan all of them to find one.
         partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
         partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
         partial_index("ix_events_orphaned_session", "session", where="order_key IS NULL"),
@@ -240,7 +240,7 @@ class EventRow(Table, table=True):
             "ix_events_suggested", "suggested", where="order_key IS NULL AND suggested IS NOT NULL"
         ),
         partial_index("ix_events_agreement", "agreement", where="agreement IS NOT NULL"),
-        # Without kinds that mean nothing, of which a provider may send most: see `unplaced_keys`.
+        # Leaves out ignored kinds, which may be most events of a provider: see `unplaced_keys`.
         partial_index(
             "ix_events_unplaced",
             "order_key",
