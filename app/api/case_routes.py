@@ -47,7 +47,7 @@ class CaseRoutes:
         )
 
     async def get_case(self, reference: str, asked: CaseAsked) -> Answer[CaseDocument]:
-        """Return what a bank asks to see in an answer to a dispute, and what of it is missing."""
+        """Return the evidence that a bank asks for in a dispute, and which evidence is missing."""
         found = (await dispute_case(self._context, asked.of(reference))).document()
         return Answer(found, _behind(found))
 

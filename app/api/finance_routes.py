@@ -115,7 +115,7 @@ class FinanceRoutes:
         return {"lines": lines, "next": page.following}
 
     async def list_bank_lines(self, asked: BankLinesAsked) -> BankPageDocument:
-        """List what the bank booked, the newest first, with the payouts it is matched with.
+        """List bank lines, newest first, with the payouts that they are matched with.
 
         Texts that name people are left out.
         """

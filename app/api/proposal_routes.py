@@ -65,7 +65,7 @@ class ProposalRoutes:
         return proposals.document(await _found(proposals, proposal, who))
 
     async def approve(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Agree to a proposal; it is done at once."""
+        """Approve a proposal; its act is carried out at once."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         kind = proposals.kinds.get(found.kind)
@@ -78,13 +78,13 @@ class ProposalRoutes:
         return await _decide(proposals, found, who, body, proposals.approve)
 
     async def reject(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Say that a proposal is not to be done."""
+        """Reject a proposal."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.reject)
 
     async def withdraw(self, proposal: str, who: Holder, body: BecauseDocument) -> ProposalDocument:
-        """Take back one's own proposal."""
+        """Withdraw one's own proposal."""
         proposals = await self._load()
         found = await _found(proposals, proposal, who)
         return await _decide(proposals, found, who, body, proposals.withdraw)

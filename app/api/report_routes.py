@@ -121,8 +121,8 @@ class JournalAsked(PeriodAsked):
 
 
 class ReportDocument(TypedDict):
-    """The report as `report period --format json` writes it; of a closed month byte for byte as it
-    was closed: what stood in a report then, by the release that closed it."""
+    """The report as `report period --format json` writes it. A closed month's report is returned
+    byte for byte as it was closed, in the form that it had in the release that closed it."""
 
 
 class ReportUnderWayDocument(TypedDict):

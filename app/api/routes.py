@@ -146,7 +146,7 @@ class Api:
     async def tell_order(
         self, request: Request, who: str, reference: str
     ) -> Answer[LedgerDocument]:
-        """Tell what the shop knows of an order; facts are only added."""
+        """State what the shop knows about an order; facts are only added."""
         document = request_body.json_object(
             await request_body.capped_body(request, most=MAX_ORDER_BYTES)
         )
@@ -282,7 +282,7 @@ class Checkouts:
     async def start_payment(
         self, request: Request, who: str
     ) -> Answer[SessionDocument] | Created[SessionDocument] | Accepted[SessionDocument] | Response:
-        """Start an order's payment, once: open a session, or return the one there is."""
+        """Start an order's payment, once: open a session, or return the existing one."""
         if self._client is None:
             raise ApiProblem(
                 501, "checkout_not_configured", "Set TALLYHOOK_CHECKOUT__BASE_URL and its token."

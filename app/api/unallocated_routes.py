@@ -75,7 +75,7 @@ class UnallocatedRoutes:
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
     async def assign_payment(self, payment: str, who: Holder, body: AssigningDocument) -> Placed:
-        """Give a payment to an order, or propose that."""
+        """Assign a payment to an order, or propose to."""
         return await self._place(
             Placing(
                 kind="assign",

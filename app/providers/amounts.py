@@ -38,7 +38,7 @@ def _minor(value: Any, currency: str) -> Money:
 
 
 def _in_units(value: Any, currency: str, *, decimals: int) -> Money:
-    """Read a whole number of units; 10 to the power of `decimals` of them make a major unit."""
+    """Read a whole number of minor units, of which 10 to the power of `decimals` are one major."""
     if type(value) is str and not _DECIMAL_TEXT.fullmatch(value):
         raise MoneyError("the amount is not a whole number of minor units")
     number = Decimal(value)

@@ -291,8 +291,8 @@ class AnswerReader:
     def _money(
         self, claim: ClaimKind, data: fields.EventData, about: dict[str, Any], *, is_sum: bool
     ) -> Money | None:
-        """Return the answer's own amount. A profile may have none because the request fixed the
-        amount. The amount of the event that was asked about then counts."""
+        """Return the answer's own amount. If the profile has no location for it, because the
+        request fixed the amount, return the amount of the event that was asked about."""
         if claim in FOLLOWS_SUCCESS:
             given_back = self._price(self._refund, data)
             if given_back is not None or data.unclear or (is_sum and claim == "refunded"):

@@ -135,7 +135,7 @@ def code(value: Any) -> str:
 
 
 def timestamp_place(value: Any) -> str:
-    """Return a place, or `signature:LABEL`."""
+    """Return the location of a timestamp: a place in the request, or `signature:LABEL`."""
     kind, _, label = text(value).partition(":")
     return words(value) if kind == "signature" and label else place(value)
 
