@@ -67,7 +67,8 @@ class Holder:
 
     def committing(self) -> None:
         """Note that the transaction may be committed from now on."""
-        self.newest = (*self.newest, self._begun)
+        # Until the first commit, the row still has the empty mark with which it was entered.
+        self.newest = (*(self.newest or ("",)), self._begun)
 
     def committed(self) -> None:
         """Note that the transaction is committed."""

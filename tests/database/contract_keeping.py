@@ -302,7 +302,7 @@ class KeepingContract:
 
     @pytest.mark.alike
     async def test_an_unknown_claim_or_kind_in_a_row_is_an_error(self) -> None:
-        with pytest.raises(ValueError, match="none of ours"):
+        with pytest.raises(ValueError, match="does not know the stored claim"):
             delivery_of(
                 (
                     "A",
@@ -316,5 +316,5 @@ class KeepingContract:
                     *[None] * len(mapping.EVENT_COLUMNS[8:]),
                 )
             )
-        with pytest.raises(ValueError, match="none of ours"):
+        with pytest.raises(ValueError, match="does not know the stored kind"):
             record_of(("r", 1, "order_paid", "A", 1, *[None] * len(mapping.RECORD_COLUMNS[5:])))

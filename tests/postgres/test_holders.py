@@ -431,6 +431,18 @@ async def test_a_commit_in_doubt_leaves_two_marks_of_which_the_row_has_one(
             assert holder.newest == (found,)
 
 
+async def test_a_first_commit_that_fails_is_no_gap(server_url: str, url: str) -> None:
+    with Proxy(Path(str(make_url(server_url).query["host"]))) as proxy:
+        async with opened(proxy.url(url)) as inbox:
+            item = arrival(said("e1", order="A"))
+            proxy.cut_at(item.digest.encode(), arrives=False)
+            with pytest.raises(StoreUnavailable):
+                await submit(inbox, item)
+            await submit(inbox, item)
+            asked = "SELECT 1 FROM meta WHERE name = 'gap'"
+            assert await ask_in_loop(url, asked) == []
+
+
 async def test_a_commit_that_another_database_of_this_name_lacks_is_a_gap(own_url: str) -> None:
     """As after a restore under a running process, which goes on only where nothing is missing."""
     async with opened_for(own_url, "serving") as inbox:
