@@ -76,9 +76,7 @@ def test_an_answer_before_the_commit_is_caught(tmp_path: Path) -> None:
     pytest.fail("nothing was lost in five times as many kills")
 
 
-READER_ENDED = (
-    b'"event":"a child process has ended","component":"the process that reads the inbox"'
-)
+READER_ENDED = b'"event":"a child process has ended","component":"the process that reads the inbox"'
 ALL_POINTS = [
     ("pwrite64:signal=KILL:when=13", DATABASE),
     ("pwrite64:signal=KILL:when=1", INBOX),
