@@ -80,15 +80,13 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a running child counts as steady: if it ends, it is restarted after the first
-pause."""
+"""Seconds after which a running child counts as steady. It is then restarted quickly."""
 
 MISSED_S: Final = 5.0
 """Seconds without a child before readiness reports it: a starting child needs about one second."""
 
 STOP_S: Final = 20.0
-"""Seconds that a child has to end; then it is killed. What it leaves unread is read at the next
-start."""
+"""Seconds that a child has to end before it is killed. The next start reads the rest."""
 
 NICENESS: Final = 5
 """Niceness of a child above the receiver's. The child gets a quarter of a core that both want, and

@@ -37,8 +37,7 @@ class LeapGuard:
         self._rests_until = 0.0
 
     def has_leapt(self) -> bool:
-        """Return whether the clock jumped forward within LEAP_REST_S, as far as calls have
-        noticed."""
+        """Return whether calls have noticed a jump of the clock within LEAP_REST_S."""
         now, elapsed = self._clock.now(), monotonic()
         if self._seen is not None:
             leap = now - self._seen[0] - round((elapsed - self._seen[1]) * SECOND)

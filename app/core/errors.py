@@ -101,8 +101,7 @@ class StorePoisoned(UnreachableError):
 
 
 class StrangeSchema(StorePoisoned):
-    """The schema differs from the one that the migrations create. `found` is the first
-    difference."""
+    """The schema differs from what the migrations create. `found` is the first difference."""
 
     def __init__(self, found: str) -> None:
         super().__init__(

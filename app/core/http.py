@@ -76,8 +76,7 @@ def outgoing_client(
 
 @cache
 def trusting() -> ssl.SSLContext:
-    """Load the machine's certificates, once a process, since that is the slowest part of a
-    client."""
+    """Load the machine's certificates, once a process: the slowest part of a client."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
@@ -131,8 +130,7 @@ async def exchange(
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> Duration:
-    """Return the number of seconds in a Retry-After, without an upper limit; no time for other
-    values."""
+    """Return the duration of a Retry-After in seconds, without a limit; zero for any other."""
     asked = headers.get("retry-after", "")
     usable = asked.isascii() and asked.isdigit() and len(asked) < 7
     return int(asked) * SECOND if usable else NO_TIME

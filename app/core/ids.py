@@ -14,8 +14,7 @@ os.register_at_fork(after_in_child=_chances.clear)
 
 
 def new_id(prefix: str, now: Instant) -> str:
-    """Return `prefix` and 30 hex digits: 12 of milliseconds, so that ids sort by time, and 72
-    random bits."""
+    """Return `prefix` and 30 hex digits: 12 of sortable milliseconds, and 72 random bits."""
     try:
         chance = _chances.pop()
     except IndexError:

@@ -32,15 +32,13 @@ async def computed(work: Callable[[], Result], *, size: int) -> Result:
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that an answer waits for a job. Most jobs have ended by then, and no proxy has timed
-out."""
+"""Seconds that an answer waits for a job: most have ended, and no proxy has timed out."""
 
 KEPT: Final = 50
 """Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a shared result is reused, despite changes that its mark does not show, such as a
-payment."""
+"""How long a shared result is reused, despite changes that its mark misses, like a payment."""
 
 
 def silent(_: int) -> None:
@@ -138,15 +136,13 @@ class Jobs:
         return sum(job.kind == kind and job.ended is None for job in self._jobs.values())
 
     async def wait(self, job: Job) -> None:
-        """Wait for a job's end, at most as long as a page may wait. Raises UsageError if it
-        failed."""
+        """Wait for a job's end, at most as long as a page may. Raises UsageError if it failed."""
         await self.settle([job])
         if job.problem is not None:
             raise UsageError(job.problem)
 
     async def settle(self, jobs: Sequence[Job]) -> None:
-        """Wait for several jobs to end, at most as long as a page may wait. They may have
-        failed."""
+        """Wait for jobs to end, at most as long as a page may. They may have failed."""
         patience = PATIENCE_S if self._patience_s is None else self._patience_s
         if tasks := {self._tasks[job.name] for job in jobs if job.name in self._tasks}:
             await asyncio.wait(tasks, timeout=patience)

@@ -311,8 +311,7 @@ Everything else waits meanwhile. After that, lines are dropped at once until som
 
 
 class _Reader:
-    """Reader of the log at the other end of a pipe, a socket or a terminal, which may stop
-    reading."""
+    """Reader of the log behind a pipe, socket or terminal, which may stop reading."""
 
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor
@@ -327,8 +326,7 @@ class _Reader:
         self._held_up = self._broken = False
 
     def write(self, line: str) -> bool:
-        """Write a line. Return whether it was accepted whole. Raises OSError if the reader is
-        gone."""
+        """Write a line. Return whether it was accepted whole. Raises OSError without a reader."""
         data = line.encode("utf-8", "backslashreplace")
         if self._broken:
             data = b"\n" + data
@@ -358,8 +356,7 @@ class _Reader:
 
 
 def _reader_of(stream: TextIO) -> _Reader | None:
-    """Return the reader of a stream; None for a file, which accepts every line, or without a
-    descriptor."""
+    """Return the reader of a stream; None for a file or without a descriptor."""
     try:
         descriptor = stream.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -371,8 +368,7 @@ def _reader_of(stream: TextIO) -> _Reader | None:
 
 
 class _Output:
-    """Output of the process's log lines. There is only one, so that cached loggers follow a new
-    configuration."""
+    """The process's only log output, so that cached loggers follow a new configuration."""
 
     def __init__(self) -> None:
         self.stream: TextIO | None = None

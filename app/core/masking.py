@@ -26,8 +26,7 @@ _SIGNIFICANT: Final = 8
 712 345 678, 0712-345678)."""
 
 _BETWEEN: Final = r"[ ().-]{0,2}"
-"""Pattern between the digits of a possible number. Stored digests depend on it, so don't change
-it."""
+"""Pattern between digits of a possible number. Stored digests depend on it: never change it."""
 
 _FILLING: Final = r"[ \t\u00a0\u2000-\u2015\u202a-\u202f\u2060-\u2069\u2212().\-/]"
 
@@ -102,7 +101,7 @@ _MAYBE_PHONE: Final = re.compile(
 def without_phones(text: str) -> str:
     """Hide all but the last digits of every possible phone number.
 
-    For a digest that must not help to guess numbers.
+    Apply it before computing a digest, which must not help anyone to guess a number.
     """
     return _MAYBE_PHONE.sub(lambda found: DOT + found[0][-_TELLING:], text)
 
@@ -204,8 +203,7 @@ No code is the beginning of another."""
 
 
 _LEAST_BARE: Final = 8
-"""Least digits of a national number that is searched for without its zero. Fewer may be an
-amount."""
+"""Least digits of a national number searched for without its zero. Fewer may be an amount."""
 
 
 EMAIL_KIND: Final = "email:"
@@ -288,8 +286,7 @@ def written_out(text: str) -> str:
 
 
 def is_written_out(content: bytes) -> bool:
-    """Return whether `written_out` would append nothing, so that the bytes can be searched
-    directly."""
+    """Return whether `written_out` would append nothing, so that the bytes suffice."""
     return b"%" not in content and b"\\u" not in content and not _has_base64(content)
 
 

@@ -20,8 +20,7 @@ _OTHERS: Final = 0o007
 
 
 def lock_folder(folder: Path) -> int | None:
-    """Lock a folder for as long as the returned descriptor is open. Return None if another process
-    has locked it."""
+    """Lock a folder while the returned descriptor is open. Return None if it is locked."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -88,8 +88,7 @@ def problem_body(status: int, code: str, detail: str, **more: Any) -> bytes:
 
 
 class ApiProblem(Exception):
-    """Error of an API endpoint. It becomes a problem response with the additional members
-    `more`."""
+    """Error of an API endpoint. It becomes a problem response with the members of `more`."""
 
     def __init__(
         self,

@@ -73,8 +73,7 @@ def look_seldom() -> None:
 
 
 def pass_over_start() -> None:
-    """Exclude all existing objects from garbage collection, since nearly all of them stay to the
-    end."""
+    """Exclude existing objects from garbage collection: nearly all stay to the end."""
     gc.freeze()
 
 

@@ -7,8 +7,7 @@ from reconcile.ledger.events import Event
 
 
 class Unreadable(ValueError):
-    """A body that cannot be read exactly. The message is a sentence that quotes nothing of the
-    body."""
+    """A body that cannot be read exactly. The message is a sentence that quotes none of it."""
 
 
 class UnclearAmount(Unreadable):

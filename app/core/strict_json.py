@@ -12,8 +12,7 @@ from typing import Any, Final, NoReturn
 from app.core.reading import Unreadable
 
 MAX_DEPTH: Final = 32
-"""Most levels of nested objects and arrays. Events need three, and the interpreter's stack many
-more."""
+"""Most levels of nested objects and arrays. Events need three; the stack allows many more."""
 
 MAX_NUMBER_LENGTH: Final = 100
 """Most characters of a number with a fraction or an exponent. No amount needs a third of them."""

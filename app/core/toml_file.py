@@ -18,8 +18,7 @@ from app.core.errors import ConfigurationError
 from app.core.text import counted
 
 Values = dict[str, Any]
-"""Checked values by key. A table is a dict, an array of tables a list of dicts. Wrong keys are
-missing."""
+"""Checked values by key: a table is a dict, an array of tables a list. Wrong keys are missing."""
 
 _STRICT: Final = ConfigDict(strict=True, extra="forbid", validate_default=True)
 
@@ -109,8 +108,7 @@ def read_toml(
 
 
 MOST_DOTS: Final = 500
-"""Most dots in a line. A key of thirty thousand parts, which fits into 64 KiB, takes a minute to
-parse."""
+"""Most dots in a line. Parsing a key of thirty thousand parts (64 KiB) takes a minute."""
 
 
 def parsed_toml(text: str, *, name: str) -> Values:

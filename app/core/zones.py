@@ -62,8 +62,7 @@ def typed_instant(text: str, zone: tzinfo) -> Instant:
 
 
 def typed_deadline(text: str, zone: tzinfo) -> Instant:
-    """Parse a deadline like `typed_instant`, except that a day means its last second. Raises
-    ValueError."""
+    """Parse a deadline like `typed_instant`; a day means its last second. Raises ValueError."""
     found = _LOCAL.fullmatch(text)
     if found is None or found[2] is not None:
         return typed_instant(text, zone)
@@ -149,8 +148,7 @@ def local_text(text: str, zone: tzinfo, *, named: bool = False) -> str:
 
 
 def local_moment(at: Instant, zone: tzinfo) -> str:
-    """Return an instant in local time, to the minute and with the zone's name; a midnight as a
-    day."""
+    """Return an instant in local time, to the minute, with the zone; a midnight as a day."""
     local = wall_clock(at, zone)
     if local % instants.DAY == 0:
         return _words(local, day=True, aloud=False)

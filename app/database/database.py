@@ -61,16 +61,14 @@ class Database:
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.spread = False
-        """True if deliveries and events lie on other nodes. Known once the database is open: see
-        `layout`."""
+        """True if deliveries and events lie on other nodes: see `layout`. Set by `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
         """Whether the whole file has been checked. If not, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None
-        """Called before an existing database is written or upgraded. An error that it raises stops
-        that."""
+        """Called before an existing database is written or upgraded. An error prevents that."""
         self._made = None if self.path is None else Made(self.path)
         self.service = None if self.path is None else ServiceLock(self.path)
         """The lock of the serving process; None on PostgreSQL."""
@@ -430,8 +428,7 @@ class Database:
         return self.path
 
     async def strange_objects(self) -> list[str]:
-        """Return a sentence for each difference between the schema and what the migrations
-        create."""
+        """Return a sentence for each difference from the schema that the migrations create."""
         async with self.reading() as connection:
             if not self.shared or await schema.is_own(connection):
                 return await schema.strange_objects(connection)

@@ -275,8 +275,7 @@ def _check_durable(plain: PlainConnection) -> None:
 
 @asynccontextmanager
 async def scratch_database() -> AsyncIterator[AsyncConnection]:
-    """Create an empty SQLite database under `TMPDIR`, in one transaction that is never
-    committed."""
+    """Create an empty SQLite database under `TMPDIR`, in a transaction that never commits."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-scratch-") as folder:
         engine = writing_engine(f"sqlite+aiosqlite:///{folder}/scratch.db", purpose="alone")
         try:

@@ -71,8 +71,7 @@ POOLED: Final = (
     "what the driver asks; set its pool_mode to session for this database, or name the server "
     "itself in TALLYHOOK_DATABASE_URL"
 )
-"""Sentence for a connection that lacks our limits, or whose statements were prepared on another
-one."""
+"""Sentence for a connection that lacks our limits, or has another one's prepared statements."""
 
 _REFUSES_LIMITS: Final = "08P01"
 

@@ -139,8 +139,7 @@ _TAKE_OVER: Final = (
     "UPDATE holders SET epoch = epoch + 1, kind = 'ended', until = ? WHERE holder = ? "
     "AND newest = ? RETURNING holder"
 )
-"""Waits for the holder's transaction under way. If that commits, `newest` has changed, and nothing
-is taken over."""
+"""Waits for the holder's running transaction. If it commits, nothing is taken over."""
 
 
 def enter(

@@ -32,8 +32,7 @@ CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""
 
 HOST_S: Final = 2.0
-"""Value of CONNECT_S for each host if there are several, so that a frozen one delays a connection
-no longer."""
+"""CONNECT_S for each of several hosts, so that a frozen one delays a connection no longer."""
 
 CLOSE_S: Final = 0.5
 """Seconds for closing a connection properly. A frozen server never answers."""
@@ -227,8 +226,7 @@ class Hosts:
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host if several are named; None for one that does not answer in
-        time."""
+        """Return the state of each host if several are named; None for one that is too slow."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]

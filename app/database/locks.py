@@ -41,8 +41,7 @@ by itself."""
 
 
 def take_lock(connection: PlainConnection, lock: int) -> None:
-    """Wait for a lock, and hold it until the transaction ends. SQLite's single writer needs
-    none."""
+    """Wait for a lock, and hold it until the transaction ends. Does nothing on SQLite."""
     if connection.dialect == "sqlite":
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
@@ -146,8 +145,7 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves. If so, none can start serving until the block
-        ends."""
+        """Yield whether no other process serves. If so, none can start until the block ends."""
         held = self.held
         try:
             yield self.take()

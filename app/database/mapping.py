@@ -252,8 +252,7 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS. `details` is text stored beside the record, such as an
-    answer."""
+    """Return the values of RECORD_COLUMNS. `details` is text stored with the record."""
     return (
         record.record_id,
         record.recorded_at,

@@ -21,8 +21,7 @@ ANSWER_MS: Final = 1_500
 """Milliseconds within which a node of Citus must answer its coordinator."""
 
 AGAIN_S: Final = 5.0
-"""Seconds for which answers are reused: anybody may request `/readyz`, and each question takes a
-connection."""
+"""Seconds for which answers are reused, since anybody may request `/readyz`."""
 
 _NODES: Final = """
 SELECT nodename, nodeport FROM pg_dist_node
@@ -115,8 +114,7 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus one by one, each in its own transaction, which a timeout may
-        end."""
+        """Ask the nodes of Citus one by one, each in a transaction that a timeout may end."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

@@ -35,8 +35,7 @@ COMMIT_S: Final = 5.0
 """Value of ANSWER_S for a commit of a receiver or worker. Their commits are small."""
 
 STATEMENT_MS: Final = 15_000
-"""Milliseconds that the server may work on one statement. It does not notice that its client is
-gone."""
+"""Milliseconds that the server may work on a statement. It does not notice a vanished client."""
 
 LOCK_MS: Final = 10_000
 """Milliseconds that a statement waits for another transaction. Transactions take milliseconds."""
@@ -58,8 +57,7 @@ SERVER_KEEPALIVE: Final = {
 Until then that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds of silence after which a client drops its server. Otherwise it would wait for
-hours."""
+"""Milliseconds of silence after which a client drops its server, instead of waiting hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

@@ -84,8 +84,7 @@ def is_before_release(version: str) -> bool:
 
 
 def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """List the migrations that upgrade a database from this version, as pairs of version and
-    summary."""
+    """List the migrations that upgrade a database from this version: version and summary."""
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic_config())
@@ -358,8 +357,7 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raises ConfigurationError if another one was
-        recorded."""
+        """Record that this database exists. Raises ConfigurationError if another was recorded."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):

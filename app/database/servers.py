@@ -86,15 +86,13 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return the number of connected standbys that commits wait for, or would wait for if
-        another left."""
+        """Return how many connected standbys commits wait for, or would if another left."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
 
     def missing(self, expected: int) -> str | None:
-        """Return a sentence if fewer synchronous standbys are connected than expected; None if all
-        are."""
+        """Return a sentence if too few synchronous standbys are connected; None if enough are."""
         if self.synchronous >= expected:
             return None
         why = "" if self.names else ", and synchronous_standby_names is empty"

@@ -209,8 +209,7 @@ class _Calling:
     """A function on its way through the driver's thread, with its result."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
-        """Wrap a function. `begin` is the statement that begins its transaction; None if one is
-        open."""
+        """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
         self.function = function
         self.begin = begin
         self.result: Any = None
@@ -326,8 +325,7 @@ async def stream(
     at_once: int,
     values: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Rows]:
-    """Yield the rows of a query, `at_once` at a time. `values` are parameters, written `:name` in
-    SQL."""
+    """Yield the rows of a query, `at_once` at a time. `values` are parameters, written `:name`."""
     if connection.dialect.name == "sqlite":
         # The driver's rows are plain tuples, which makes a scan of a million rows faster.
         driver = await _driver(connection)
@@ -461,8 +459,7 @@ def _insert_arrays(table: str, columns: tuple[str, ...], conflict: str) -> str:
 
 @cache
 def tables() -> MetaData:
-    """Load the table models, and return their metadata. Loading takes a fifth of the start-up
-    time."""
+    """Load the table models, which is slow, and return their metadata."""
     from app.database.tables import metadata
 
     return metadata

@@ -63,8 +63,7 @@ class ServerIdentity(NamedTuple):
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Identify a PostgreSQL server. Return None for a standby, and if tables or permissions are
-    missing."""
+    """Identify a PostgreSQL server. None for a standby, or without tables or permissions."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -219,8 +218,8 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return what to do if PostgreSQL is another server than noted, is on another timeline, or has
-    an unaccepted gap; None otherwise.
+    """Return a sentence with the next step if PostgreSQL is another server than noted, is on
+    another timeline, or has an unaccepted gap; None otherwise.
 
     A base backup that is started unchanged leaves no trace and is not noticed.
     """
@@ -268,8 +267,7 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if a read-only connection leads to a server that this process has
-        not checked."""
+        """Raise StoreUnavailable if a read-only connection's server was not checked here."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True

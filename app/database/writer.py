@@ -128,8 +128,7 @@ class LogLength:
         self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """Count the pages since the log was last restarted. Call it only while a connection is
-        open."""
+        """Count the pages since the log's last restart. Call it only while a connection is open."""
         return self._pages_by(self._head())
 
     @staticmethod
@@ -247,8 +246,7 @@ class DatabaseFiles:
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None if none is lost or none was opened
-        yet."""
+        """Return the lost file and what happened to it; None if none is lost or was opened."""
         for path in self._opened:
             try:
                 status = path.stat()
@@ -279,16 +277,14 @@ class DatabaseFiles:
 
 
 TURN_S: Final = 5.0
-"""Seconds that a writer waits for earlier writers of its process. Transactions take
-milliseconds."""
+"""Seconds that a writer waits for earlier ones of its process. Transactions take milliseconds."""
 
 KEEP_S: Final = 0.025
 """Seconds for which the lock between processes is passed on within the process after it was taken.
 Otherwise each of twenty small writes would wait for a transaction of another process."""
 
 WANTED_S: Final = 1.0
-"""Seconds for which another process is expected to return after it waited for a transaction
-here."""
+"""Seconds for which another process that waited here is expected to come again."""
 
 
 def _ask(connection: PlainConnection, sql: str) -> Rows:
@@ -418,8 +414,7 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Raise LAST_COMMIT, in the caller's transaction, if the transaction has changed
-        anything."""
+        """Raise LAST_COMMIT, in the caller's transaction, if that has changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -555,8 +550,7 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold a long log after a commit. Raise only I/O errors; after any other the log can
-        wait."""
+        """Fold a long log after a commit. Raise only I/O errors; else the log can wait."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -568,8 +562,7 @@ class Writer:
                 raise meaning from error
 
     async def make_room(self) -> None:
-        """Raise StoreUnavailable if the disk has too little space even after the log was
-        emptied."""
+        """Raise StoreUnavailable if the disk is too full even after the log was emptied."""
         log = None if self._connection is None else self._log
         try:
             self.space.check(log_bytes=0 if log is None else log.excess_bytes())
@@ -583,8 +576,7 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as one transaction. Raises the errors of `make_room` and
-        `transaction`."""
+        """Run a plain function as a transaction. Raises as `make_room` and `transaction` do."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -624,8 +616,7 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Return our error for a driver's error. A fatal one poisons the writer, even if a reader
-        hit it."""
+        """Return our error for a driver's error. A fatal one, even a reader's, poisons."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)

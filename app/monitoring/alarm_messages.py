@@ -47,8 +47,7 @@ OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time in which the watchdog looks four times."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""How long the notice of a recovery is retried. The notice of an alarm is retried as long as the
-alarm lasts."""
+"""How long the notice of a recovery is retried; that of an alarm is retried while it lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,8 +208,7 @@ def alarm_messages_of(context: AppContext, client: httpx2.AsyncClient) -> AlarmM
 
 TakenState = Literal["looking", "waiting"]
 TAKEN_STATES: Final[tuple[TakenState, ...]] = get_args(TakenState)
-"""States of a taken alarm: the owner works on it, or waits for somebody else, such as the
-provider."""
+"""States of a taken alarm: the owner works on it, or waits for another, like the provider."""
 
 
 async def take_alarm(

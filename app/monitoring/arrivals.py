@@ -24,8 +24,7 @@ LONGEST: Final[instants.Duration] = instants.DAY
 """Longest time span that is compared. Of a longer silence only the beginning counts."""
 
 SESSIONS: Final = 3
-"""Number of sessions without an event that raise an alarm. With fewer, all customers may have
-left."""
+"""Sessions without an event that raise an alarm. With fewer, all customers may have left."""
 
 SESSION_WAIT: Final[instants.Duration] = 15 * instants.MINUTE
 """Time that the first event of a session may take."""
@@ -75,8 +74,7 @@ def usual_of(days: Sequence[int]) -> float:
 
 
 PATIENCE: Final[instants.Duration] = instants.HOUR
-"""Least age of payments that are judged, because the link to an order may come after the
-payment."""
+"""Least age of judged payments, because the link to an order may come after the payment."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
 """How long the alarm lasts after the last such payment: see `unread`."""
@@ -90,8 +88,7 @@ MOST: Final = 20
 in five has an order, twenty in a row without one happen once in a hundred times."""
 
 LOOKED_AT: Final = 1_000
-"""Latest deliveries of all sources that are searched. A source with two percent of them has twenty
-here."""
+"""Latest deliveries that are searched, of all sources. Two percent of them are twenty."""
 
 
 class Paid(NamedTuple):

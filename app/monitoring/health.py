@@ -30,8 +30,7 @@ from reconcile.ledger.ledger import OUTCOMES
 # --- the certificate ------------------------------------------------------------------------------
 
 AGAIN_S: Final = 86_400.0
-"""Seconds until the next probe after an answer. Certificates are renewed weeks before they
-expire."""
+"""Seconds from an answer to the next probe. Certificates are renewed weeks before expiry."""
 
 UNANSWERED_S: Final = 3_600.0
 """Seconds until the next probe if there was no answer."""
@@ -158,8 +157,7 @@ def nodes_of(context: AppContext) -> NodesWatch:
 
 
 async def unsafe(context: AppContext, nodes: Nodes) -> list[str]:
-    """Return sentences on what servers could lose, and on a takeover or restore that nobody has
-    acknowledged."""
+    """Return sentences on what servers could lose, and on an unacknowledged takeover or restore."""
     async with context.database.reading() as connection:
         moved = await run(connection, server_moved)
     return nodes.unsafe(context.settings.standbys) + ([] if moved is None else [moved])

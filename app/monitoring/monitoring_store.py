@@ -40,8 +40,7 @@ PAID: Final = (
     "ON events.event_id = latest.event_id AND events.delivery_id = latest.id "
     "WHERE claim = 'succeeded' ORDER BY id DESC"
 )
-"""The limit is on deliveries, not on payments, so that the work does not depend on their
-content."""
+"""The limit is on deliveries, not payments, so that the work does not depend on content."""
 
 TIED_SINCE: Final = (
     'SELECT DISTINCT source FROM (SELECT * FROM events ORDER BY "row" DESC LIMIT :looked_at) '
@@ -118,8 +117,7 @@ async def paid_until(connection: AsyncConnection, until: Instant, *, looked_at: 
 
 
 async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: int) -> set[str]:
-    """Return sources with a payment that belongs to an order since then, among the latest
-    events."""
+    """Return sources whose payments since then include one of an order, among the latest events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
 

@@ -36,8 +36,7 @@ def notice_pause(tries: int) -> Duration:
 
 
 def latest_pause(now: Instant) -> Instant:
-    """Return the latest time to which a pause or a lease can end. Anything later was postponed by a
-    fast clock."""
+    """Return the latest possible end of a pause or lease. Later ones come from a fast clock."""
     return Instant(now + LONGEST_PAUSE + CLOCKS_DIFFER)
 
 

@@ -346,8 +346,7 @@ def has_reset_bug(version: tuple[int, ...]) -> bool:
 
 
 def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Check:
-    """Check who states an order's price. `since` is None before the first start with the rule
-    on."""
+    """Check who states an order's price. `since` is None before a first start with the rule."""
     what = "prices"
     if not required:
         sentence = "An order for which the shop has stated no price is paid by what the event says."
@@ -368,8 +367,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
-    """Check the free space on the database's disk, in bytes. `free` is None on a database
-    server."""
+    """Check free space on the database's disk. `free` is in bytes, None on a database server."""
     if free is None:
         return
     mib = free // MIB
@@ -390,8 +388,7 @@ def of_alarm(name: str, alarm: Alarm) -> Check:
 
 
 def of_merchant() -> Check:
-    """State the one-merchant rule: orders of two shops with the same reference would be one
-    order."""
+    """State the one-merchant rule: two shops' orders with one reference would be one order."""
     return ok(
         "merchant",
         "This instance serves one merchant: an order reference means the same order to all sources,"

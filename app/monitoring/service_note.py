@@ -55,8 +55,7 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables that have another value, or another file behind it, than at that
-    start."""
+    """Return the variables whose value, or the file behind it, has changed since that start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]

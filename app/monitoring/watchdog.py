@@ -55,8 +55,7 @@ from reconcile.instants import SECOND, Instant
 from reconcile.ledger.vocabulary import FindingCode
 
 REST_S: Final = 45.0
-"""Seconds between two looks, unless something is due earlier. A wrong clock is reported within a
-minute."""
+"""Seconds between looks, unless something is due. A wrong clock is reported within a minute."""
 
 AGAIN_S: Final = 2.0
 """Least seconds between two looks that something requests."""

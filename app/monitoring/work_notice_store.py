@@ -83,8 +83,7 @@ async def choices_due(
 async def claim_choice(
     connection: AsyncConnection, choice: NoticeChoice, *, until: Instant
 ) -> bool:
-    """Claim a choice until an instant. Return False if another process was faster, or the choice
-    changed."""
+    """Claim a choice until an instant. Return False if another was faster or it changed."""
     claimed = await connection.execute(
         text(
             "UPDATE notice_choices SET due_at = :until WHERE operator = :operator "

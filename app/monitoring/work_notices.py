@@ -45,8 +45,7 @@ Way = Literal["mail", "post"]
 WAYS: Final[tuple[Way, ...]] = get_args(Way)
 
 MORNING: Final = 8 * HOUR
-"""Time after the merchant's midnight at which the daily digest is sent, before people begin
-work."""
+"""Time after the merchant's midnight of the daily digest, before people begin work."""
 
 MOST: Final = 200
 """Most entries in one notice. Further ones are in the next."""

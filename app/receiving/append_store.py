@@ -91,8 +91,7 @@ NewEvent = tuple[Event, str, Instant]
 """An event, the delivery that first brought it, and when."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
-"""For each body of one event id, by digest: the order under which it is stored, and the order it
-names."""
+"""For each body of one event id, by digest: the order it is stored under, and the one it names."""
 
 
 @dataclass(slots=True)
@@ -157,8 +156,7 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals with new ids and the verdict of each; and links that become durable with the same
-    commit."""
+    """Arrivals with new ids, the verdict of each, and links that the same commit makes durable."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -463,8 +461,7 @@ def _unconfirmed(arrivals: Sequence[Arrival]) -> list[ToAsk]:
 
 
 def _awaits(arrival: Arrival) -> bool:
-    """Return whether to ask the provider about the event. Events without meaning are not asked
-    about."""
+    """Return whether to ask the provider about the event. Ignored kinds are not asked about."""
     event = arrival.event
     if event is None or event.claim == "ignored":
         return False

@@ -13,8 +13,7 @@ from app.core.errors import NotAllRead
 from reconcile.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 
 READ_WITHIN_S: Final = 2.0
-"""Seconds after which an accepted delivery counts as unread. A question about one order waits this
-long."""
+"""Seconds after which a delivery counts as unread. A question about one order waits as long."""
 
 SOON_S: Final = 0.1
 """Seconds that a call which states something about an order waits before it reads the order's

@@ -57,8 +57,7 @@ class Claimant:
     """A reader, and the claims of others that it has watched."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """Start without claims. `alone` means that nobody else reads, so that only its own claims
-        hold."""
+        """Start without claims. `alone` means that nobody else reads: only its own claims hold."""
         self.alone = alone
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
@@ -77,8 +76,7 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a free row or suspect still has another reader's claim, which has
-        expired."""
+        """Return whether a free row or suspect has another reader's claim, which has expired."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
@@ -159,8 +157,7 @@ UPDATE inbox SET taken_by=?, tries=inbox.tries + free.ran_out FROM (
 ) AS free WHERE inbox.seq = free.seq
 RETURNING inbox.seq, inbox.count, inbox.received_at, inbox.records, inbox.tries
 """
-"""Claims rows that are unchanged since they were seen, and skips those that another reader is
-claiming."""
+"""Claims rows that are unchanged since they were seen, and skips rows being claimed by others."""
 
 
 def claim_suspect(connection: PlainConnection, claimant: Claimant, head: Head) -> Suspect | None:

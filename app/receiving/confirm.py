@@ -257,8 +257,7 @@ def _read(
 async def _later(
     context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the question by our own pause, or within limits by the duration that the provider
-    `asked` for."""
+    """Postpone the question by our pause, or within limits by what the provider `asked` for."""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")

@@ -195,7 +195,7 @@ class Asking:
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
-    """Return whether any question is due. Takes none."""
+    """Return whether any question is due, without taking one."""
     found = await connection.execute(select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
@@ -459,8 +459,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted since the last answer that states the payment's
-    position."""
+    """Return whether a gap was accepted since the last answer that states the payment's state."""
     found = await connection.execute(
         text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

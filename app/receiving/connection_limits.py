@@ -42,8 +42,7 @@ class Guarded(Protocol):
     """Interface of a connection that these limits watch."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed at this time of the loop; None if it may
-        stay."""
+        """Return why the connection must be closed at this loop time; None if it may stay."""
         ...
 
     def abort(self) -> None:

@@ -66,8 +66,7 @@ Orphan = tuple[int, str, str, str | None, str | None, str]
 
 
 class LinkMemory:
-    """Cache of links that are known to be committed. A link never changes, so a cached one is
-    always right."""
+    """Cache of committed links. A link never changes, so a cached one is always right."""
 
     def __init__(self) -> None:
         self.orders: Links = {}
@@ -105,8 +104,7 @@ class Linking:
     orphans: bool = True
 
     def contest(self, one: str | None, other: str | None) -> None:
-        """Note that two orders share a reference or an event id. Each is folded with the other's
-        events."""
+        """Note that two orders share a reference or event id. Each sees the other's events."""
         if one is not None and other is not None and one != other:
             self.contested |= {(one, other), (other, one)}
 
@@ -205,8 +203,7 @@ class Linking:
         self.orphans = bool(rows)
 
     def join(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Link references to an order. A reference that is linked to another order makes both
-        contested."""
+        """Link references to an order. If one is linked to another order, both are contested."""
         for key in keys:
             linked = self.links.get(key)
             if linked is None:
@@ -225,8 +222,7 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events until no new link appears, since one may create the link that
-        another needs."""
+        """Assign nameless events until no new link appears: one may make another's link."""
         known = -1
         while known != len(self.links):
             known = len(self.links)

@@ -165,8 +165,7 @@ _BROUGHT: Final = union_all(
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
     .where(EVENTS.c.order_key == bindparam("order"), text("again.verdict = 'duplicate'")),
 )
-"""Selects the ids of deliveries that brought an order's events. Each way of finding them has an
-index."""
+"""Selects the ids of deliveries that brought an order's events. Each branch has an index."""
 
 
 async def list_log(
@@ -331,8 +330,7 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes; None if it is missing, or its body is stored under
-    another."""
+    """Return one delivery with its bytes; None if missing, or if another one has its body."""
     row = (await connection.execute(text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
@@ -340,8 +338,7 @@ async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDeli
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield every delivery that first brought its body, in order of arrival, about `at_once` at a
-    time."""
+    """Yield every delivery that first brought its body, by arrival, about `at_once` at a time."""
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once)):
         yield [_raw(row) for row in rows]
 

@@ -1,5 +1,4 @@
-"""Explains one refused delivery by the known mistakes that could have caused it. Nothing is
-accepted."""
+"""Explains one refused delivery by known mistakes that could have caused it. Accepts nothing."""
 
 import asyncio
 from collections.abc import Mapping, Sequence

@@ -33,8 +33,7 @@ _RIGHT_MARKS = (
 
 @lru_cache(maxsize=4_096)
 def backwards(reference: str) -> str:
-    """Return a reference reversed and normalized by `match_key`, so that it can be searched by its
-    end."""
+    """Return a reference normalized by `match_key` and reversed, for searches by its end."""
     return match_key(reference)[::-1]
 
 
@@ -149,8 +148,7 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that wait for an instant after `beyond` other than their ledger's next
-    decision."""
+    """Return orders that wait for an instant after `beyond` that is not their next decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "

@@ -146,8 +146,7 @@ class Webhooks:
         return 431 if size > self._limits.max_header_bytes else None
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of a request that is refused unread, within its address's
-        allowance."""
+        """Return status and code of a request refused unread, within its address's allowance."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)

@@ -15,8 +15,7 @@ from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
 
 _HEADS: Final = json.JSONEncoder(separators=(",", ":"))
-"""JSON encoder, created once: `json.dumps` would create one for each head, which takes longer than
-encoding it."""
+"""JSON encoder, created once: `json.dumps` would create one for each head, which is slow."""
 
 _SIZES: Final = struct.Struct(">II")
 """Sizes in bytes of a head and of its body."""

@@ -35,8 +35,7 @@ that is closed with unread bytes takes the answer back, and the sender never lea
 9.6). Most senders write the whole body before they read; this has room for ten million bytes."""
 
 KERNEL_BYTES: Final = 65_536
-"""Bytes of answers that the kernel may buffer for one client. Without a limit it grows to
-megabytes."""
+"""Bytes of answers that the kernel may buffer for one client. Unlimited it grows to megabytes."""
 
 LAST_S: Final = 1.0
 """Seconds for which an idle connection stays open after the service is asked to stop. Otherwise a
@@ -53,8 +52,7 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Build a complete answer, once, so that a flood of refused requests costs only one write
-    each."""
+    """Build a complete answer once, so that a flood of refused requests costs one write each."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -222,8 +220,7 @@ class GuardedConnection(HttpToolsProtocol):
         return True
 
     def _note_hanging_up(self) -> None:
-        """Tell the request that is being answered, and those waiting behind it, that the sender
-        hung up."""
+        """Tell the running request, and those waiting behind it, that the sender hung up."""
         for cycle in (self._running, *(waiting for waiting, _ in self.pipeline)):
             if cycle is not None:
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
@@ -326,8 +323,7 @@ class GuardedConnection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def hang_up(self) -> None:
-        """Close after an answer. A sender that is still sending its body gets some time to read the
-        answer."""
+        """Close after an answer. A sender still sending its body gets time to read the answer."""
         if self._deaf or not self.cycle.more_body or self.transport.is_closing():
             self.transport.close()
             return

@@ -484,8 +484,7 @@ class _RolledBack(Exception):
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox for a purpose: see `Database.open`. `refuses_gap` is explained
-    at `Inbox`."""
+    """Open a database with its inbox, as `Database.open` does. `refuses_gap`: see `Inbox`."""
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:
         await inbox.open(purpose)

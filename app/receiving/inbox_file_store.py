@@ -185,8 +185,7 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the file is small enough to be checked completely before anything is
-        acknowledged."""
+        """Return whether the whole file can be checked before anything is acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
@@ -215,8 +214,7 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Read the facts of the inbox beside a database; None if it has no inbox or it cannot be
-    read."""
+    """Read the facts of the inbox beside a database; None if it is missing or unreadable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None

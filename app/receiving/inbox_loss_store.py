@@ -170,8 +170,7 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Note a loss for the next start. Return it with its end moved to now if it lies in the
-    future."""
+    """Note a loss for the next start. Return it with its end at now if it is in the future."""
     found = until_now(connection, lost, now=now)
     put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
@@ -269,8 +268,7 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap left by these lost rows. `kept` has facts of each row that a running process
-    knows."""
+    """Return the gap left by lost rows. `kept` has facts of rows that a running process knows."""
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(

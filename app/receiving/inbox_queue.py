@@ -71,8 +71,7 @@ class InboxQueue:
         self._closing = False
         self._refused = Repeating()
         self.stalled: str | None = None
-        """One sentence on why nothing is accepted at present, because a write takes too long; None
-        otherwise."""
+        """One sentence if nothing is accepted because a write takes too long; else None."""
         self.committed = 0
         """Arrivals committed since the start."""
         self.faults = 0
@@ -117,8 +116,7 @@ class InboxQueue:
                 await self._keep_distance(began_at)
 
     async def _keep_distance(self, began_at: float) -> None:
-        """Wait until SPACING_S after the last commit began, if other items have arrived
-        meanwhile."""
+        """Wait until SPACING_S after the last commit began, if other items have arrived since."""
         early = began_at + SPACING_S - asyncio.get_running_loop().time()
         if early > 0 and 0 < len(self._waiting) < self._batch_limit and not self._closing:
             await asyncio.sleep(early)
@@ -248,8 +246,7 @@ _TRIAL: Final = Received(
 
 
 def _class_of(error: Exception) -> str:
-    """Return the name of the driver's error class. Its message is left out, because it may quote a
-    row."""
+    """Return the name of the driver's error class. Its message is omitted: it may quote a row."""
     return type(error.__cause__ or error).__name__
 
 

@@ -64,8 +64,7 @@ TIDIED: Final = "tidied"
 """Name of the file's counter for the last row number of which no trace is left."""
 
 BEAT: Final = "reader beat"
-"""Name of the counter for when a reader was last seen, for receivers without a reader of their
-own."""
+"""Name of the counter for when a reader was last seen, for receivers without their own reader."""
 
 CLOSED: Final = "inbox closed"
 """Name of the counter for the file's last number at a proper close, plus one; absent or 0 while the
@@ -75,8 +74,7 @@ OPENED: Final = "inbox opened"
 """Name of the counter for when the file was opened with nothing unread."""
 
 IDENTITY: Final = "inbox"
-"""Name of the fact for the id of the file that the position refers to. The file has this id,
-too."""
+"""Name of the fact for the id of the file that the position refers to, stored there, too."""
 
 _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
@@ -200,8 +198,7 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that the database's file has everything that was read, because its log has just been
-    folded."""
+    """Note that the database's file has everything that was read: its log was just folded."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
@@ -411,8 +408,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Move each record of these rows into its own row, to be read alone. Damaged rows cannot be
-    split."""
+    """Move each record of these rows into its own row. Damaged rows cannot be split."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -633,8 +629,7 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """Count the table's unread rows. Also return the file's position, and the table's last
-    number."""
+    """Count the table's unread rows. Also return the file's position and the last number."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

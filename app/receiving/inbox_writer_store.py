@@ -86,11 +86,11 @@ class InboxWriter:
         self.records = 0
         """Number of stored deliveries and rejections that are not known to be read."""
         self.size = 0
-        """Size of their rows in bytes."""
+        """Bytes of the rows with these records."""
         self.kept_size = 0
         """Bytes of rows that are read and not deleted yet."""
         self.oldest: Instant | None = None
-        """Arrival of the oldest unread one."""
+        """Arrival of the oldest of these records."""
         self.on_look: Callable[[], None] = lambda: None
         """Called after each check of what has been read."""
         self.on_kept: Callable[[int], None] = lambda seq: None
@@ -232,8 +232,7 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: Progress) -> None:
-        """Delete the read rows up to the number that an erasure wants, from the file and its
-        log."""
+        """Delete the read rows that an erasure wants deleted, from the file and its log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got
@@ -272,8 +271,7 @@ def _keep(
     deleted: int | None,
     last_commit: int | None,
 ) -> tuple[int, int]:
-    """Insert a row, delete rows up to a number, and note LAST_COMMIT. Return the number and size of
-    the new row."""
+    """Insert a row, delete rows, and note LAST_COMMIT. Return the new row's number and size."""
     if deleted is not None:
         delete_up_to(connection, deleted)
     if last_commit is not None:

@@ -28,8 +28,7 @@ from reconcile.ledger.placing import CLAIMS, Placing
 from reconcile.ledger.records import MAYBE_OTHERS, Record
 
 LOOKED_AT: Final = 20_000
-"""Number of latest events of all sources that are searched for one that pays an order nobody
-placed."""
+"""Number of latest events of all sources searched for one that pays an order nobody placed."""
 
 _JUDGED: Final = (
     "SELECT 1 FROM meta WHERE name = 'environment' AND value = 'live' AND EXISTS "
@@ -106,8 +105,7 @@ def _is_of_more_than_the_price(event: Event, records: Mapping[str, Sequence[Reco
 
 
 def _is_placed(connection: PlainConnection, event: Event, records: Sequence[Record]) -> bool:
-    """Return whether a person or the shop assigned the payment to an order, directly or through a
-    session."""
+    """Return whether a person or the shop assigned the payment, directly or by its session."""
     claims = [each for each in records if each.kind in CLAIMS]
     if not claims:
         return False

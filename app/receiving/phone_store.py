@@ -18,8 +18,7 @@ PhoneNote = tuple[bytes, str, str, Instant]
 the thing is its reference or id."""
 
 RECIPIENT: Final = "recipient"
-"""Kind of a note on who received money according to a statement. Its thing is `stm:` and the
-payment."""
+"""Kind of a note on who received money by a statement. Its thing is `stm:` and the payment."""
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """Selects notes through their index. Retention runs this for every order that it deletes."""

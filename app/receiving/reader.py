@@ -82,16 +82,13 @@ TURN_S: Final = 0.5
 """Seconds between two tries to become the only reader, on SQLite."""
 
 TRY_AGAIN_S: Final = 0.5
-"""Seconds of pause after the store could not accept what was read: a full disk or a busy
-database."""
+"""Seconds of pause if the store could not accept what was read: a full disk or busy database."""
 
 LEFT_S: Final = 60.0
-"""Seconds between two checks for orders that another reader left held, on a database with
-several."""
+"""Seconds between checks for orders that another reader left held, on a database with several."""
 
 BEAT_S: Final = 5.0
-"""Seconds between two heartbeats while there is nothing to read, on a database of several
-processes."""
+"""Seconds between heartbeats while nothing is to be read, on a database of several processes."""
 
 
 class Holding(NamedTuple):

@@ -40,8 +40,7 @@ from reconcile.instants import Instant
 log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
-"""Status codes of rejections. All others concern signature or age: 401, and the answer does not say
-which."""
+"""Status codes of rejections. All others are 401 for signature or age, without saying which."""
 
 
 _log_rejection = LogLine("delivery", "delivery", "source", "verdict", "digest", "peer")
@@ -169,8 +168,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Do steps 1 to 5: return a delivery to store, a rejection, or the answer if nothing is
-    stored."""
+    """Do steps 1 to 5: return a delivery to store, a rejection, or an answer without storing."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)

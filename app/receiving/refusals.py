@@ -43,8 +43,7 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Take an amount if the allowance has that much left. Return whether it did. `now` is in
-        seconds."""
+        """Take an amount if that much is left, and return whether it was. `now` in seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -59,8 +58,7 @@ class RejectionRate:
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
     ) -> None:
-        """Set both rates, in rejections a minute: of all addresses together, and of each
-        address."""
+        """Set both rates, in rejections a minute: of all addresses together, and of each."""
         self._clock = clock
         self._per_address = per_address
         self._all = Allowance(in_all, clock())
@@ -161,8 +159,7 @@ class RefusedAges:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Note a genuine delivery of this source with a valid timestamp, which shows that the
-        clocks agree."""
+        """Note a genuine delivery of this source with a valid time: the clocks agree."""
         self._sources.pop(source, None)
 
     def refused(

@@ -8,8 +8,7 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One row. `look_at` is when it is judged again; `erasure` is when the last erasure was
-    requested."""
+    """One row. `look_at`: when it is judged again; `erasure`: when the last one was requested."""
 
     kind: str
     thing: str
@@ -87,8 +86,7 @@ def due_restrictions(
 def restriction_totals(
     connection: PlainConnection,
 ) -> tuple[int, Instant | None, Instant | None]:
-    """Return how many things are restricted, when the next period ends, and when the next one is
-    judged again."""
+    """Return the number of restricted things, the next end of a period, and the next judgement."""
     [row] = connection.ask("SELECT count(*), min(until), min(look_at) FROM restrictions")
     return row[0], row[1], row[2]
 
@@ -112,7 +110,6 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that an erasure restricted and whose data are still needed; None if there is
-    none."""
+    """Return one order that an erasure restricted and whose data are still needed, if any."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

@@ -42,8 +42,7 @@ LOOKED_AT: Final = 200
 """Latest deliveries of a source that are searched for payments."""
 
 PAYMENTS: Final = 20
-"""Latest payment events among these that are judged: a shop may occasionally be paid without an
-order."""
+"""Latest payment events among these that are judged: a single payment may have no order."""
 
 EXPLAINED: Final = 3
 """Latest refused deliveries of a source for which the signature doctor tries hundreds of mistakes.

@@ -120,8 +120,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Reset to now any instants that a fast clock noted for sources, and that of another
-    counter."""
+    """Reset to now any instants that a fast clock noted for sources, and another counter's."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -180,8 +179,7 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were refused in the hours from `since` to
-    `until`."""
+    """Return how many deliveries of these sources were refused in the hours of a time span."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 

@@ -19,8 +19,7 @@ DAYS: Final = counted(WINDOW // DAY, "day")
 """WINDOW in words."""
 
 ENOUGH: Final = 1000
-"""Largest count, of the latest ones: one mistake in a profile may make every delivery
-unreadable."""
+"""Largest count, of the latest ones. One mistake in a profile may make all unreadable."""
 
 
 def unread(sources: Mapping[str, int]) -> Alarm | None:

@@ -29,7 +29,7 @@ _TOKENS: Final = re.compile(
 )
 _TEXTS: Final = re.compile(rb">([^<>]++)<")
 _DEEPEST: Final = 3
-"""Most levels of JSON inside JSON strings that are searched."""
+"""Levels of JSON nested inside JSON strings that are searched."""
 
 
 def values_of(

@@ -49,15 +49,13 @@ EVERY_S: Final = 1.0
 
 
 NAMED_FOR: Final[Duration] = ASK_FOR
-"""Age of the oldest references that a starting receiver loads: as long as one event is asked
-about."""
+"""Age of the oldest references that a starting receiver loads: one event's asking time."""
 
 LOOK_BACK: Final[Duration] = MINUTE
 """Overlap of two lookups, because records do not commit in the order of their ids."""
 
 LOOK_S: Final = 1.0
-"""Seconds between two lookups: less than a customer needs to type a PIN, and 40 MiB of a flood at
-most."""
+"""Seconds between lookups: shorter than typing a PIN, and at most 40 MiB of a flood."""
 
 
 class UnsignedAllowance:
@@ -112,8 +110,7 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests were not stored since the last log line; 0 if that was too
-        recent."""
+        """Return how many requests were not stored since the last log line; 0 if it is recent."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

@@ -14,8 +14,7 @@ from reconcile.instants import Instant
 from reconcile.transparency.merkle import Hash
 
 DepartureWay = Literal["published", "folder", "mail", "post"]
-"""Channels by which a checkpoint is published without a cosignature: shown to the public, or
-delivered."""
+"""Channels of publication without a cosignature: shown to the public, or delivered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +47,7 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return departures of larger checkpoints, or of the same size on a later channel, smallest
-    first."""
+    """Return departures of larger checkpoints, or of this size on later channels, by size."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "

@@ -280,8 +280,7 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return parsed JSON. A text that is not JSON, because somebody altered its row, is returned
-    unchanged."""
+    """Return parsed JSON, or the text itself if an altered row is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

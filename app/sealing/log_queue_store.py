@@ -38,8 +38,7 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries whose reading or order may change from now on, so that the change is
-    sealed."""
+    """Mark deliveries whose reading or order may change, so that the change is sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -214,8 +213,7 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep finds are left
-    out."""
+    """Count the rows that wait for a leaf, up to `enough`, without those only a sweep finds."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -239,8 +237,7 @@ async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> i
 async def rows_to_seal(
     connection: AsyncConnection, kind: leaf_store.Kind, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of these subjects' rows, sealed or not. Missing rows have no
-    entry."""
+    """Return the present content of these subjects' rows, sealed or not. Omit missing rows."""
     wanted = [kind.key(each) for each in subjects]
     rows = await select_in(connection, sql=_of(kind, _ROWS_OF), values=wanted)
     return {each.subject: each for each in map(kind.sealable, rows)}

@@ -32,8 +32,7 @@ Ranges = Iterable[tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedHead:
-    """A checkpoint: the head over the log's first `size` leaves, when it was signed, and the signed
-    note."""
+    """A checkpoint: the head over the first `size` leaves, its time, and the signed note."""
 
     size: int
     head: Hash
@@ -56,8 +55,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log, unless it has grown since it was read. Return False if another process was
-    first."""
+    """Extend the log. Return False if another process extended it since it was read."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -212,8 +210,7 @@ class Identity:
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
-        """Return how many leaves the log had when an earlier origin ended; None for the present
-        origin."""
+        """Return the log's size when an earlier origin ended; None for the present origin."""
         return next((each.size for each in self.earlier if each.origin == origin), None)
 
 
@@ -221,8 +218,7 @@ _ORIGIN: Final = "log origin"
 _EARLIER: Final = "log earlier origins"
 
 ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
-"""Names of the rows of meta with the origins. The second row has pairs of origin and size in
-JSON."""
+"""Names of the rows of meta with the origins. The second has pairs of origin and size in JSON."""
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
@@ -294,8 +290,7 @@ async def change_origin(connection: AsyncConnection, known: Identity, *, origin:
 async def add_key(
     connection: AsyncConnection, *, public: str, now: Instant, endorsement: str | None = None
 ) -> None:
-    """Store the key that signs from now on. `endorsement` is the former key's signature over it, in
-    hex."""
+    """Store the key that signs from now on. `endorsement`: the former key's signature, in hex."""
     await connection.execute(
         text(
             "INSERT INTO log_keys (number, public, since, endorsement) "

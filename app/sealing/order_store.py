@@ -32,8 +32,7 @@ from reconcile.transparency.commitments import sealed_digest
 from reconcile.transparency.order_tree import order_commitment
 
 SECRET: Final = "log secret"  # noqa: S105  # where it is kept
-"""Name in `meta` of the secret from which the salts of parts are derived, in hex. It never leaves
-the database."""
+"""Name in `meta` of the secret for the salts of parts, in hex. It never leaves the database."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -161,8 +160,7 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which the salts of parts are derived; None before the first such
-    leaf."""
+    """Return the secret from which salts of parts are derived; None before the first such leaf."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -186,8 +184,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return, for each of these deliveries, the leaves about its reading, with its own leaf
-    first."""
+    """Return the leaves about each delivery's reading, with its own leaf first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)

@@ -102,8 +102,7 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree, which is sealed next, if it is the next one. Return False if another process
-    was first."""
+    """Store a tree if it is the next one. Return False if another process was first."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -135,8 +134,7 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return the hashes of these groups in the tree of the log of this size. Groups without orders
-    have no entry."""
+    """Return these groups' hashes in the tree of the log of this size; none for empty groups."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}

@@ -141,8 +141,7 @@ async def create_database(settings: Settings, *, anew: bool) -> Path:
 
 
 async def preview_upgrade(settings: Settings, *, progress: Callable[[int, int], None]) -> Preview:
-    """Return the effects of `upgrade_database` and of the start after it, without writing
-    anything."""
+    """Return the effects of `upgrade_database` and the start after it. Writes nothing."""
     from app.orders.policy_version_store import required_since
     from app.orders.preview import previewed
 

@@ -111,8 +111,7 @@ def _receiver(context: AppContext, ages: RefusedAges) -> Receiver:
 def _watchdog(
     context: AppContext, ages: RefusedAges, client: httpx2.AsyncClient | None
 ) -> tuple[Watchdog, list[tuple[str, Part]]]:
-    """Build the watchdog, its task and, if anybody is notified of alarms, the task that notifies
-    them."""
+    """Build the watchdog, its task and, if anybody is notified, the task that notifies."""
     alarms, messages = context.settings.alarms, None
     if client is not None and (alarms.url or alarms.mail_to):
         from app.monitoring.alarm_messages import alarm_messages_of
@@ -363,8 +362,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Run the inbox queue and background tasks. On leaving the block, all waiting items are
-        written."""
+        """Run the queue and background tasks. On leaving, all waiting items are written."""
         inbox, closing = self.inbox, self.context.signals.closing
         inbox.database.on_poison = self.fail
         queue = self._begun("the queue of the inbox", self._run_queue())

@@ -284,8 +284,7 @@ async def _work(settings: Settings, *, parent: Parent | None) -> None:
 async def _until_asked(
     context: AppContext, parts: Sequence[Part], *, parent: Parent | None
 ) -> None:
-    """Run all parts until a signal or the parent ends them, or until one fails. A failure is
-    logged."""
+    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
     reader, others = parts[0], parts[1:]
     assert isinstance(reader, Reader)
     loop = asyncio.get_running_loop()
@@ -499,8 +498,7 @@ async def serve_console(
 
 
 LOOK_S: Final = 2.0
-"""Seconds for which a console may still show a database that was replaced, for example by
-`restore`."""
+"""Seconds for which a console may show a database that was replaced, as by `restore`."""
 
 
 async def _end_when_replaced(context: AppContext, end: Callable[[], None]) -> None:

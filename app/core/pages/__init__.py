@@ -33,8 +33,7 @@ def page(template: str, values: Mapping[str, Any]) -> str:
 
 
 def css_text(text: str) -> Markup:
-    """Return a text as a CSS string, in which every character except ASCII letters and digits is
-    escaped."""
+    """Return a text as a CSS string, with all but ASCII letters and digits escaped."""
     encodable = text.encode("utf-8", "replace").decode()
     characters = [
         each if each.isascii() and each.isalnum() else f"\\{ord(each):06x}" for each in encodable

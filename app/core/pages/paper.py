@@ -27,8 +27,7 @@ _SCRIPTS: Final[Mapping[str, str]] = {
 """Names of scripts, by the first word of a character's Unicode name."""
 
 _LACKS: Final = re.compile(r'the text `"(.+?)"` could not be displayed')
-"""Typst's error about the first missing character, under an archive standard that forbids empty
-boxes."""
+"""Typst's error about the first missing character, under a standard without empty boxes."""
 
 
 def typeset(template: Path, *, root: Path, given: str, values: Mapping[str, Any]) -> bytes:
@@ -81,8 +80,7 @@ def pages_of(root: Path, name: str, most: int) -> int:
 
 
 def scaled(root: Path, name: str, ppi: int) -> bytes:
-    """Return a picture in `root` as a PNG with `ppi` pixels per inch, as wide as the text on a
-    sheet."""
+    """Return a picture in `root` as a PNG of `ppi` pixels per inch, as wide as a sheet's text."""
     import typst
 
     source = f'#set page(width: auto, height: auto, margin: 0pt)\n#image("/{name}", width: 170mm)'

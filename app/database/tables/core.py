@@ -339,8 +339,7 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """The order of a payment or session reference, from the first event or record that names
-    both."""
+    """The order of a payment or session reference, from the first event or record with both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED

@@ -183,8 +183,7 @@ class ReopeningRow(Table, table=True):
 
 
 class ClosingPrintRow(Table, table=True):
-    """One part of the closed report or journal, as printed in one format. `content` is deflated
-    (zlib)."""
+    """One part of the closed report or journal, as printed. `content` is deflated (zlib)."""
 
     __tablename__ = "closing_prints"
     __table_args__ = STRICT
@@ -291,8 +290,7 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file in the watched import folder that a person must look at. Deleted when the file is
-    gone."""
+    """A file in the watched import folder that needs a person. Deleted when the file is gone."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED

@@ -122,7 +122,7 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders in the first `size` leaves of the log. Its root is sealed as one leaf.
+    """The tree of all orders in the log's first `size` leaves. One leaf has its root.
     Append-only."""
 
     __tablename__ = "order_trees"
