@@ -541,7 +541,7 @@ def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.
     if form in (printing.Format.json, printing.Format.jsonl):
         printing.document(shown, form)
         return
-    # Tables also say what the file does not state; programs see that it is not there.
+    # Tables also show what the file leaves out; programs see that it is missing.
     shown["setup"] = dict(setup_facts(load_profile(name)))
     rows = [{"key": key, "value": value} for key, value in profile_rows(shown)]
     printing.emit(rows, columns=("key", "value"), form=form)
@@ -589,5 +589,5 @@ def check_signatures(
 
     lines = request_lines(sys.stdin.buffer)
     for verdict in check_lines(lines, profile=profile, now=SystemClock().now()):
-        # At once: whoever asks over a pipe waits for each answer.
+        # Flush each answer: a caller over a pipe waits for it.
         print(verdict, flush=True)

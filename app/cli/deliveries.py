@@ -255,7 +255,7 @@ def reverify_deliveries(
     from app.receiving.reverify import reverify
 
     settings = load_settings()
-    compile_sources(settings)  # before the database: a wrong one makes none
+    compile_sources(settings)  # before the database is opened: an error creates none
     with printing.progress("judging", None) as advance:
         done = running.with_context(
             lambda context: reverify(

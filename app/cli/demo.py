@@ -215,7 +215,7 @@ async def _place(http: httpx2.AsyncClient, party: Party, scenario: Scenario) -> 
     expires_at = started.json()["expires_at"]
     return (
         EARLIEST if expires_at is None else parse_instant(expires_at)
-    )  # made again, and paid meanwhile
+    )  # the call was repeated, and the order paid meanwhile
 
 
 async def all_delivered(http: httpx2.AsyncClient, party: Party) -> bool:
@@ -304,7 +304,7 @@ def inherited(number: int) -> socket.socket:
         if listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             listener.setblocking(False)
             return listener
-        listener.detach()  # it is not ours to close
+        listener.detach()  # the parent process closes it
     except OSError:
         pass
     raise UsageError(f"--fd {number} is no socket that listens")
@@ -325,7 +325,7 @@ class Child:
     ) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
-        # The port is for whoever looks at the list of processes.
+        # The port is only shown in the list of processes.
         port = str(address_of(listener)[1])
         self._words = [*words, "--port", port, "--fd", str(listener.fileno())]
         self._listener = listener

@@ -211,7 +211,7 @@ def _is_of_a_text(error: BaseException) -> bool:
     that error, and its wrapper may be wrapped again."""
     seen = list[BaseException]()
     cause: BaseException | None = error
-    while cause is not None and cause not in seen:  # one may be raised from itself
+    while cause is not None and cause not in seen:  # an error may be raised from itself
         seen.append(cause)
         cause = getattr(cause, "orig", None) or cause.__cause__
     return any(isinstance(each, UnicodeEncodeError) for each in seen)

@@ -373,7 +373,7 @@ def _erased(asked: ErasureRequest, *, dry_run: bool) -> Erasure | Proposal:
             proposal = await propose_erasure(context, asked, progress=advance)
             if proposal is not None:
                 return proposal
-            # What is deleted must have been sealed as it came.
+            # Data must be sealed in its original form before it is deleted.
             await seal_all(context, await open_signer(context))
         return await erase(context, asked, dry_run=dry_run, progress=advance)
 

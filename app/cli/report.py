@@ -521,7 +521,7 @@ def run_one(
 
     ended = running.with_context(work, purpose="writing", loaded=settings)
     if ended is None:
-        return  # what became of it is written down; another may have done it
+        return  # the result is stored; another worker may have done it
     for each in ended["delivered"]:
         printing.note(f"{each['file']}: delivered ({each['way']}).")
     if ended["state"] != "done":

@@ -32,7 +32,7 @@ def run_loop(work: Coroutine[Any, Any, Result]) -> Result:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work)
     finally:
-        work.close()  # quietly, where it was interrupted before it began
+        work.close()  # no warning if it was interrupted before it began
 
 
 def with_context(
@@ -58,7 +58,7 @@ def with_context(
 
     async def work() -> Result:
         async with open_context(settings, purpose=purpose) as context:
-            if purpose != "alone":  # nobody reads then
+            if purpose != "alone":  # in that mode no reader runs
                 await _note_unread(context)
             with asking_by_token(None if purpose == "reading" else await _holder(context)):
                 return await use(context)

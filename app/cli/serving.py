@@ -214,7 +214,7 @@ def console(
     from app.wiring.serving import serve_console
 
     (settings,) = (load_settings(),) if parent is None else taken_over()
-    if parent is None:  # else `serve` has printed them
+    if parent is None:  # otherwise `serve` has printed them
         for warning in settings.warnings:
             printing.note(warning)
     host, port, listener = _where(host, settings.console.port if port is None else port, fd)

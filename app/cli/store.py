@@ -114,7 +114,7 @@ def check(
 
     settings, chosen = load_settings(), None
     if deep:
-        compile_sources(settings)  # a wrong one is said at once
+        compile_sources(settings)  # report mistakes in a source before the check
         chosen = running.processes(jobs, most=8)
     if is_sqlite(settings.database_url) and (file := sqlite_path(settings.database_url)).is_file():
         with printing.measure("reading the file") as show:
@@ -232,7 +232,7 @@ def reindex() -> None:
     from app.providers.configured import compile_sources
 
     settings = load_settings()
-    compile_sources(settings)  # before the database: a wrong one makes none
+    compile_sources(settings)  # before the database is opened: an error creates none
     with printing.progress("reading", None) as advance:
         done = running.with_context(
             lambda context: run_reindex(context, progress=advance),

@@ -236,7 +236,7 @@ class Application:
     # --- pages -----------------------------------------------------------------------------------
 
     async def _page(self, page: Page, view: View) -> Response:
-        if view.format == "csv":  # from the first page on
+        if view.format == "csv":  # beginning with the first page
             view = view.at(**dict.fromkeys(page.following.values()))
         try:
             document = await page.load(view)
@@ -252,7 +252,7 @@ class Application:
             zone = view.context.calendar_zone
             following = partial(_following, page, view)
             rows = as_csv(document, page.rows, following=following, zone=zone)
-            if view.behind_s:  # who opens the file later sees no header
+            if view.behind_s:  # the header is not stored in the file
                 name = f"{file_part(page.title.lower())}-not-all-read.csv"
                 rows.headers["Content-Disposition"] = f'attachment; filename="{name}"'
             return rows
@@ -424,7 +424,7 @@ class Application:
         status = error.status_code if isinstance(error, HTTPException) else 500
         person = await self._signing.person(request)
         sentence = "There is no such page." if status == 404 else "That cannot be done here."
-        if person is None:  # nobody is shown the menu before they are signed in
+        if person is None:  # the menu is only for people who are signed in
             return self._pages.problem(status, sentence)
         view = View(console=self._console, person=person, request=request)
         sentence += " The menu shows the pages that there are."

@@ -252,7 +252,7 @@ def _checks(blockers: Any, *, over: bool, may_judge: bool) -> list[dict[str, Any
                list of them
     """
     rows = []
-    unread = any(each.code == "unread" for each in blockers)  # the others were not looked at
+    unread = any(each.code == "unread" for each in blockers)  # other conditions were not checked
     for code, (where, do) in CHECKS.items():
         found = [each for each in blockers if each.code == code]
         rows += [
@@ -665,5 +665,5 @@ async def do_run(view: View, reason: str) -> str:
         raise UsageError("the first day must not lie after the last one")
     by = view.person.name
     work = partial(view.console.work, reconcile_period.reconcile_for, asked, by=by, reason=reason)
-    await view.job("run", "run", work=work)  # one at a time
+    await view.job("run", "run", work=work)  # only one closing at a time
     return "/runs"

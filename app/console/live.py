@@ -51,7 +51,7 @@ class Live:
             self._task = asyncio.create_task(self._look())
         seen = ""
         try:
-            yield "retry: 2000\n\n"  # a client that has hung up by now is no longer counted, either
+            yield "retry: 2000\n\n"  # in the try: a client that hangs up here is uncounted
             while not self._over and await still():
                 async with self._changed:
                     with suppress(TimeoutError):

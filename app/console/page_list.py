@@ -71,7 +71,7 @@ PAGES: Final = (
         load=orders_pages.delivery_document,
         template="delivery.html",
         rows="headers",
-        live=False,  # each look at a refused one is in the trail
+        live=False,  # viewing a refused delivery adds an audit entry
     ),
     Page(
         path="/breaks",

@@ -379,6 +379,6 @@ def _inner(value: Any) -> str:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, dict):  # one of several, such as a payout: by its name, where it has one
+    if isinstance(value, dict):  # one of several, such as a payout: by name if it has one
         return str(value.get("reference") or json.dumps(value, ensure_ascii=False))
     return str(value)

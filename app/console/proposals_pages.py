@@ -149,7 +149,7 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
     found = await proposal_shown(view, view.needed("proposal"))
     kind, by = view.console.proposals.kinds.get(found.kind), view.person.name
     back, typed = address("proposals", found.id), view.given.get("typed", "")
-    view.console.proposals.check_typed(found, typed)  # a job would say so late
+    view.console.proposals.check_typed(found, typed)  # a job would report the mistake late
     if kind is None or not kind.takes_long:
         await view.console.proposals.approve(found.id, by=by, reason=reason, typed=typed)
         return back

@@ -261,7 +261,7 @@ async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
 async def ask_preview(view: View) -> Form:
     saved = await match_rules.current_rules(view.context)
     rules = "" if saved is None else saved.toml
-    if view.word("from") is not None:  # with the fees that these days suggest
+    if view.word("from") is not None:  # including the suggested fees
         rules = await fee_suggestions.rules_with(view.context, await _suggested_fees(view))
     elif (line := view.word("bank")) is not None:
         rules = rule_text.with_names(rules, *await _text_rule(view, line))

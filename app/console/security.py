@@ -51,7 +51,7 @@ class SecurityMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a bad request, or pass the request on."""
-        if scope["type"] != "http":  # the server's own start and end
+        if scope["type"] != "http":  # the server's startup and shutdown events
             await self._application(scope, receive, send)
             return
 

@@ -188,7 +188,7 @@ async def do_test_event(view: View, reason: str) -> ActionResult:
             facts={"event": example.event} | ({} if reference is None else {"order": reference}),
         )
     service_path = f"{service}{source.path}"
-    # Signed for the address that the provider knows.
+    # Signed for the address configured at the provider.
     known_as = f"{view.context.settings.public_url or SERVE}{urlsplit(service_path).path}"
     signed = shape_event(source, example, WantedEvent(order=reference), now=now, url=known_as)
     query = urlsplit(signed.url).query

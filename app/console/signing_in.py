@@ -79,7 +79,7 @@ async def form_fields(request: Request) -> dict[str, str]:
                     raise UsageError("the form is too long")
     except TimeoutError:
         raise UsageError("the form did not come in time: send it again") from None
-    except ClientDisconnect:  # else any stranger fills the log with our own faults
+    except ClientDisconnect:  # otherwise a stranger could fill the error log
         raise UsageError("the form did not come whole: send it again") from None
     try:
         pairs = parse_qsl(
@@ -88,7 +88,7 @@ async def form_fields(request: Request) -> dict[str, str]:
         )  # fmt: skip
     except ValueError:
         raise UsageError("this is no form of this console") from None
-    if any("\0" in value for _, value in pairs):  # PostgreSQL has none in a text
+    if any("\0" in value for _, value in pairs):  # PostgreSQL's text type rejects NUL
         raise UsageError("this is no form of this console")
     return dict(pairs)
 
@@ -110,7 +110,7 @@ def _network(request: Request) -> str:
 
 def qr_code(text: str) -> Markup:
     """Draw a QR code as SVG, dark on light in every theme so that cameras read it."""
-    import segno  # one page needs it
+    import segno  # only one page needs it
 
     made = segno.make(text, micro=False, error="m")
     svg = made.svg_inline(border=4, omitsize=True, light="#fff", svgclass=None, lineclass=None)
@@ -286,7 +286,7 @@ class SigningIn:
     def _set_cookie(self, answer: Response, token: str, *, also: str = "") -> None:
         """Set the session's cookie, or the cookie of a sign-in, whose name has the suffix
         `also`."""
-        # A day longer than any session, so that a late form still tells whose it is.
+        # A day longer than any session, so that a late form still identifies its operator.
         lasts = challenges.VALID_FOR if also else sessions.LONGEST + DAY
         answer.set_cookie(
             self._console.cookie + also,
@@ -311,7 +311,7 @@ class SigningIn:
         """Return the proof that an irreversible act requires: `password`, `company` or nothing.
         `company` means to sign in at the company's provider again."""
         if person.way == "link":
-            return ""  # the machine's owner made it, for an hour or for the demo
+            return ""  # sessions by the owner's link last an hour, or are the demo's
         fresh = person.proved_within(self._console.context.clock.now())
         return "" if person.way == "company" and fresh else person.way
 

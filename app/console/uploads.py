@@ -199,7 +199,7 @@ class Uploads:
         async with asyncio.timeout(RECEIVED_WITHIN_S):
             try:
                 form = await parser.parse()
-            except (MultiPartException, KeyError):  # KeyError: without a content type
+            except (MultiPartException, KeyError):  # KeyError: there is no content type
                 with suppress(UsageError):
                     async for _ in body:
                         pass
@@ -219,7 +219,7 @@ class Uploads:
             _delete_left_behind()
             made = Path(tempfile.mkdtemp(prefix=f"new-{PREFIX}"))
             self._lock = lock_folder(made)
-            # Others see it once it is locked.
+            # Other consoles see the folder only after it is locked.
             self._folder = made.rename(made.with_name(made.name.removeprefix("new-")))
         place = self._folder / new_token("")
         place.mkdir(mode=0o700)
@@ -281,7 +281,7 @@ class Uploads:
 def _delete_left_behind() -> None:
     """Delete folders of killed consoles, whose locks are free."""
     for folder in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        with suppress(OSError):  # another user's, a link, or gone
+        with suppress(OSError):  # it belongs to another user, is a link, or is gone
             if folder.lstat().st_uid != os.getuid() or (lock := lock_folder(folder)) is None:
                 continue
             shutil.rmtree(folder, ignore_errors=True)

@@ -427,7 +427,7 @@ def prose_in(zone: tzinfo) -> Callable[[str], Markup]:
 
     def prose(text: str) -> Markup:
         parts = text.split("`")
-        if len(parts) % 2 == 0:  # a backquote by itself is one
+        if len(parts) % 2 == 0:  # an unpaired backquote is shown as it is
             return plain(text)
         return Markup().join(
             _code(part) if place % 2 else plain(part) for place, part in enumerate(parts)
@@ -562,7 +562,7 @@ def moment_in(zone: tzinfo) -> Callable[[str | None], Markup]:
         if value is None:
             return Markup('<span class="none">—</span>')
         local = datetime.fromisoformat(value)
-        with suppress(OverflowError):  # at the calendar's ends, which the zone has not
+        with suppress(OverflowError):  # at the ends of the calendar, where conversion fails
             local = local.astimezone(zone)
         shown = Markup('<time title="{} UTC"><span class="day">{}</span> {}</time>')
         utc = value.replace("T", " ").rstrip("Z")

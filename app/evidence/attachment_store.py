@@ -144,7 +144,7 @@ async def empty_attachments(
     connection: AsyncConnection, names: Sequence[str], *, now: Instant
 ) -> None:
     """Empty these attachments of personal data, and delete bytes that no other attachment uses."""
-    await acting_alone(connection)  # who attaches the same bytes just now counts, too
+    await acting_alone(connection)  # waits for an attach of the same bytes
     for name in names:
         await connection.execute(
             text(

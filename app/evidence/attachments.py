@@ -209,7 +209,7 @@ def media_of(content: bytes) -> str | None:
     except UnicodeDecodeError:
         if not is_mail(content):
             return None
-        text = content.decode("ascii", "replace")  # its parts name character sets of their own
+        text = content.decode("ascii", "replace")  # its parts declare their own character sets
     plain = all(each.isprintable() or each in _IN_TEXT for each in text.removeprefix("\ufeff"))
     return _TEXT if text.strip() and plain else None
 
@@ -227,7 +227,7 @@ def fault_of(name: str, content: bytes, media: str) -> str | None:
             "was meant, or give this one the ending of what it is"
         )
     sizes = _JPEG_SIZE.findall(content) if media == _JPEG else []
-    if media == _PNG and content[12:16] == b"IHDR":  # the first chunk, or no PNG (11.2.1)
+    if media == _PNG and content[12:16] == b"IHDR":  # must be the first chunk of a PNG (11.2.1)
         sizes = [(content[16:20], content[20:24])]
     if any(int.from_bytes(a) * int.from_bytes(b) > MAX_PIXELS for a, b in sizes):
         return (

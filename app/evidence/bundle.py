@@ -214,7 +214,7 @@ def _sessions(dossier: gather_evidence.Dossier) -> list[dict[str, Any]]:
     found = []
     for record in sorted(records, key=lambda each: (each.recorded_at, each.record_id)):
         details = dossier.details.get(record.record_id)
-        if details is not None and not dossier.full:  # what is personal by its name goes, too
+        if details is not None and not dossier.full:  # members with personal names are removed, too
             try:
                 parsed = json.loads(details)
                 if (shown := dossier.masking.value(parsed)) != parsed:
@@ -409,14 +409,14 @@ async def build_evidence(
     full = request.reason is not None
     if full:
         checked_reason(request.reason or "", [], countries=context.countries)
-    async with context.database.reading() as connection:  # before anything is read for them
+    async with context.database.reading() as connection:  # checked before anything is read
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
             await permitted(connection, by=request.by, action="unmasked")
             for each in (await run(connection, restricted_orders, [request.order])).values():
                 await _permitted_of(connection, each, by=request.by)
     await must_have_read(context, as_of=request.as_of)
-    await hold_if_due(context, [request.order])  # what is read in it must have been recorded
+    await hold_if_due(context, [request.order])  # what the bundle reads must have been recorded
     signer = await seal.open_signer(context)
     dossier = await _sealed_dossier(context, request, lines=lines, signer=signer)
     reason = ""

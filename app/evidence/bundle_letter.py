@@ -135,7 +135,7 @@ def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
         )
         before = moment
     marks = []
-    seen: dict[Instant, int] = {}  # numbers of events that share a moment stand above each other
+    seen: dict[Instant, int] = {}  # stack the numbers of events at one moment
     for each in drawn:
         marks.append(
             DrawnEvent(
@@ -265,7 +265,7 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
     records = sorted(facts.history.records, key=lambda each: (each.recorded_at, each.record_id))
     placed_at = ledger.case.filed.placed_at
     dated = [r for r in records if r.order == ledger.order and r.dated and r.at == placed_at]
-    first = next(iter(dated), None)  # the order was placed once, however often the shop said so
+    first = next(iter(dated), None)  # the order was placed once, even if the shop repeats it
     done = [_record(each, ledger.order, times, first=each is first) for each in records]
     published = [
         (

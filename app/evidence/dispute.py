@@ -226,7 +226,7 @@ def _dispute(
     first = messages[0]
     reasons = [each.event.reason for each in messages if each.event.reason]
     amounts = [each.event.money for each in messages if each.event.money is not None]
-    if not amounts:  # a dispute without an amount is about all of the payment
+    if not amounts:  # a dispute without an amount is about the whole payment
         paid = (
             e.event.money
             for e in ledger.case.heard

@@ -303,7 +303,7 @@ async def _respond_by(
     async for each, source, incoming in _bodies(connection, heard, sources):
         try:
             until = source.respond_by(incoming)
-        except Unreadable:  # a date of another form: a person looks it up
+        except Unreadable:  # a date in another format: a person looks it up
             continue
         if until is not None:
             found[each.event.key] = until

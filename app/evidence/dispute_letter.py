@@ -358,10 +358,10 @@ class _Writer:
         filed = self._case.ledger.case.filed
         stated = [each for each in self._case.history.records if each.order == self._case.order]
         stated.sort(key=lambda each: (each.recorded_at, each.record_id))
-        # Placed once, on the day that the shop stated, and not where it stated none.
+        # Placed once, on the day that the shop stated; omitted if it stated none.
         placed = [each for each in stated if each.dated and each.at == filed.placed_at][:1]
         price = None if filed.placed is None else filed.placed.money
-        since = {  # unless the shop has denied it since
+        since = {  # unless the shop has withdrawn it since
             "order_canceled": filed.canceled,
             "order_fulfilled": filed.fulfilled,
             "session_opened": next(iter(stated), None),
@@ -403,7 +403,7 @@ class _Writer:
                 continue
             money = event.money
             if known is not None and known.money is not None:
-                money = known.money  # of a sum, what it is more by
+                money = known.money  # for a sum, only its increase
             stated = "an amount that was not stated" if money is None else str(money)
             words = capital(_CLAIMS[claim].format(money=stated))
             if claim in ("dispute_won", "dispute_lost"):

@@ -218,7 +218,7 @@ def _decoded(line: str, *, length: int) -> bytes:
         raw = base64.b64decode(line, validate=True)
     except (binascii.Error, ValueError) as error:
         raise NotSigned("this is no base64") from error
-    # Bits that decode to nothing could be changed unseen.
+    # Unused bits of base64 could be changed unnoticed.
     if len(raw) != length or base64.b64encode(raw).decode() != line:
         raise NotSigned(f"this is no base64 of {length} bytes")
     return raw

@@ -39,7 +39,7 @@ class LetterZone(tzinfo):
             begins = self._begins[max(0, bisect_right(self._begins, plain) - 1)]
         else:
             local = plain.replace(tzinfo=UTC)
-            with suppress(OverflowError):  # the ends of the calendar, where it has no such time
+            with suppress(OverflowError):  # at the ends of the calendar, where conversion fails
                 local = local.astimezone(self._zone)
             self._known[plain] = (local.utcoffset() or timedelta(), local.tzname() or self._name)
         offset, called = self._known[begins]

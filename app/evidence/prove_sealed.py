@@ -409,7 +409,7 @@ async def sealed_parts(
         for name in said.keys() & leaves.keys():
             parts[name] = _opened(said[name], leaves[name], secret)
         for each in history.deliveries:
-            for leaf in read[each.delivery_id][-1:]:  # it seals how the delivery is read now
+            for leaf in read[each.delivery_id][-1:]:  # it seals the present reading of the delivery
                 parts[leaf.subject] = _opened(each.event, leaf, secret)
     leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)
@@ -427,7 +427,7 @@ async def sealed_parts(
         leaves |= {leaf.subject: leaf for leaf in more}
         read_later = (leaf_store.DELIVERY.name, leaf_store.READING)
         gone = {leaf_store.delivery_sealed_by(e.subject) for e in more if e.kind in read_later}
-        read = await run(connection, order_store.read_leaves, gone)  # of which order each is by now
+        read = await run(connection, order_store.read_leaves, gone)  # the present order of each
         leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     unsealed = tuple(sorted(subjects - leaves.keys()))
     if not leaves:

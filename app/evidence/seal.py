@@ -274,7 +274,7 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
         origin, public = _new_origin(context.database.environment, now), key.public.raw.hex()
         async with context.database.writing() as connection:
             await log_store.begin_log(connection, origin=origin, public=public, now=now)
-            known = await log_store.identity(connection)  # another process may have been first
+            known = await log_store.identity(connection)  # another process may have made it first
         assert known is not None
     if key is None:
         raise ConfigurationError(
@@ -297,7 +297,7 @@ async def open_signer(context: AppContext) -> CheckpointSigner:
 
 async def seal_unsealed(context: AppContext) -> None:
     """Seal all rows that wait for it."""
-    if await anything_unsealed(context):  # else the evidence key need not be there
+    if await anything_unsealed(context):  # otherwise the evidence key may be missing
         await seal_all(context, await open_signer(context))
 
 
@@ -411,7 +411,7 @@ def _replaced_key(
     files = (path, *sorted(path.parent.glob(f"{path.name}{_ASIDE}*"), reverse=True))
     loaded = filter(None, map(load_key, files))
     before = next((each for each in loaded if each.public.raw.hex() == until), None)
-    owner = None  # the service's user, who must be able to read the next one too
+    owner = None  # the service's user must be able to read the new key
     for each in reversed(files):
         with suppress(FileNotFoundError, NotADirectoryError):
             found = each.stat(follow_symlinks=False)
@@ -516,7 +516,7 @@ async def seal_orders_if_due(context: AppContext) -> bool:
     async with context.database.reading() as connection:
         last = await order_tree_store.newest_tree(connection)
         begun = last or await log_store.first_head_over(connection, 0)
-    # A tree that is dated ahead was made by a clock that has been set right since.
+    # A tree dated in the future was made while a clock was ahead.
     ahead = last is not None and last.at > now + CLOCKS_DIFFER
     if begun is None or not (begun.at // DAY < now // DAY or ahead):
         return False
@@ -546,7 +546,7 @@ async def seal_orders_for(context: AppContext, order: str) -> bool:
 async def seal_orders(context: AppContext) -> bool:
     """Make the tree of all orders as they are now. Return False if another sealer was first, or if
     no leaf names an order yet."""
-    at = context.clock.now()  # what is sealed from here on may not be counted
+    at = context.clock.now()  # leaves sealed from here on may be missing in the tree
     async with context.database.reading() as connection:
         before = await order_tree_store.newest_tree(connection)
         growing = _Growing(size=await log_queue_store.log_size(connection), before=before)
@@ -590,7 +590,7 @@ async def _hashed(connection: Connection, growing: _Growing) -> merkle.Hash:
     for first in order_tree_store.ALL_GROUPS:
         if not growing.changed[first]:
             continue
-        growing.changed[first].sort()  # so that they are kept, too, one behind the other
+        growing.changed[first].sort()  # so that they are stored in order
         below = range(first << order_tree_store.UPPER, (first + 1) << order_tree_store.UPPER)
         groups = dict(
             await order_tree_store.kept_groups(connection, order_tree.GROUPED, below, size=since)

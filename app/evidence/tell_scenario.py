@@ -99,7 +99,7 @@ class StandIns:
         if isinstance(leaf, NumberText) and (len(leaf) < _SHORT or not leaf.isdigit()):
             return document
         number = isinstance(leaf, NumberText)
-        # A stand-in, or the words without their numbers, as they are read.
+        # The replacement, or the words without their numbers.
         bare = leaf if number else masked_words(leaf)
         for other in (self.of(leaf), *([bare] if bare != leaf else [])):
             changed = put(document, path, NumberText(other) if number else other)
@@ -285,7 +285,7 @@ def scenario_of(dossier: Dossier, sources: Mapping[str, Source]) -> OrderScenari
     if not steps:
         raise UsageError("nothing is known of this order that could be played again")
     steps.sort(key=lambda step: step["at"])
-    # The ledger at the earliest instant from which on it is what it is at the scenario's end.
+    # The earliest instant from which the ledger stays as at the scenario's end.
     last = _expected(fold(history, policy=dossier.policy, as_of=dossier.as_of))
     since = max(
         *(each.received_at for each in history.deliveries),

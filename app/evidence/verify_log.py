@@ -62,7 +62,7 @@ async def log_rows(connection: Connection, leaves: Sequence[leaf_store.Leaf]) ->
     found: dict[str, leaf_store.Sealable] = {}
     for kind in leaf_store.KINDS:
         own = [leaf.subject for leaf in leaves if leaf.kind == kind.name]
-        if kind.numbered:  # a changed leaf may name anything
+        if kind.numbered:  # a changed leaf may have any name
             own = [each for each in own if _NUMBERED.fullmatch(each)]
         if own:
             found |= await log_queue_store.rows_to_seal(connection, kind, own)
@@ -207,7 +207,7 @@ class Tree:
         if self._kept is None or self._kept.size != self.size:
             return None
         had = self._known.size_as(self._kept.origin)
-        if had is not None and self.size > had:  # reported once, with the kept checkpoint
+        if had is not None and self.size > had:  # reported with the kept checkpoint
             return None
         if self._kept.head == self._frontier.head():
             return None
@@ -605,7 +605,7 @@ class OrderCounts:
             sealed: dict[str, Any] = leaf.members()
             of = bytes.fromhex(sealed["of"]) if "of" in sealed else None
         except (TypeError, ValueError):
-            return None  # it has not its hash: reported with its row
+            return None  # its hash is wrong: reported with its row
         if of is None:
             return None
         count, last = self._tree.get(of) or (0, None)

@@ -321,7 +321,7 @@ class Cosigning:
         """Ask every witness that is due. Return the number asked."""
         now = self._context.clock.now()
         until = Instant(now - now % self._witnesses.every)  # 1
-        latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # beyond it, a clock was ahead
+        latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead
         async with self._context.database.reading() as connection:
             head = await log_store.newest_head(connection, until=until)
             newest = await log_store.newest_head(connection)
@@ -336,7 +336,7 @@ class Cosigning:
         ]
         asked = [self._ask(witness, state, head, newest) for witness, state in due]
         done = await asyncio.gather(*asked, return_exceptions=True)
-        for each in done:  # no other is left half done by one that could not be written down
+        for each in done:  # finish all before raising the first error
             if isinstance(each, BaseException):
                 raise each
         return len(done)
@@ -365,7 +365,7 @@ class Cosigning:
             reply = await self._cosigned(witness, old, head)  # 3
             if reply.size is None:
                 return await self._keep(known, head, reply)
-            if reply.size == old:  # of as many leaves it knows another head
+            if reply.size == old:  # it knows another head of this size
                 return await self._keep(known, head, _Reply(problem="log_is_another"))
             if reply.size > newest.size:
                 return await self._keep(known, head, _Reply(problem="log_is_shorter"))

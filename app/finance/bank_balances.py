@@ -137,7 +137,7 @@ def difference_kind(context: AppContext) -> ProposalKind:
             await replace_import_tasks(connection, ())  # the file may wait in the watched folder
 
     async def always_same(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-        return ""  # the subject names the file's digest and the difference
+        return ""  # the subject has the file's digest and the difference
 
     return ProposalKind(
         name=KIND,

@@ -191,7 +191,7 @@ async def breaks_of_run(
                 return
             after = found[-1][0]
             living = await _with_lives(connection, dict(found))
-        yield living  # outside the transaction: the reader may stop, or wait for long
+        yield living  # outside the transaction, since the reader may pause or stop
 
 
 async def living_breaks(
@@ -468,7 +468,7 @@ async def match_lines(
         who,
     ):
         found = await living_break(connection, name)
-        if not found.life.matched:  # further lines may be added to those of a moment ago
+        if not found.life.matched:  # more lines may be added to an earlier match
             _check_open(found)
         for line in dict.fromkeys(lines):
             if line.startswith(UNALLOCATED):
@@ -515,7 +515,7 @@ async def _acting(
     )
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
-        await operator_store.acting_alone(connection)  # so that no act misses another in the limits
+        await operator_store.acting_alone(connection)  # so that the limits count every act
         yield (
             connection,
             await operators.permitted(connection, by=doing.by, action=BREAK_ACTIONS[doing.kind]),
@@ -541,7 +541,7 @@ async def decide_break(
         found = await living_break(connection, name)
         _check_same([found], seen)
         _check_open(found)
-        refund = doing.value == "refund"  # it accepts nothing
+        refund = doing.value == "refund"  # a refund accepts no loss
         allowance = await allowance_of(context, connection, who.name)
         because = None if refund else too_much(allowance, found.seen)
         if because is None:

@@ -141,7 +141,7 @@ class ImportFolder:
                     done = await self._take(
                         take_file, self._folder, folder=file.folder, name=file.name
                     )
-                except UnreachableError as error:  # it may go at the next look
+                except UnreachableError as error:  # the next check may succeed
                     log.warning("a file could not be imported now", reason=str(error))
                     done = Taken()
                 taken += done.number is not None
@@ -248,7 +248,7 @@ async def take_file(context: AppContext, root: Path, *, folder: str, name: str) 
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tallyhook-import-"))
             copy, copied = Path(place) / name, _copy(inside, name, Path(place) / name)
         except FileNotFoundError:
-            return Taken()  # somebody has taken it away
+            return Taken()  # somebody has removed the file
         except OSError as error:
             return Taken(problem=f"it cannot be read: {error.strerror}")
         try:

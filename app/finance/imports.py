@@ -169,7 +169,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
     """Suggest another kind for a refused file, or a known export that it nearly matches."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
-    except TallyhookError:  # reading it has said why
+    except TallyhookError:  # reading it has reported why
         return
     if found.kind not in (None, done.kind):
         done.looks_like = found.kind
@@ -368,7 +368,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
     try:
         if opening.format_of(request.table_path) == "workbook":
             return workbooks.sheets_with_rows(request.table_path)
-    except tables.RefusedTable:  # reading the file says why
+    except tables.RefusedTable:  # reading the file reports why
         pass
     return ()
 

@@ -91,7 +91,7 @@ class Ranges:
         """Make all processes share this snapshot before anything is read on it. Raises
         UnreachableError if a process died."""
         for _, pipe in self._made:
-            await _over_pipe(pipe.recv)  # it has opened the database
+            await _over_pipe(pipe.recv)  # the process has opened the database
         try:
             # On SQLite nobody writes until all processes have it.
             async with context.database.writing(), asyncio.timeout(SHARED_S):
@@ -123,7 +123,7 @@ class Ranges:
         pipes = [pipe for _, pipe in self._made]
         tasks = [
             asyncio.create_task(one(keys, pipe))
-            for keys, pipe in zip(self._ranges, pipes, strict=False)  # some may be idle
+            for keys, pipe in zip(self._ranges, pipes, strict=False)  # some processes may be idle
         ]
         try:
             return await asyncio.gather(*tasks)
@@ -185,7 +185,7 @@ def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     process = spawning.Process(target=_serve, args=(theirs, settings), daemon=True)
     # A signal that interrupts the run is handled by the writing process, which ends this one.
     # Ignore it from the first moment.
-    resource_tracker.ensure_running()  # else it would unblock the signal at its first start
+    resource_tracker.ensure_running()  # otherwise its start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         process.start()

@@ -45,7 +45,7 @@ async def share_snapshot(connection: AsyncConnection) -> str:
     nobody writes.
     """
     if connection.dialect.name == "sqlite":
-        await newest_published(connection)  # a transaction begins with what it reads first
+        await newest_published(connection)  # a transaction begins with its first read
         return ""
     return str(await connection.scalar(text("SELECT pg_export_snapshot()")))
 
@@ -195,7 +195,7 @@ async def joined_lines(
     lines: dict[str, StatementRow] = {}
     async for rows in stream(connection, _ELSEWHERE, at_once=AT_ONCE, values={"number": number}):
         for row in rows:
-            if match_key(row[-1]) != row[0]:  # else the same order is only written differently
+            if match_key(row[-1]) != row[0]:  # otherwise it is another spelling of one order
                 keys.update((row[0], match_key(row[-1])))
                 lines[row[1]] = StatementRow(*row[:-1])
     async for rows in stream(connection, _CONTESTED, at_once=AT_ONCE, values={"number": number}):

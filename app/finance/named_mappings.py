@@ -65,7 +65,7 @@ async def save_named(
         now = context.clock.now()
         saved = NamedMapping(name=name, kind=kind, toml=toml, who=who.name, at=now)
         await save_mapping(connection, saved)
-        await replace_import_tasks(connection, ())  # it may fit files that nothing fitted
+        await replace_import_tasks(connection, ())  # it may fit files that had no mapping
         digest = hashlib.sha256(toml.encode()).hexdigest()
         facts = {"kind": kind, "sha256": digest}
         await note_in_trail(

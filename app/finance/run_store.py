@@ -323,7 +323,7 @@ async def closing_evidence(
     ):
         found[name] += [line, f"match by {who}"]
     of_bank = [name for name, each in gone.items() if each.cause in BANK_CAUSES | WALLET_CAUSES]
-    if of_bank:  # an import may have brought the payout, or its line in the bank
+    if of_bank:  # an import may have brought the payout or its bank line
         numbers = await connection.scalars(
             text(
                 "SELECT number FROM imports WHERE kind IN ('bank', 'statement') "

@@ -68,6 +68,6 @@ class Scheduler(PeriodicTask):
         try:
             async with asyncio.timeout(LEASE / SECOND):
                 return await process.wait()
-        except TimeoutError:  # its lease is over: others may take it
+        except TimeoutError:  # its lease is over; another worker may take it
             process.kill()
             return await process.wait()

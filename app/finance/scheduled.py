@@ -63,7 +63,7 @@ async def due_now(
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
         ahead = await scheduled_store.any_run_after(connection, Instant(now + CLOCKS_DIFFER))
-    if ahead:  # a clock that was ahead has done them: they are done again when they are due
+    if ahead:  # a clock was ahead: they run again when due
         async with context.database.writing() as connection:
             await scheduled_store.forget_runs_after(connection, Instant(now + CLOCKS_DIFFER))
     found = []

@@ -297,7 +297,7 @@ async def run_now(
         who = await permitted(connection, by=by, action="schedule_run")
         await note_in_trail(connection, who, action="schedule_run", subject=name, at=now)
     claimed = await claim(context, entry, due_at=now, asked=True)
-    assert claimed is not None  # nobody else asks at this very instant
+    assert claimed is not None  # no other request has this instant
     return await _try(context, schedule, entry, claimed)
 
 

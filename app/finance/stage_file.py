@@ -346,7 +346,7 @@ class StagedFile:
             own = [s for of, s in self._spans if not of_bank or of in ("", account)]
             asked_too = [] if self._spans else [asked]
             for span in (*own, *asked_too):
-                # A file that was made within its period does not cover the rest of it.
+                # A file made before its period ended does not cover the rest.
                 ended = None if span is None or span.since >= at else min(span.until, at)
                 line = coverage_store.CoverageLine(
                     kind=self._kind.name,

@@ -129,7 +129,7 @@ async def _trail(context: AppContext, name: str) -> Trail:
         found.book = [order for each in found.bank for order in each.orders]
         found.orders = dict.fromkeys([each.reference for each in found.book])
     async with context.database.reading() as connection:
-        # Down from orders and payments to their lines, or up from payouts.
+        # From orders and payments down to their lines, or from payouts up.
         for row in await ledger_line_store.ledger_lines_of_keys(connection, keys, as_of=now):
             found.orders[row.order] = None
             taken = () if row.whole is None else row.whole.taken

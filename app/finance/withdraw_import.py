@@ -243,7 +243,7 @@ async def _take_back(
     )
     begun, _ = await import_store.begin_import(connection, wanted)
     restored = await line_version_store.take_back(connection, found, by=begun.number)
-    await import_store.replace_import_tasks(connection, ())  # a task may have waited for it
+    await import_store.replace_import_tasks(connection, ())  # a file may have waited for this
     done = Withdrawn(
         number=begun.number,
         restored=restored,

@@ -93,7 +93,7 @@ async def write_import(
         async with context.database.writing() as connection:
             await _still_ours(connection, begun, next(looked))
 
-    # Outside the last transaction, for it takes seconds.
+    # Outside the last transaction, since it takes seconds.
     async with context.database.reading() as connection:
         digests = await digests_of(connection, begun.kind, number=begun.number, between=stay_alive)
     done = replace(begun, new=counts.new, changed=counts.changed, unchanged=counts.unchanged)

@@ -308,7 +308,7 @@ async def restore(
             now = clock.now()
             copy = settings.for_copy(backup_store.url_of_copy(url, part))
             with backup_store.found_in(backup):
-                await bring_up_to_date(copy)  # it may be of an older version
+                await bring_up_to_date(copy)  # its schema may be older
                 async with open_inbox(copy, purpose="alone") as inbox:  # 3
                     replaced = backup_store.replaced_by(database, now=now)
                     file = inbox_file_store.facts_at(database)
@@ -324,7 +324,7 @@ async def restore(
                     async with inbox.database.writing() as connection:
                         if found is not None and accepts is not None:
                             await accept_gap(connection, found, at=now, reason=accepts)
-                        # By another history of the file the backup may have read beyond it.
+                        # The backup may have read beyond a file with another history.
                         await run(connection, inbox_store.adopt, file)
                     keep_as = f"{database.name}.replaced-{now // SECOND}"
                     files = {"file": shown_name(backup)}

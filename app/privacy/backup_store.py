@@ -289,7 +289,7 @@ def _copy(source: Path, part: Path, progress: Progress) -> None:
             )
             # One plain file, without a log beside it that would have to travel with it.
             writing.execute("PRAGMA journal_mode=DELETE").fetchone()
-    except (sqlite3.Error, ValueError) as error:  # its words may be bytes of the file
+    except (sqlite3.Error, ValueError) as error:  # SQLite's message may quote bytes of the file
         raise _not_copied(source, error) from error
 
 
@@ -401,10 +401,10 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
     for name in COMPANIONS:
         Path(f"{database}{name}").unlink(missing_ok=True)
     made = Made(database)
-    made.forget()  # where this is cut short, the next start notes what is there then
+    made.forget()  # after an interruption here, the next start records the state
     sync_folder(database)
     put_in_place(part, database)
-    made.note(identity)  # if this one vanishes, no empty one is made
+    made.note(identity)  # if this file vanishes, no empty one is created
     return kept
 
 

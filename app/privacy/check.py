@@ -93,7 +93,7 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
             async for histories in history_store.scan(connection, orders):
                 await checking.compare(connection, histories)
                 count += len(histories)
-        except ValueError as error:  # of a row that was changed
+        except ValueError as error:  # raised by a changed row
             checking.problems.append(
                 f"orders are not compared, since a row cannot be read: {error}"
             )
@@ -130,7 +130,7 @@ class OrderComparison:
                 continue
             try:
                 self._compare_order(ledger, mark, cached.get(order), published.get(order))
-            except ValueError as error:  # of amounts in no currency, which cannot be written down
+            except ValueError as error:  # amounts without a currency cannot be formatted
                 self.problems.append(f"the ledger of {order} cannot be compared: {error}")
                 continue
             if order in takings:
@@ -360,7 +360,7 @@ class _Check:
             file.cancel()
             raise
         damaged = await file
-        if damaged:  # what else was found rests on it
+        if damaged:  # later results depend on it
             self._report = CheckReport(deep=self._report.deep)
             self._add(damaged)
         return self._report

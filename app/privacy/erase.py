@@ -92,7 +92,7 @@ async def erase(
     asking = await who_may(context, by=asked.by, action="erased")
     if agree is None and not dry_run and proved(asking):
         raise UsageError(PROPOSE.format(NOT_ALONE))
-    await must_have_read(context)  # bytes of the subject may lie in the inbox
+    await must_have_read(context)  # the inbox may hold data of the subject
     person = person_of(context, phone=asked.phone, email=asked.email)
     try:
         finding = ErasureFinder(context, progress)
@@ -271,7 +271,7 @@ def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
         name="erase",
         title="Erase personal data",
         action="erased",
-        subject_state=always_same,  # what came meanwhile is judged when it is erased, too
+        subject_state=always_same,  # newer data is judged at the erasure
         perform=perform,
         takes_long=True,
         for_good=True,

@@ -153,7 +153,7 @@ class Erasure:
         """Return all restricted data: data that stays, and orders kept only for accounting."""
         staying = dict[tuple[str, str], erase_rules.KeptData]()
         for each in self.kept:
-            if each.kind is not None:  # of two reasons, the one that a person may end
+            if each.kind is not None:  # of two reasons, keep the one that a person can end
                 known = staying.get((each.kind, each.what))
                 if known is None or known.why in ("accounts", "in_the_reference"):
                     staying[each.kind, each.what] = each

@@ -58,7 +58,7 @@ def _contains(path: Path, sought: Sequence[bytes]) -> bool:
     rest = b""
     with path.open("rb") as file:
         while part := file.read(READ_AT_ONCE):
-            window = rest + part.lower()  # an address is sought in small letters
+            window = rest + part.lower()  # addresses are searched in lower case
             if any(each in window for each in sought):
                 return True
             rest = window[-longest:]

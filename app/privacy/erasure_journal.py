@@ -173,7 +173,7 @@ class ErasureJournal:
                             last.check, number=number, at=at, kind=kind, rule="asked", ids=part
                         )
                     )
-            file.truncate(whole)  # what a crash cut short was never begun
+            file.truncate(whole)  # an erasure whose line is torn was never begun
             file.seek(whole)
             write_all(file.fileno(), b"".join(f"{line.text}\n".encode() for line in new))
             os.fsync(file.fileno())
@@ -281,7 +281,7 @@ def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
 
 
 def _new(path: Path, content: bytes) -> None:
-    with suppress(FileExistsError):  # another process was first, and all take what it made
+    with suppress(FileExistsError):  # another process was first; use its journal
         write_new(path, content)
 
 

@@ -101,7 +101,7 @@ async def export(
     Raise UsageError for who may not, for words that do not fit and for too much; NotFoundError
     where nothing is kept.
     """
-    await must_have_read(context)  # bytes of the person may lie in the inbox
+    await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
     async with context.database.reading(settled=True) as connection:
         who = await permitted(connection, by=asked.by, action="data_exported")

@@ -104,7 +104,7 @@ class PersonalCopy:
         text = _decoded(content)
         document = _document(text)
         found = [] if document is None else [*self._members(document, place="")]
-        if not found:  # also where it stands in an escape or in base64 alone
+        if not found:  # even if only an escape or base64 contains it
             lines = written_out(text).split("\n")
             found += [self._passage(each) for each in lines if self.names(each)]
         return list(dict.fromkeys(found))

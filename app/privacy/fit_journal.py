@@ -46,7 +46,7 @@ async def begin_journal(context: AppContext) -> None:
         if await erase_store.journal_name(connection) is not None:
             return
     journal = erasure_journal.make_journal(path, at=context.clock.now())
-    # Also with little disk space: a start continues in that case.
+    # Even with little disk space: the start continues in that case.
     async with context.database.writer.transaction() as connection:
         await be_with(connection, journal)
 
@@ -190,7 +190,7 @@ async def take_up_begun(context: AppContext) -> None:
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
     if begun and path is not None:
-        with suppress(ConfigurationError):  # `doctor` says what is wrong with the file
+        with suppress(ConfigurationError):  # `doctor` reports what is wrong with the file
             await take_up(context, await fitted(context, path))
 
 

@@ -61,7 +61,7 @@ class PendingErasures:
         waiting, due, self._next = await context.database.on_snapshot(_look, now)
         pending = {each.number for each in waiting}
         if self._guard.has_leapt() or await self._dated_ahead(now, due):
-            due = []  # by a wrong clock no period ends
+            due = []  # a wrong clock must not end a period
         if path is None or not (pending or due):
             return 0
         try:
@@ -75,7 +75,7 @@ class PendingErasures:
                     await _judge_again(context, journal, row)
         except StoreUnavailable:
             raise
-        except (ConfigurationError, UnreachableError) as error:  # an alarm says what is pending
+        except (ConfigurationError, UnreachableError) as error:  # an alarm reports pending lines
             log.error("pending erasures wait", problem=str(error))
         return len(pending)
 

@@ -319,7 +319,7 @@ class ErasureReplay:
         """Carry out lines of earlier erasures, and record it in the trail."""
         if not lines:
             return Replayed()
-        await seal_unsealed(self.context)  # what is emptied must have been sealed as it came
+        await seal_unsealed(self.context)  # data must be sealed before it is emptied
         async with self.context.database.reading() as connection:
             named = await named_rows(connection, lines, key)
         replayed = await self.carry_out(lines, named)
@@ -589,7 +589,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     async with context.database.reading() as connection:
         copy = await erase_store.known_lines(connection)
     now = context.clock.now()
-    lines = []  # none where the key is not there, or is not theirs
+    lines = []  # none if the key is missing or belongs to another journal
     with suppress(ConfigurationError):
         if (key := erasure_journal.read_key(path)) is not None:
             lines = erasure_journal.journal_lines(copy, key)

@@ -62,7 +62,7 @@ class Amounts:
         self._signs = sorted(marks.signs, key=len, reverse=True)
         self._suffixes = sorted(marks.suffixes, key=len, reverse=True)
         grouped = ""
-        if marks.thousands:  # in India the groups before the last have two digits
+        if marks.thousands:  # Indian groups before the last have two digits
             mark = re.escape(self._thousands)
             grouped = f"[0-9]{{1,3}}(?:{mark}[0-9]{{2,3}})*{mark}[0-9]{{3}}|"
         self._pattern = re.compile(
@@ -85,7 +85,7 @@ class Amounts:
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
             return None
         together = "\n".join(cells)
-        amount = rf"-?[0-9]{{1,14}}\.[0-9]{{{exponent}}}"  # 64 bits have room for 18 digits
+        amount = rf"-?[0-9]{{1,14}}\.[0-9]{{{exponent}}}"  # any 18 digits fit into 64 bits
         if not re.fullmatch(rf"{amount}(?:\n{amount})*", together):
             return None
         found = [int(digits) for digits in together.replace(".", "").split("\n")]
@@ -126,7 +126,7 @@ class Amounts:
         while (match := self._pattern.fullmatch(text)) is None:
             sign = next((s for s in self._signs if text.startswith(s) or text.endswith(s)), "")
             suffix = next((s for s in self._suffixes if text.casefold().endswith(s)), "")
-            if len(directions) > 1:  # also ends a long row of hyphens early
+            if len(directions) > 1:  # also stops early in a long row of hyphens
                 return None
             if sign and not shown and len(sign) >= len(suffix):
                 shown = sign
@@ -173,7 +173,7 @@ class Amounts:
         text = cell.translate(_ALIKE).strip()
         if not text:
             return "is empty"
-        if type(cell) is Number:  # no declaration changes what its format says
+        if type(cell) is Number:  # a typed number ignores declarations
             return f"{quoted(cell)} is not an amount such as 1500.00"
         if text.startswith("="):
             return "is a formula: put its value there"

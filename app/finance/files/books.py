@@ -32,7 +32,7 @@ from reconcile.money import Money, to_json
 
 _STATUSES: Final = {
     "cancelled": "canceled",
-    # The refund is in a column of its own; what came counts as paid all the same.
+    # The refund has its own column; the payment still counts as paid.
     "partially_refunded": "paid",
     "partially refunded": "paid",
 }

@@ -100,7 +100,7 @@ def fitting(path: Path) -> list[str]:
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
         odd.pop("cp850", None)
     best = min(odd.values(), default=0)
-    if best and best >= len(lines):  # nothing reads well, as of Cyrillic
+    if best and best >= len(lines):  # no encoding reads well, as with Cyrillic
         return []
     return [name for name, count in odd.items() if count <= 2 * best]
 

@@ -186,7 +186,7 @@ class Understanding:
             place = bisect_left(rest.numbers, number)
             self._take(tables.Batch(rest.rows[:place], rest.numbers[:place], rest.broken), found)
             rest = tables.Batch(rest.rows[place + 1 :], rest.numbers[place + 1 :], rest.broken)
-            # If rows of a file are left out, its totals cannot be checked.
+            # If rows are left out, totals cannot be checked.
             why_not = None if self.ignored() else self._totals.why_not(row)
             self._set_aside(number, why_not, found)
         place = len(rest.rows)
@@ -238,7 +238,7 @@ class Understanding:
             if broken is None and not "".join(row).strip():
                 continue
             into.read += 1
-            if broken is not None and broken.column is None:  # nobody knows what the row is about
+            if broken is not None and broken.column is None:  # the row's subject is unknown
                 into.problems.append(broken)
                 continue
             unclear: list[tuple[str, tables.UnclearCell]] = []

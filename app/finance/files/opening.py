@@ -299,7 +299,7 @@ def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
     if start.startswith(containers.ZIP) and containers.is_workbook(path):
         return "workbook"
     if start.startswith((*containers.ZIP, containers.GZIP)):
-        with containers.unpacked(path):  # it says why it cannot be
+        with containers.unpacked(path):  # this raises the reason
             raise tables.RefusedTable(1, "this is an archive: unpack it, and import what is in it")
     if _ARRAY.match(start):
         raise tables.RefusedTable(

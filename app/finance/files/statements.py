@@ -462,6 +462,6 @@ def _complete_row(
         raise tables.UnclearCell(
             "gross - fee is not net: one of the three is wrong or of another row"
         )
-    if kind == "fee" and not fee:  # many files write it as money that left
+    if kind == "fee" and not fee:  # many files write it as outgoing money
         return 0, -gross, gross
     return gross, fee, net

@@ -352,7 +352,7 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
                     raise RefusedTable(number, f"the line is longer than {MAX_LINE:,} characters")
                 if "\0" in line:
                     raise _no_text(path, number, _zero_byte(path))
-                # Programs that join files leave the marks of the later ones.
+                # Joined files contain byte order marks of the later parts.
                 yield line.lstrip(BYTE_ORDER_MARK) if line[0] == BYTE_ORDER_MARK else line
         except UnicodeError:
             raise _undecodable(path, encoding) from None

@@ -205,7 +205,7 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
             doubtful = doubtful or any(mark in seen for mark in _MARKS)
             end = seen[-_LONGEST_MARK:]
 
-        _parse(archive, part, look=look)  # well-formed, or of two places of a cell one is taken
+        _parse(archive, part, look=look)  # malformed XML could give a cell two positions
         reader = _Doubts(recalculated=parts.recalculated)
         if doubtful:
             _parse(archive, part, start=reader.start, text=reader.text)
@@ -652,7 +652,7 @@ def _in_child(
     """Run a function on a workbook in a child process, which writes its items. Raises
     RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
-        named = Path(folder) / "book.xlsx"  # the library goes by the name's ending
+        named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())
         try:
             write_from_child(work, named, *values, limits=OF_ONE_SHEET, to=to)
