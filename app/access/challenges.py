@@ -28,8 +28,7 @@ def new_challenge(key: str, *, to: str, now: Instant) -> str:
 
 
 def begun_at(key: str, challenge: str, *, to: str, now: Instant) -> Instant | None:
-    """Return when a challenge was made. Return None if it was made for another purpose or is too
-    old."""
+    """Return when a challenge was made. Return None if it is too old or has another purpose."""
     try:
         made = urlsafe_b64decode(challenge.encode() + b"=" * (-len(challenge) % 4))
     except ValueError:  # also characters that are no ASCII

@@ -152,8 +152,7 @@ class CompanyProvider:
             return kept.addresses
 
     async def problem(self) -> str | None:
-        """Return why nobody can sign in with the provider's configuration and keys, or None if they
-        can."""
+        """Return why nobody can sign in with the configuration and keys, or None if they can."""
         try:
             found = await self._keys(unknown=False)
         except CompanyUnreachable as error:

@@ -31,8 +31,7 @@ _ITERATIONS: Final = 2
 30 ms and 19 MiB."""
 
 _AT_ONCE: Final = asyncio.Semaphore(2)
-"""Limit of two concurrent hashes, however many people try. It bounds memory and leaves a core
-free."""
+"""Limit of two concurrent hashes, however many people try. It bounds memory and spares a core."""
 
 STEP_S: Final = 30
 DIGITS: Final = 6

@@ -191,8 +191,7 @@ async def entries_about(connection: AsyncConnection, subjects: Iterable[str]) ->
 async def acts_since(
     connection: AsyncConnection, since: Instant, *, who: str, actions: Sequence[str]
 ) -> list[AuditEntry]:
-    """Return a person's audit entries with these actions since an instant, in order of their
-    numbers."""
+    """Return a person's audit entries with these actions since an instant, by number."""
     column = _AUDIT.c
     listing = select(_AUDIT).where(column.who == who, column.at >= since)
     listing = listing.where(column.action.in_(actions)).order_by(column.number)
@@ -311,8 +310,7 @@ async def list_tokens(connection: AsyncConnection) -> list[TokenEntry]:
 
 
 def token_entry(connection: PlainConnection, token: str) -> TokenEntry | None:
-    """Return the token's stored data, even if it was revoked or has expired. None for any other
-    text."""
+    """Return the token's stored data, even if it is revoked or expired. None for other text."""
     rows = connection.ask(_ENTRY, (hashed(token),))
     return _entry(rows[0]) if rows else None
 

@@ -272,8 +272,7 @@ _BY_TOKEN: Final[ContextVar[Proven | None]] = ContextVar("by_token", default=Non
 
 @contextmanager
 def asking_by_token(name: Proven | None) -> Iterator[None]:
-    """Let the operator of the given token act in the block, unless a call names a proven
-    operator."""
+    """Let the operator of the given token act in the block, unless a call names a proven one."""
     before = _BY_TOKEN.set(name)
     try:
         yield
@@ -438,8 +437,7 @@ def entry_of(
     reason: str = "",
     facts: Mapping[str, str | int] | None = None,
 ) -> operator_store.AuditEntry:
-    """Build the audit entry. Its facts include the machine's account that named the person, if
-    any."""
+    """Build the audit entry. Its facts include the machine's account, if that named the person."""
     return operator_store.AuditEntry(
         at=at,
         who=who.name,
@@ -512,8 +510,7 @@ async def trail(
     before: int | None = None,
     limit: int,
 ) -> list[operator_store.AuditEntry]:
-    """Return audit entries in order of their numbers, all or filtered. With `before`, newest
-    first."""
+    """Return audit entries by number, all or filtered. With `before`, newest first."""
     async with context.database.reading() as connection:
         return await operator_store.audit_entries(
             connection,

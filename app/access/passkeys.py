@@ -37,8 +37,7 @@ class PasskeyAnswer:
 
 
 def passkey_origin(origin: str) -> str:
-    """Return the console's address with a host name. Passkeys belong to a domain, never to an IP
-    address."""
+    """Return the console's address with a host name. Passkeys belong to a domain, not to an IP."""
     return origin.replace("//127.0.0.1", "//localhost")
 
 

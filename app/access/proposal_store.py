@@ -104,8 +104,7 @@ async def past_proposals(
     limit: int,
     kinds: Collection[str] | None = None,
 ) -> list[Proposal]:
-    """Return decided and expired proposals with lower ids, newest first; all kinds, or only
-    `kinds`."""
+    """Return decided and expired proposals with lower ids, newest first; all or only `kinds`."""
     over = or_(_DECIDED.decision.is_not(None), _PROPOSED.until <= now)
     past = _ALL.where(_PROPOSED.id < before, over)
     if kinds is not None:

@@ -173,8 +173,7 @@ class ProposalKind:
 def must_be_open(
     kind: ProposalKind, proposal: Proposal, *, who: operator_store.Operator, now: Instant
 ) -> None:
-    """Raise UsageError where this person may not carry out an approved act now. The message says
-    what to do."""
+    """Raise UsageError, with what to do, where this person may not do an approved act now."""
     if proposal.kind != kind.name:
         raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:

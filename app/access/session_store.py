@@ -162,8 +162,7 @@ async def add_passkey(connection: AsyncConnection, passkey: Passkey) -> bool:
 async def note_signature(
     connection: AsyncConnection, passkey: Passkey, *, count: int, now: Instant
 ) -> bool:
-    """Store a passkey's new signature count. Return False where it was used or deleted
-    meanwhile."""
+    """Store a passkey's new signature count. Return False if it was used or deleted meanwhile."""
     rows = await connection.execute(
         text(
             "UPDATE passkeys SET sign_count=:count, used_at=:now "
@@ -324,8 +323,7 @@ async def revoke_session(connection: AsyncConnection, token: str, *, now: Instan
 
 
 async def renew_session(connection: AsyncConnection, token: str, *, new: str, now: Instant) -> bool:
-    """Give a session a new cookie after its person proved who they are. Return False if it was
-    ended."""
+    """Give a session a new cookie after an identity check. Return False if it was ended."""
     rows = await connection.execute(
         text(
             "UPDATE sessions SET hash=:new, proved_at=:now "
@@ -413,8 +411,7 @@ async def revoke_own_sessions(
 
 
 async def end_everything(connection: AsyncConnection) -> None:
-    """End every session and invitation after a restore, because the backup may hold revoked
-    ones."""
+    """End every session and invitation after a restore: the backup may hold revoked ones."""
     for name in ("sessions", "invitations"):
         await connection.execute(delete(table(name)))
 

@@ -43,8 +43,7 @@ DEMO: Final = "demo"
 
 
 class SignInRefused(TallyhookError):
-    """Refusal of a sign-in. It has the same words for every reason, so that a guesser learns
-    nothing."""
+    """Refusal of a sign-in. All reasons have the same words, so that a guesser learns nothing."""
 
     def __init__(self) -> None:
         super().__init__("That did not fit. Check the name, the password and the code.")
@@ -99,8 +98,7 @@ async def invite_operator(
 
 
 async def demo_link(context: DatabaseContext) -> str:
-    """Create the demo's operator and return their link's token. Only for the demo's own
-    database."""
+    """Create the demo's operator and return their link's token. Only for the demo's database."""
     token = new_token("")
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -535,8 +533,7 @@ async def sign_in_states(context: DatabaseContext) -> list[SignInState]:
 
 
 async def account_of(context: DatabaseContext, name: str) -> session_store.Credential | None:
-    """Return a person's credential, or None where they have no password, such as the demo's
-    guest."""
+    """Return a person's credential, or None where they have no password, like a demo's guest."""
     async with context.database.reading() as connection:
         return await session_store.credential_of(connection, name)
 

@@ -87,8 +87,7 @@ OWN_SCOPES: Final[tuple[TokenScope, ...]] = ("read",)
 """Scopes of every operator's own token."""
 
 OWN_BY_ROLE: Final[Mapping[TokenScope, operators.Reading]] = {"finance": "bank"}
-"""Further scopes of an operator's own token, each with the page that their role must be able to
-read."""
+"""Further scopes of an operator's own token, each with the page that their role must permit."""
 
 
 async def issue_own_token(
@@ -168,8 +167,7 @@ def _facts(entry: operator_store.TokenEntry) -> dict[str, str | int]:
 
 
 def _mark(token: str) -> dict[str, str]:
-    """Return a digest of the stored hash. It changes if the stored hash is replaced by another
-    token's."""
+    """Return a digest of the stored hash. It shows if another token's hash replaced that."""
     kept = operator_store.hashed(token)
     return {"hash_sha256": hashlib.sha256(kept.encode()).hexdigest()}
 
@@ -203,8 +201,7 @@ async def known_tokens(context: DatabaseContext) -> list[operator_store.TokenEnt
 
 
 async def token_of(context: DatabaseContext, token: str) -> operator_store.TokenEntry | None:
-    """Return the token's stored data, even if it was revoked or has expired. None for any other
-    text."""
+    """Return the token's stored data, even if it is revoked or expired. None for other text."""
     return await context.database.on_snapshot(operator_store.token_entry, token)
 
 
@@ -217,8 +214,7 @@ class ScopeMissing(TallyhookError):
 
 
 async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> str:
-    """Return the token's name if it is in force with this scope. Raise TokenRefused and
-    ScopeMissing."""
+    """Return the token's name if it is valid for this scope. Raise TokenRefused, ScopeMissing."""
     entry = await _token_in_force(context, token)
     if scope in entry.scopes:
         return entry.name
@@ -269,8 +265,7 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
 async def _holding(
     context: DatabaseContext, entry: operator_store.TokenEntry
 ) -> operator_store.Operator:
-    """Return the owner of an operator's own token. Raise TokenRefused if they are no longer in
-    force."""
+    """Return the owner of a personal token. Raise TokenRefused if they are no longer in force."""
     try:
         async with context.database.reading() as connection:
             return await _in_force(connection, entry.operator or "")

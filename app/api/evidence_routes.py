@@ -34,8 +34,7 @@ including the start of its process."""
 
 
 class EvidenceRoutes:
-    """The endpoint. Bundles are built in a separate process, so that deliveries are still
-    acknowledged."""
+    """The endpoint. A separate process builds bundles, so that deliveries stay acknowledged."""
 
     def __init__(self, elsewhere: Elsewhere) -> None:
         self._work = elsewhere(

@@ -150,8 +150,7 @@ class Health:
         return JSONResponse(self._without_names(document), status_code=status, headers=headers)
 
     def _documents(self, states: Sequence[SourceState]) -> list[dict[str, Any]]:
-        """Return documents about sources, with what the watchdog's last check found of their
-        refusals."""
+        """Return documents about sources, with what the watchdog last found of their refusals."""
         explained = {each.source: each.explanation for each in self._watchdog.sources}
         return [
             replace(

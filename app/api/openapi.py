@@ -86,8 +86,7 @@ _PATH_WORDS: Final = {
 
 
 def _leads(place: str, **parameters: str) -> dict[str, Any]:
-    """Return links from a list to the operations on one item, with parameters from its first
-    item."""
+    """Return links from a list to operations on one item, with parameters of its first item."""
     return {
         operation: {
             "operationId": operation,
@@ -113,8 +112,7 @@ _LINKS: Final[dict[str, dict[str, Any]]] = {
         getProposal="proposal", approve="proposal", reject="proposal", withdraw="proposal",
     ),
 }  # fmt: skip
-"""Links from an operation's answer 200 to operations on what it names, such as a list's first
-item."""
+"""Links from an operation's answer 200 to operations on what it names, like a first item."""
 
 
 class _Describing:
@@ -158,8 +156,7 @@ class _Describing:
         return {"application/json": {"schema": schema, "example": example}}
 
     def _parameter(self, each: QueryParameter) -> dict[str, Any]:
-        """Return a query parameter. An optional one may be empty, which counts as absent, as in
-        forms."""
+        """Return a query parameter. An optional one may be empty, which counts as absent."""
         schema: Schema = {**self.schemas.of(each.kind), **each.keywords}
         if each.words:
             schema = {"enum": list(each.words)}

@@ -242,8 +242,7 @@ def query_parameters(asked: type) -> tuple[QueryParameter, ...]:
 
 
 class Gate(Protocol):
-    """The gate of the API. It admits callers, and knows what is unread and this instance's
-    limits."""
+    """The gate of the API. It admits callers, and knows what is unread and the limits."""
 
     @property
     def most(self) -> Mapping[str, int]:

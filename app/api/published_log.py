@@ -23,15 +23,13 @@ from app.evidence.witnesses import witnesses_of
 PLACE: Final = "/.well-known/tallyhook"
 
 AT_ONCE: Final = 2
-"""Requests that read the log concurrently. A proof takes some milliseconds of the receiver's
-loop."""
+"""Requests that read the log concurrently. A proof takes some milliseconds of the loop."""
 
 MAX_DIGITS: Final = 18
 """Digits of a number of leaves in an address. A 64-bit number has room for any such number."""
 
 _CACHE: Final = {"Cache-Control": "public, max-age=10"}
-"""Header that lets a proxy cache an answer for ten seconds. A new head is signed at most every
-second."""
+"""Header that lets a proxy cache an answer for ten seconds. Heads change at most every second."""
 
 
 class PublishedLog:

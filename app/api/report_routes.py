@@ -47,8 +47,7 @@ KEPT: Final = 4
 at most MAX_JOURNAL_BYTES."""
 
 MAX_JOURNAL_BYTES: Final = 64 * 1024 * 1024
-"""Largest journal in an answer, in bytes: some 100,000 transactions. Longer journals are written by
-the command."""
+"""Largest journal in an answer, in bytes: some 100,000 transactions. The command has no limit."""
 
 MAX_RULES_BODY: Final = 2 * MAX_BYTES
 """Largest body with rules, in bytes. JSON takes two for a line's end, and for a quotation mark."""
@@ -63,8 +62,7 @@ _DAY: Final = len("2026-10-01")
 
 
 MOST_S: Final = 1_800
-"""Longest duration of one job, in seconds. Instances with more data can run reports on a
-replica."""
+"""Longest duration of one job, in seconds. Instances with more data can report on a replica."""
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
@@ -308,8 +306,7 @@ async def _verification(context: AppContext, period: str | None) -> list[Verifie
 
 
 class _Written:
-    """A file that a job has written. It is unlinked already, and disappears with its last
-    reader."""
+    """A file that a job has written. It is already unlinked, and ends with its last reader."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDONLY)

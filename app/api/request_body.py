@@ -158,8 +158,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def texts(body: bytes, kind: type[Stated]) -> Stated:
-    """Parse the body as a document whose members are texts. Raise ApiProblem 422 that names every
-    mistake."""
+    """Parse the body as a document of texts. Raise ApiProblem 422 that names every mistake."""
     document, members = json_object(body), get_type_hints(kind, include_extras=True)
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
     problems = [f"{name[:60]!a} is not known" for name in document if name not in members]

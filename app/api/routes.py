@@ -1,5 +1,4 @@
-"""The API for the shop's own programs: ledgers, the shop's records, the feed, and payments to
-start."""
+"""The API for the shop's programs: ledgers, the shop's records, the feed, and starting payments."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -118,8 +117,7 @@ class Api:
             return await admit(self._context, token, scope=scope)
 
     async def behind_s(self) -> int:
-        """Return the age of the oldest unread delivery in seconds without waiting, or 0 for
-        none."""
+        """Return the age of the oldest unread delivery in seconds without waiting; 0 for none."""
         return await behind_s(self._context, patience="none")
 
     async def get_order(
@@ -225,8 +223,7 @@ def _of_order(document: LedgerDocument) -> Answer[LedgerDocument]:
 
 
 RETRY_AFTER: Final = {"Retry-After": "5"}
-"""Seconds after which a shop should ask again about an unknown result. We ask the service
-meanwhile."""
+"""Seconds after which a shop should ask again about an unknown result, as we do meanwhile."""
 
 PLACES: Final = {
     "order": "order.reference",
@@ -315,8 +312,7 @@ class Checkouts:
         return _answer(result)
 
     def _not_over(self, error: PaymentNotOverError) -> Response:
-        """Return the refusal with `Retry-After`, which is short if the time to ask again is
-        unknown."""
+        """Return the refusal with `Retry-After`, which is short if the time is unknown."""
         at = error.ask_again_at
         if at is None:
             return problem(409, "payment_not_over", str(error), headers=RETRY_AFTER)

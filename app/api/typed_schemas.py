@@ -106,8 +106,7 @@ def parts_of(kind: Any) -> tuple[Any, ...]:
 
 
 def _one_of(schemas: Sequence[Schema]) -> Schema:
-    """Return a schema that allows any of these. Types without constraints are merged into one
-    list."""
+    """Return a schema that allows any of these. Types without constraints become one list."""
     plain = [each for each in schemas if each.keys() <= {"type", "minimum"} and "type" in each]
     others = [each for each in schemas if each not in plain]
     if len(plain) > 1:

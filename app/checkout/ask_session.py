@@ -42,8 +42,7 @@ log = structlog.get_logger()
 
 
 def hold_for(client: CheckoutClient) -> Duration:
-    """Return how long a call may hold a row. A row that a dead process held expires after this
-    time."""
+    """Return how long a call may hold a row. The hold of a dead process ends after this."""
     return Duration(round(client.settings.retry.total_s * SECOND)) + SPARE
 
 

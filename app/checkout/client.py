@@ -105,8 +105,7 @@ class SingleFlight(Generic[T]):
 
     @asynccontextmanager
     async def of(self, order: str) -> AsyncIterator[Flight[T]]:
-        """Wait for the order's turn and hold it. Raises CheckoutBusyError when too many callers
-        wait."""
+        """Wait for the order's turn and hold it. Raises CheckoutBusyError if too many wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
                 "Too many checkouts are being opened at this moment; try again in a minute."
@@ -271,8 +270,7 @@ class CheckoutClient:
             spent += pause
 
     def _held_off_s(self, key: str) -> float:
-        """Return the seconds for which nothing may be sent, because the service has asked us to
-        wait."""
+        """Return the seconds for which nothing may be sent because the service asked for that."""
         left = self._held_off_until - time.monotonic()
         return left + self.settings.retry.jitter_s * _share(key, 1) if left > 0 else 0.0
 

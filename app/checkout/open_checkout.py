@@ -206,8 +206,7 @@ class _Opening:
     # --- (3) the intent --------------------------------------------------------------------------
 
     async def _commit_intent(self) -> CheckoutPayment:
-        """Commit the intent, and return the order's payment, which another process may have
-        committed."""
+        """Commit the intent, and return the order's payment, perhaps of another process."""
         try:
             await self._write_intent()
         except TallyhookError:
@@ -230,8 +229,7 @@ class _Opening:
             self._signals.evidence_arrived.set()
 
     def _keep_intent(self, connection: PlainConnection) -> PendingSession | None:
-        """Write the intent and return the row to send, or None where the order already has a
-        payment."""
+        """Write the intent and return the row to send, or None if the order has a payment."""
         request = self._request
         known = order_records(connection, request.order)
         payment = payment_of(known)
@@ -266,8 +264,7 @@ class _Opening:
     # --- (4) asking, (5) recording ---------------------------------------------------------------
 
     async def _claim(self, payment: CheckoutPayment) -> PendingSession | None:
-        """Claim the payment's row with the bytes to send. Return None while another process holds
-        it."""
+        """Claim the payment's row with the bytes to send. None while another process has it."""
         row = await self._context.database.on_snapshot(pending_session, payment.key)
         if row is not None:
             payments.check_same_phone(payment, self._request, sent=row.request)

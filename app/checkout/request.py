@@ -44,8 +44,7 @@ from reconcile.money import Money, MoneyError, from_major, is_currency, major_te
 
 
 class CheckoutRequestError(UsageError):
-    """Error for a request that cannot be sent. `problems` holds (field, sentence) for each
-    mistake."""
+    """Error for a request that cannot be sent. `problems` holds (field, sentence) pairs."""
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         super().__init__(" ".join(sentence for _, sentence in problems))
@@ -76,8 +75,7 @@ class PaymentNotOverError(UsageError):
 
 
 class OrderCanceledError(UsageError):
-    """Error for an order that the shop has canceled: a payment would be owed back. Nothing was
-    sent."""
+    """Error for an order that the shop canceled: a payment would be owed back. Nothing was sent."""
 
 
 class CheckoutDeniedError(UnreachableError):

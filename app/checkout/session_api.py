@@ -16,8 +16,7 @@ SANDBOX_TOKENS: Final = ("sandbox_*", "*_sandbox_*", "test_*", "*_test_*")
 
 
 class SessionAnswer(NamedTuple):
-    """Members of an answer, unchecked. `expires_at` is in RFC 3339; `order` is our own
-    reference."""
+    """Unchecked members of an answer. `expires_at` is in RFC 3339; `order` is our reference."""
 
     reference: Any
     checkout_url: Any

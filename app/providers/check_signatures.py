@@ -26,8 +26,7 @@ MAX_SECRETS: Final = 100
 
 
 class NotARequest(ValueError):
-    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's
-    own."""
+    """Error for a line that cannot be checked. The message is a sentence; `name` is the line's."""
 
     def __init__(self, sentence: str, name: str | None = None) -> None:
         super().__init__(sentence)
@@ -202,8 +201,7 @@ MAX_LINE_BYTES: Final = 64 * 1024 * 1024
 
 
 def request_lines(stream: IO[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a stream. A line longer than MAX_LINE_BYTES is replaced by an empty
-    one."""
+    """Yield the lines of a stream, with an empty one for any longer than MAX_LINE_BYTES."""
     while line := stream.readline(MAX_LINE_BYTES):
         if len(line) < MAX_LINE_BYTES or line.endswith(b"\n"):
             yield line

@@ -231,8 +231,7 @@ def _problems_of_sharing(name: str, given: SourceSettings, profile: Profile) -> 
 
 
 def _problems_of_captures(name: str, given: SourceSettings, profile: Profile) -> list[str]:
-    """Return the problems of methods in CAPTURES that would count although anyone could write
-    them."""
+    """Return the problems of methods in CAPTURES that count although anyone can state them."""
     variable = f"TALLYHOOK_SOURCES__{name.upper()}__CAPTURES"
     if not given.captures:
         return []

@@ -30,8 +30,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[RequestRule, bytes], Any]]] = {
 
 
 def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
-    """Return the events at `path`, each with its own bytes. Raises Unreadable where there are
-    none."""
+    """Return the events at `path`, each with its own bytes. Raises Unreadable if there are none."""
     found = expand(document, path)
     if any(type(each) is not dict for each in found):
         raise Unreadable("an event of the body is not a JSON object")
@@ -47,8 +46,7 @@ def items_of(document: Any, body: bytes, path: JsonPath) -> list[BodyItem]:
 
 
 def expand(document: Any, path: JsonPath) -> list[Any]:
-    """Return the values at `path`, one for each element that `[*]` matches; [] if there are
-    none."""
+    """Return the values at `path`, one for each element that `[*]` matches; [] if none."""
     if EACH not in path:
         value = find_paths(document, path)
         return [] if value is None else [value]

@@ -64,8 +64,7 @@ def _whsec_or_text_secret(secret: str) -> bytes:
 
 
 def _key_material(secret: str) -> bytes:
-    """Return the input of `schemes.load_key`: PEM and JWK as they are, anything else decoded to
-    bytes."""
+    """Return the input of `schemes.load_key`: PEM and JWK unchanged, anything else decoded."""
     text = secret.strip()
     if text.startswith("-----BEGIN"):
         return text.replace("\\n", "\n").encode("ascii")

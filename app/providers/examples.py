@@ -70,8 +70,7 @@ class Example:
 
 
 def examples_of(profile: str) -> list[Example]:
-    """Load the documented events of a shipped profile, in the order of its file; [] for other
-    profiles."""
+    """Load the documented events of a shipped profile, in file order; [] for other profiles."""
     path = FOLDER / f"{profile}.jsonl"
     if profile not in shipped_profiles() or not path.exists():
         return []
@@ -275,8 +274,7 @@ class _Shape:
 
     @cached_property
     def _carriers(self) -> Mapping[str, list[LeafPath]]:
-        """Return the values that carry each field, leaving out values that change the event's
-        kind."""
+        """Return the values that carry each field, without those that change the event's kind."""
         found: dict[str, list[LeafPath]] = {name: [] for name in (*_FIELDS, "environment")}
         for place, old in self._leaves.items():
             for changed in _others(old, self._profile):
@@ -432,8 +430,7 @@ def _amount(amount: Money, like: Any, profile: Profile) -> Any:
 
 
 def _date(now: Instant, like: Any, zone: str) -> Any:
-    """Write an instant in the form of the example's own date, or return None for an unknown
-    form."""
+    """Write an instant in the form of the example's date; None for an unknown form."""
     at = datetime.fromisoformat(format_instant(now).replace("Z", "+00:00")).astimezone(UTC)
     sign = -1 if zone[0] == "-" else 1
     offset_of_zone = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:6]))

@@ -206,8 +206,7 @@ class AnswerReader:
         )
 
     def _read_states(self, claim: ClaimKind, data: fields.EventData) -> tuple[State, ...]:
-        """Return the sums and movements that the answer states, if it says that the payment
-        succeeded."""
+        """Return the sums and movements in the answer, if it says that the payment succeeded."""
         if claim != "succeeded":
             return ()
         found = []

@@ -228,8 +228,7 @@ def _part(token: template.Token) -> Callable[[EventData], str | None]:
 
 
 def as_text(value: Any, name: str) -> str | None:
-    """Write a JSON value as text: numbers as digits, booleans as `true` or `false`. None stays
-    None."""
+    """Write a JSON value as text: numbers as digits, booleans as words. None stays None."""
     if value is None or type(value) is str:
         return value
     if type(value) is bool:

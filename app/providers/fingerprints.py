@@ -48,8 +48,7 @@ class Covered:
 
 
 def key_fingerprint(secret: bytes) -> str:
-    """Return 16 hex digits that identify a secret: enough to distinguish keys, too few to sign
-    with."""
+    """Return 16 hex digits that identify a secret: enough to tell keys apart, too few to sign."""
     return hashlib.sha256(_PREFIX + secret).hexdigest()[:16]
 
 
@@ -81,8 +80,7 @@ class AccountKeys:
                 self._tried.append((source, shown))
 
     def signer_of(self, request: Incoming, *, now: Instant) -> SigningKey | None:
-        """Find the key with which the request is genuine at its arrival, `now`; None where none
-        fits."""
+        """Find the key with which the request is genuine at its arrival, `now`; None for none."""
         ends = self.account.ends
         for source, shown in self._tried:
             if now < ends.get(shown, now + 1) and source.verify(request, now=now) is None:
@@ -93,8 +91,7 @@ class AccountKeys:
 
 
 def public_key(profile: sections.Profile, secret: str) -> bytes | None:
-    """Return the public half in PEM of a secret that is an asymmetric key; None for any other
-    secret."""
+    """Return the public half in PEM of a secret that is an asymmetric key; None for others."""
     mac = profile.signature.mac
     if mac == schemes.UNSIGNED:
         return None
@@ -120,8 +117,7 @@ def public_pem(secret: str, *, encoding: str) -> bytes | None:
 
 
 def covered(account: Account, request: Incoming) -> Covered:
-    """Return the bytes that the request's signature covers, where the profile alone describes
-    them."""
+    """Return the bytes that the signature covers, where the profile alone describes them."""
     rule = account.profile.signature
     if rule.mac not in schemes.SCHEMES or rule.per_item:
         return Covered()

@@ -84,8 +84,7 @@ class AgeLimit:
     future: Duration
 
     def check(self, signed_at: Instant, now: Instant) -> Refusal | None:
-        """Return None where `signed_at` is no older or newer than allowed at `now`, else the
-        refusal."""
+        """Return None if `signed_at` is no older or newer than allowed, else the refusal."""
         age = now - signed_at
         if age > self.past:
             fault = f"is {format_duration(age)} old; at most {format_duration(self.past)}"
@@ -192,8 +191,7 @@ class NamedScheme:
 
 
 class StatedMovement(NamedTuple):
-    """A refund or chargeback in a fetched answer. All but the first two are the answer's raw
-    values."""
+    """A refund or chargeback in a fetched answer. All but the first two members are raw values."""
 
     member: StateMember
     word: StateWord

@@ -121,8 +121,7 @@ _DECODER: Final = json.JSONDecoder(parse_int=NumberText, parse_float=NumberText)
 
 
 def slices(text: str, path: JsonPath) -> list[str]:
-    """Return the values at `path` exactly as written in `text`; several where the path has
-    `[*]`."""
+    """Return the values at `path` exactly as written in `text`; several if it has `[*]`."""
     found = [text]
     for step in path:
         found = [piece for value in found for piece in _stepped(value, step)]

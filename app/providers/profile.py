@@ -164,8 +164,7 @@ GONE: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
-    """Replace each section of free keys by its checked pairs, and drop a section that has
-    mistakes."""
+    """Replace each section of free keys by its checked pairs; drop sections with mistakes."""
     for name, key in _keys_of(kind).items():
         if key.section is not None and values.get(name):
             yield from _read_free(key.section, values[name], f"{prefix}{name}.")

@@ -65,8 +65,7 @@ class ProviderClient:
         return AnsweredQuestion(question, answer)
 
     async def _access_token(self) -> str | Exchange:
-        """Return the current access token, or the failed exchange that should have brought a new
-        one."""
+        """Return the current access token, or the failed exchange that should have brought it."""
         if not self._questions.needs_token or time.monotonic() < self._token_ends:
             return self._token
         answer = await self._exchange(self._questions.token())

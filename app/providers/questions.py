@@ -25,8 +25,7 @@ _REFERENCE: Final = re.compile(rf"\{{({'|'.join(REFERENCES)}|credential:[a-z0-9_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One request to the provider. `shown` contains no credential, so it may be shown and
-    stored."""
+    """One request to the provider. `shown` has no credential, so it may be shown and stored."""
 
     method: str
     url: str
@@ -134,8 +133,7 @@ class Questions:
         return {name: self._filled(str(text), None, str) for name, text in self._rule.headers}
 
     def _filled(self, template: str, event: Event | None, write: Callable[[str], str]) -> str:
-        """Fill the references into a template. Raises LookupError where the event lacks one of
-        them."""
+        """Fill the references into a template. Raises LookupError if the event lacks one."""
 
         def value_of(match: re.Match[str]) -> str:
             name = match[1]
@@ -157,8 +155,7 @@ def credentials_of(rule: FetchBackRule) -> set[str]:
 
 
 def credentials_named(rule: Mapping[str, Any]) -> set[str]:
-    """Return the names of all credentials in a section [fetch_back], given as a mapping of its
-    keys."""
+    """Return the names of all credentials in a section [fetch_back], given as a mapping."""
     texts = [rule["body"] or "", rule["token_body"], *(str(text) for _, text in rule["headers"])]
     found = {name for text in texts for name in _REFERENCE.findall(text)}
     named = {name.partition(":")[2] for name in found if name.startswith("credential:")}

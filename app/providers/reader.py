@@ -65,8 +65,7 @@ class ClaimWords:
 
 
 class KindWords:
-    """The kinds of events in a profile's list. An entry that ends in `*` matches by its
-    beginning."""
+    """The kinds of events in a profile's list. An entry that ends in `*` is a prefix."""
 
     __slots__ = ("_beginnings", "_exact")
 
@@ -101,8 +100,7 @@ _AUTHORIZATION: Final = request.header_values("authorization")
 
 
 MAX_STATED: Final = 500
-"""Characters of a stated fact about a payment. A description of what was sold may be a
-paragraph."""
+"""Characters of a stated fact about a payment. A description of goods may be a paragraph."""
 
 
 class ProfileField:
@@ -116,8 +114,7 @@ class ProfileField:
         self.name = fields.plain_name(locations)
 
     def name_in(self, data: fields.EventData) -> str:
-        """Return the field's name in this body, where it may be at the second location or a later
-        one."""
+        """Return the field's name in this body, where it may be at a later location."""
         return fields.plain_name(fields.holding(self._locations, data))
 
     def text(self, data: fields.EventData) -> str | None:
@@ -213,8 +210,7 @@ class ShopMembers:
         ]
 
     def read(self, claim: ClaimKind, data: fields.EventData) -> Shop | None:
-        """Return whose shop an event states, or None where the source doesn't check that. Never
-        raises."""
+        """Return whose shop an event states; None if the source doesn't check it. Never raises."""
         found: list[Shop] = []
         if self._asks_account:
             named = _text_at(self._account, data)
@@ -378,8 +374,7 @@ class EventReader:
         )
 
     def _are_foreign(self, several: list[fields.EventData]) -> bool:
-        """Check whether one of these events names another account, or none does. Raises
-        Unreadable."""
+        """Return whether another account is named, or none at all. Raises Unreadable."""
         if self._accounts is None:
             return False
         named = {fields.as_text(self._account.find(each), "account") for each in several}

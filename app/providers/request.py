@@ -152,8 +152,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """The body's JSON, with numbers as written. None if it is no JSON, or has more than
-        MAX_VALUES."""
+        """The body's JSON, with numbers as written. None if it is no JSON or too large."""
         if self._document is _UNMADE:
             self._document = None
             text = self.body

@@ -155,8 +155,7 @@ class Joins:
         self._counting = counting
 
     def ambiguous(self, signed: str) -> str | None:
-        """Return the first two fields without a clear boundary, as words for a sentence, or
-        None."""
+        """Return the first two fields without a clear boundary, in words, or None."""
         tokens = template.read_template(signed)
         for each in template.references(tokens):
             if each.name == "form_joined":  # the names and ends of its fields are not signed

@@ -46,8 +46,7 @@ source four times, to check, to name and to use it."""
 
 @lru_cache(maxsize=KEYS_REMEMBERED)
 def load_key(material: bytes) -> KeyPair:
-    """Load the key written in `material`. Raises ValueError with words that reveal nothing of
-    it."""
+    """Load the key written in `material`. Raises ValueError with words that reveal none of it."""
     try:
         key = _parse(material)
     except (ValueError, TypeError, RecursionError, UnsupportedAlgorithm):
@@ -183,8 +182,7 @@ class EcdsaKey(AsymmetricKey):
 
 
 class Ed25519Key(AsymmetricKey):
-    """Key for Ed25519 (RFC 8032). Raises ValueError for any other key, and for one of small
-    order."""
+    """Key for Ed25519 (RFC 8032). Raises ValueError for any other key, or one of small order."""
 
     def __init__(self, material: bytes) -> None:
         public, private = load_key(material)
@@ -273,8 +271,7 @@ class HmacKey:
 
 
 class HashKey:
-    """Key for a plain hash of content that contains the secret. It is weaker than a keyed hash, and
-    still in use."""
+    """Key for a plain hash of content that contains the secret. Weaker than HMAC, but in use."""
 
     __slots__ = ("_algorithm", "secret")
 

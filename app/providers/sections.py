@@ -253,8 +253,7 @@ class EnvironmentRule:
     live_keys: Annotated[tuple[str, ...], listed(rules.words)] = ()
 
     def of_keys(self, secrets: Iterable[str]) -> str | None:
-        """Return the environment that all these secrets belong to, or None where they don't show
-        it."""
+        """Return the environment of all these secrets, or None where they don't show it."""
         found = {
             "sandbox"
             if secret.startswith(self.sandbox_keys)
@@ -461,6 +460,5 @@ class Profile:
 
     @property
     def unconfirmed(self) -> bool:
-        """Return whether its events claim nothing by themselves: they are fetched back, or never
-        count."""
+        """Return whether its events claim nothing by themselves: fetched back, or never counted."""
         return self.confirm is not None or self.account.undocumented

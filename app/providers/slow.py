@@ -84,8 +84,7 @@ class SlowMethods:
         return word if known else None
 
     def _word(self, data: fields.EventData) -> str | None:
-        """Return the provider's word for the method, also from a list of one. None for anything
-        else."""
+        """Return the provider's word for the method, also from a list of one; else None."""
         value: Any = _lenient(self._method, data)
         if type(value) is list and len(value) == 1:
             value = value[0]

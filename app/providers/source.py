@@ -97,8 +97,7 @@ ALL_ENDED: Final = Refusal(
 
 
 class Ending:
-    """The verifiers of one source as its secrets expire. It has slots, so that nothing prints a
-    secret."""
+    """The verifiers of one source as its secrets expire. Slots keep reprs from showing secrets."""
 
     __slots__ = ("_compile", "_ends", "_secrets", "_verifiers")
 
@@ -114,8 +113,7 @@ class Ending:
         self._verifiers: dict[tuple[str, ...], NamedVerifier] = {}
 
     def verifier_at(self, now: Instant) -> NamedVerifier | None:
-        """Return a verifier with the secrets that are valid at `now`, or None where none is
-        valid."""
+        """Return a verifier with the secrets that are valid at `now`, or None without any."""
         valid = tuple(s for s in self._secrets if now < self._ends.get(s, now + 1))
         if not valid:
             return None

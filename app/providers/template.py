@@ -125,8 +125,7 @@ def references(tokens: tuple[Token, ...]) -> list[TemplateReference]:
 
 
 Piece = Callable[[Request], bytes | Refusal]
-"""Function that returns a piece of the signed content, or the refusal where the request has
-none."""
+"""Function that returns a piece of the signed content, or the refusal if the request has none."""
 
 
 class Meaning(NamedTuple):
@@ -141,8 +140,7 @@ def _absent(what: str) -> Refusal:
 
 
 def _single(kind: str, words: str) -> Callable[[str], Piece]:
-    """Return a compiler for references to a place of this kind, which must have exactly one
-    value."""
+    """Return a compiler for references to a place of this kind, which must have one value."""
 
     def make(name: str) -> Piece:
         values, what = paths.PLACES[kind](name), f"{words} {name}"
@@ -179,8 +177,7 @@ def _body_or_query(request: Request) -> bytes | Refusal:
 
 
 def _member(what: str, write: Callable[[Any], str | None]) -> Callable[[str], Piece]:
-    """Return a compiler for references to a JSON member, or to the whole JSON, written by
-    `write`."""
+    """Return a compiler for references to a JSON member, or to all JSON, written by `write`."""
 
     def make(name: str) -> Piece:
         path = paths.compile_path(name) if name else ()
@@ -261,8 +258,7 @@ class Template:
 
 
 def compile_template(text: str) -> Template:
-    """Compile a template. Raises ValueError with a sentence for an unknown reference or a stray
-    brace."""
+    """Compile a template. Raises ValueError for an unknown reference or a stray brace."""
     tokens = read_template(text)
     pieces = tuple(_piece(token) for token in tokens)
     return Template(pieces=pieces, references=tuple(references(tokens)))
@@ -294,8 +290,7 @@ def _filtered(piece: Piece, transform: Filter) -> Piece:
 
 
 def _vanishing(pieces: tuple[Piece, ...]) -> Piece:
-    """Build a piece that is empty where anything in it is absent. It still refuses a repeated
-    value."""
+    """Build a piece that is empty where a part is absent. A repeated value is still refused."""
     group = Template(pieces, ())
 
     def piece(request: Request) -> bytes | Refusal:

@@ -98,8 +98,7 @@ class Verifier(kit.NamedVerifier):
         return Request(headers, body, method=method, url=url)
 
     def verify(self, incoming: Incoming, *, now: Instant) -> Refusal | None:
-        """Return None where the request is genuine and recent enough, else the refusal. Never
-        raises."""
+        """Return None if the request is genuine and recent, else the refusal. Never raises."""
         request = self.request(incoming)
         if self._items is None:
             return self._verify_one(request, now)
@@ -203,8 +202,7 @@ class Draft:
         self.url = url
 
     def put(self, place: str, value: bytes) -> None:
-        """Put a value at a place, and replace an old one. Raises ConfigurationError where it does
-        not fit."""
+        """Put a value at a place, replacing any other. Raises ConfigurationError if it can't."""
         kind, _, name = place.partition(":")
         if kind == "header":
             name = name.partition(",")[0]
@@ -257,8 +255,7 @@ class Declared(Verifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. Raises ConfigurationError where the profile, or the body, cannot
-        be signed."""
+        """Build a signed request. Raises ConfigurationError if profile or body cannot be signed."""
         draft, also = Draft(body, method=method, url=url), self._profile.signature.also
         for place in self._made_up():
             if not paths.compile_place(place).values(draft.request()):
@@ -282,8 +279,7 @@ class Declared(Verifier):
         return kit.Signed(headers=draft.headers, body=draft.body, url=draft.url)
 
     def _made_up(self) -> Iterator[str]:
-        """Yield the headers and query fields that must be made up, because nothing here computes
-        them."""
+        """Yield the headers and query fields that must be made up: nothing here computes them."""
         computed = {self.place.text, self._profile.secret.key_id}
         if self.timestamp is not None:
             computed.add(self.timestamp.place.text)
@@ -320,8 +316,7 @@ class Declared(Verifier):
 
 
 class Unsigned(kit.NamedVerifier):
-    """Verifier of a provider without signatures. Every request passes, and counts only after it was
-    fetched back."""
+    """Verifier of a provider without signatures. All requests pass, and count once fetched back."""
 
     def verify(self, request: Incoming, *, now: Instant) -> Refusal | None:
         return None

@@ -406,7 +406,7 @@ class Inbox(InboxRows):
 
     async def make_way(self) -> None:
         """Prepare for a new file: save the readable unread rows, and move the rest of the file
-        aside. The caller must note `go_on_without` in the same transaction."""
+        aside. The caller then commits `go_on_without`."""
         file, state = self.file, await self.database.on_snapshot(left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None

@@ -62,8 +62,7 @@ _OTHER_SIGNATURE = kit.mismatch(
 
 
 class Certificate(NamedTuple):
-    """The key of a configured certificate, and the period in which it is valid, both ends
-    included."""
+    """The key of a configured certificate, and its period of validity, both ends included."""
 
     key: AsymmetricKey
     valid_from: Instant
@@ -81,8 +80,7 @@ class Transmission(NamedTuple):
 
 
 class Paypal(kit.NamedVerifier):
-    """Verifier with the configured certificates. It also signs where the private key is
-    configured."""
+    """Verifier with the configured certificates. With a private key it also signs."""
 
     def __init__(
         self,

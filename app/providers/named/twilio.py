@@ -92,8 +92,7 @@ class Twilio(kit.NamedVerifier):
     def sign(
         self, body: bytes, *, event_id: str, now: Instant, method: str, url: str
     ) -> kit.Signed:
-        """Build a signed request. A body that begins like JSON is sent as JSON, any other as a
-        form."""
+        """Build a signed request: as JSON if the body begins like JSON, else as a form."""
         headers = [("i-twilio-idempotency-token", event_id)]
         if body[:1] in (b"{", b"["):
             url += f"{'&' if '?' in url else '?'}{BODY_DIGEST}={sha256(body).hexdigest()}"
@@ -112,8 +111,7 @@ class Twilio(kit.NamedVerifier):
 
 
 def twilio(source: str, options: Mapping[str, object], secrets: kit.Secrets) -> Twilio:
-    """Compile the scheme. It has no options. Listed secrets: auth tokens; named: shared keys by
-    id."""
+    """Compile the scheme, without options. Listed secrets: auth tokens; named: keys by id."""
     setup = Setup(source, options, secrets)
     tokens = setup.listed(lambda secret: HmacKey(text_secret(secret), algorithm="sha1"))
     shared = setup.named(lambda secret: HmacKey(text_secret(secret), algorithm="sha256"))
