@@ -80,7 +80,7 @@ AGAIN_S: Final = 0.2
 MOST_S: Final = 5.0
 
 STEADY_S: Final = 30.0
-"""Seconds after which a running child counts as steady. It is then restarted quickly."""
+"""Seconds after which a child counts as steady. When it ends, the first pause applies."""
 
 MISSED_S: Final = 5.0
 """Seconds without a child before readiness reports it: a starting child needs about one second."""

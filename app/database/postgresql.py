@@ -57,7 +57,7 @@ SERVER_KEEPALIVE: Final = {
 Until then that client holds its locks."""
 
 SILENCE_MS: Final = 30_000
-"""Milliseconds of silence after which a client drops its server, instead of waiting hours."""
+"""Milliseconds of silence after which a client drops its server. The default is hours."""
 
 CLIENT_KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),

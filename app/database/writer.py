@@ -616,7 +616,7 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Return our error for a driver's error. A fatal one, even a reader's, poisons."""
+        """Translate a driver's error. A fatal one, even of a reader, poisons the writer."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)

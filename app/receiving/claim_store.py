@@ -177,7 +177,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read. This counts as no try."""
+    """Release claimed rows that were not read, without counting a try."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 

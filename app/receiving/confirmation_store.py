@@ -459,7 +459,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted since the last answer that states the payment's state."""
+    """Return whether a gap was accepted since the last answer with the payment's position."""
     found = await connection.execute(
         text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

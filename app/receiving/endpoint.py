@@ -55,7 +55,7 @@ class Limits:
 
 
 FREE_BYTES: Final = 65_536
-"""Bytes of a body that do not count as long. An event fits into them, so it always has room."""
+"""Size up to which a body does not count as long. An event fits, and so always has room."""
 
 TOO_MANY_RETRY_S: Final = 60
 """Seconds for Retry-After with a 429: by then the address has its whole allowance again."""

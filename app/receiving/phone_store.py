@@ -70,7 +70,7 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return the note on who received a statement's payment. Losing the key makes it useless."""
+    """Return the note on who received a statement's payment. It is lost with the phone key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
