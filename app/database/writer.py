@@ -88,8 +88,7 @@ class Space:
 PAGE_BYTES: Final = 4096
 
 FOLD_PAGES = 12_000
-"""Pages of 4 KiB in the log before it is folded into the file, about 48 MB. A longer log folds
-frequently changed pages only once."""
+"""Pages of 4 KiB (48 MB) before the log is folded. A longer log folds busy pages only once."""
 
 ROOM_PAGES: Final = 256
 """Pages (1 MiB) below which emptying the log frees too little to be worth it."""
@@ -106,8 +105,7 @@ Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
 again at its beginning. TRUNCATE also empties the file."""
 
 INDEX_HEAD: Final = 48
-"""Bytes at the start of the log's index that change with each commit: section 2.1 of SQLite's
-`walformat.html`."""
+"""Bytes of the log's index that change with each commit (SQLite's `walformat.html`, 2.1)."""
 
 _MX_FRAME = 16
 """Offset of the number of pages within INDEX_HEAD."""
@@ -163,8 +161,8 @@ class LogLength:
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to try to empty the log for a full disk: it is long enough, and the last
-        try was more than INSIST_S ago."""
+        """Return whether to try to empty a long log for a full disk, INSIST_S after the last
+        try."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -175,8 +173,7 @@ class LogLength:
         return True
 
     def close(self) -> None:
-        """Close the index. Call it only after all connections are closed: closing drops SQLite's
-        locks on the file."""
+        """Close the index, after all connections: this drops SQLite's locks on the file."""
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -219,8 +216,7 @@ class DatabaseFiles:
     other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """Watch the files of a database. `log` is its write-ahead log. `lost` is called if the
-        database file itself is lost."""
+        """Watch a database's files. `log` is its log; `lost` is called if its file is lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -366,8 +362,7 @@ class Writer:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether another process waits for the running transaction. False on PostgreSQL,
-        where none has to wait."""
+        """Return whether another process waits for this transaction. Never on PostgreSQL."""
         return self._between_processes is not None and self._between_processes.is_wanted()
 
     @property
@@ -384,8 +379,7 @@ class Writer:
 
     @contextmanager
     def though_poisoned(self) -> Iterator[None]:
-        """Allow transactions in the block although the writer is poisoned. For an intact database,
-        when the files of another writer are lost."""
+        """Allow transactions in the block if only the files of another writer are lost."""
         poison, self._poison = self._poison, None
         try:
             yield
@@ -605,8 +599,8 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check that there is space and, if the last commit failed, that an empty commit succeeds.
-        Raises the errors of `transaction`."""
+        """Check the space and, after a failed commit, an empty commit. Raises like
+        `transaction`."""
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
