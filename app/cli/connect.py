@@ -2,8 +2,8 @@
 
     words, prompts ──▶ settings ──checked──▶ the file ──▶ what to register ──▶ the first delivery
 
-Secrets come from a prompt, a file or standard input, never from the command line, where whoever
-lists the machine's processes could read them; none is printed.
+Secrets come from a prompt, a file or standard input, never from the command line, where anybody who
+lists the machine's processes could read them. None is printed.
 
 And commands on providers: profiles, and signatures checked without a service.
 """

@@ -2,8 +2,8 @@
 
 Four processes: the service, the console, the simulated provider, and this one, which is the shop.
 It places an order for each scenario, opens its checkout session, waits until the provider has
-delivered all it ever will, and compares each order's ledger with the provider's own account of what
-really happened. Everything crosses real HTTP.
+delivered everything, and compares each order's ledger with what really happened at the provider.
+Everything crosses real HTTP.
 """
 
 import asyncio

@@ -3,9 +3,9 @@
 1 look     by number, email address or order: what would be erased, and what must stay and why
 2 propose  it is typed again, with a reason; another admin's approval erases it
 
-Proposals are kept for ever, so none names a number: it has a pseudonym, and who approves types the
-number again. No address and no page holds a number either: a mark, which only this process can
-make, stands for what was previewed.
+Proposals are kept forever, so they have a pseudonym instead of the number, and the approving
+operator types the number again. No address and no page holds a number either. A mark that only this
+process can make identifies what was previewed.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Signing in and out: the only routes without a session.
 
-Links carry their token behind `#`, which browsers send to nobody: a script posts it, or a person
-pastes it into a field. Tries are counted by name and by network, and all failures read alike.
+Links have their token after `#`, which browsers never send. A script posts it, or a person pastes
+it into a field. Tries are counted by name and by network, and all failures give the same message.
 
 A stranger's tries don't lock out an operator: each network has its own count for a name. A network
 from which the operator signed in is exempt from the total of all networks.

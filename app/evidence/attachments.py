@@ -108,7 +108,7 @@ ID: Final = "att_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttachRequest:
-    """File to attach, and the order or break it belongs to. `carrier` and `tracking` are of a
+    """File to attach, and the order or break it belongs to. `carrier` and `tracking` describe a
     delivery.
 
     name  the file's name, as the person knows it

@@ -129,12 +129,12 @@ class CaseDocument(TypedDict):
 class DisputeCase:
     """The case as of an instant, with the customers' numbers masked in its texts.
 
-    stated    values that messages state of the disputed payment, by member of [transaction], and
+    stated    values that messages state about the disputed payment, by member of [transaction], and
               `name`, `email` and `card` of the customer
     limits    what the channel and the card network of the dispute take
     rules     whether the dispute qualifies under rules of card networks on earlier purchases
     unheard   messages that may be about the order but are not in the history
-    behind_s  age in seconds of accepted deliveries that are unread, and may be about it; 0: none
+    behind_s  age in seconds of the oldest unread accepted delivery that may be about it; 0: none
     """
 
     order: str

@@ -6,7 +6,7 @@ exhibits.
     3 letter   one document, of which every form is made
     4 form     HTML, or PDF by typst, an extra (`pdf`)                 letter_forms.py
 
-Leaves out codes of ours: what a program needs is in the evidence bundle.
+Leaves out our own codes. The evidence bundle has what programs need.
 """
 
 from collections.abc import Iterable, Mapping

@@ -76,8 +76,8 @@ async def take_letter(
 
     name  of the file that a PDF is kept in
 
-    Raise UsageError for who may not, for a PDF where typst is not installed, and for one that is
-    more than the bank's channel takes; NotFoundError for an order of which nothing was known.
+    Raise UsageError for a person who may not, for a PDF if typst is not installed, and for one that
+    exceeds the limits of the bank's channel; NotFoundError for an unknown order.
     """
     who = await who_may(context, by=asked.by, action="letter_taken")
     await must_have_read(context, as_of=asked.as_of)

@@ -4,8 +4,8 @@ the log for a bundle: an order's leaves with their proofs, and the salts that op
 A proof holds the leaf's document. With it anyone can take the leaf's hash, climb to the head with
 the hashes beside the path (RFC 9162, 2.1.3.2) and compare that with a signed checkpoint.
 
-A bundle shows the leaves of what is in it, leaves that say how a delivery is read later on, and
-whatever else the log has of the order before the last of them, so that none is missing.
+A bundle shows the leaves of its content, leaves that state later readings of a delivery, and all
+other leaves of the order before the last of these. So none is missing.
 """
 
 import json

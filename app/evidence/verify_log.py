@@ -13,7 +13,7 @@
                    this log, as far as is known here
     6 kept         a checkpoint that was kept elsewhere is one, too
 
-Each layer is compared with the one it rests on, so one change is reported once, where it is.
+Each layer is compared with the one below it, so a change is reported only once, at its own layer.
 """
 
 from __future__ import annotations

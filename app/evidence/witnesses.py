@@ -1,8 +1,8 @@
-"""Witnesses: others, with keys of their own, who cosign checkpoints of the log.
+"""Witnesses: independent parties, with keys of their own, who cosign checkpoints of the log.
 
-A witness keeps the last checkpoint that it has seen of a log, and cosigns a later one only if that
-began with it. Whoever trusts enough of them need not trust the shop that its log was never
-rewritten. They are asked in the background, over C2SP tlog-witness:
+A witness stores the last checkpoint that it has seen of a log, and cosigns a later one only if it
+extends that. A person who trusts enough witnesses need not trust the shop's word that its log was
+never rewritten. They are asked in the background, over C2SP tlog-witness:
 
     1 choose   the newest checkpoint as of the last full interval: all witnesses, and every worker,
                are asked to cosign the same one

@@ -175,11 +175,12 @@ async def booked_page(
     """Return bank lines with their matches, the newest first, as known now or at an instant.
 
     stands  only lines in this bucket; None: all
-    line    only the line with this id, in any version; None: all
+    line    only the line with this id, whatever its version; None: all
     after   the id of the last line before the page; empty: begin at the first
     skip    lines to skip from there
-    kept    the matching of the page before, and for the next one
-    Raises NotFoundError if that line is not among them, UsageError for what cannot be matched.
+    kept    cache of the matching from one page to the next
+    Raises NotFoundError if that line is not among them, and UsageError if the bank cannot be
+    matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
     return await _matched(context, as_of, show, kept=kept)

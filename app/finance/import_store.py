@@ -4,8 +4,8 @@
     2 write      lines, some thousand in a transaction, so that nobody waits long for the writer
     3 publish    one row: from then on everyone sees the whole import
 
-What was known at an instant is what the imports published by then state (`newest_published`),
-whatever another import is writing.
+The data known at an instant consists of the imports published by then (`newest_published`), even if
+another import is being written.
 """
 
 from __future__ import annotations

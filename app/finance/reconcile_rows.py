@@ -1,4 +1,4 @@
-"""Input of one matching, on one snapshot: three streams in key order, and the facts beside them.
+"""Input of one matching, on one snapshot: three streams in key order, and further facts.
 
 One stream is the ledger lines of all orders, as of now or of a past instant. As of now they come
 from a cache that is refreshed first: only orders with new evidence, or whose time has come, are

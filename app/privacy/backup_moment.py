@@ -1,7 +1,7 @@
 """The time of the last backup, for alarms about it.
 
-It is one of the counters, and in the database itself: a database that was put back says when the
-backup before its own was made.
+It is a counter in the database itself. So a restored database states when the backup before its own
+was made.
 """
 
 from pathlib import Path

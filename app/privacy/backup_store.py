@@ -107,8 +107,8 @@ class Contents:
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
     """Copy all of `source` under a temporary name beside `target`; yield the copy and its counts.
 
-    Every index is compared with its table, too, when the copy is made as when it is put back: what
-    is refused then would be no backup.
+    Every index is compared with its table, both when the copy is made and when it is restored. A
+    copy that the restore would refuse is no backup.
 
     The copy is deleted when the block ends, unless the caller renames it with `put_in_place`. Raise
     StoreUnavailable where the source is no sound database of ours or the copy cannot be written.

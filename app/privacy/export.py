@@ -95,11 +95,11 @@ async def export(
 ) -> Exported:
     """Return a copy for the person, and record it in the trail.
 
-    approved  the proposal, for an operator who proved who they are; its reason then says how the
-              person's identity was checked
+    approved  the approved proposal, for an operator with a session or token of their own; its
+              reason says how the person's identity was checked
 
-    Raise UsageError for who may not, for words that do not fit and for too much; NotFoundError
-    where nothing is kept.
+    Raise UsageError for a person who may not, for unsuitable arguments and for too much data;
+    NotFoundError if nothing is stored.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()

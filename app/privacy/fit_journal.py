@@ -99,13 +99,13 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
 class JournalState:
     """State of the journal of erasures.
 
-    path     where it lies; None: it has no place
-    begun    whether this database is with one
+    path     the file; None: no setting names one
+    begun    whether this database has a journal
     problem  why it cannot be used, and what to do
     pending  lines that are not carried out in this database; `waits`: why, and what to do
     torn     whether its last line was cut short
     restricted  things that an erasure could not empty yet; `next_end`: when the next period ends,
-             None where no end is known
+                None if unknown
     """
 
     path: Path | None

@@ -34,8 +34,8 @@ async def accept_found(
     """Accept the gap of a database before it is served. Raise UsageError if it has none, and
     StoreUnavailable if an SQLite file is damaged.
 
-    follow  False where the caller follows the loss: else a server's gap is not accepted. The loss
-            of a file is followed here, in case that the caller does not come so far
+    follow  False if the caller calls `follow_loss`; otherwise a server's gap is refused. For a file
+            it is always called here, in case the caller fails first
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:

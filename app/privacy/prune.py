@@ -58,10 +58,10 @@ from reconcile.ledger.ledger import Outcome
 class Retention:
     """Retention period of each class of stored deliveries; None: for ever.
 
-    quiet        bodies and headers, after nothing more was heard of their order, and from their
-                 arrival where they concern no order: together, for neither is evidence without the
-                 other, nor can be read. Never less than the longest time within which a source may
-                 redeliver
+    quiet        bodies and headers, counted from the last evidence of their order, or from their
+                 arrival if they have no order. Both share a period, since neither is evidence or
+                 readable without the other. Never less than the longest time within which a source
+                 may redeliver
     phones       digests of phone numbers, likewise
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import

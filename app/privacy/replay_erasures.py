@@ -287,7 +287,7 @@ class ErasureReplay:
         """Take the state of the database. restored: it was put back, and nobody serves it. Unread
         rows from a backup are read first, since a line may name them.
 
-        who, reason, subject  who erases, why, and what the trail has named already
+        who, reason, subject  who erases, why, and what is already named in the trail
         """
         self.context = context
         self._progress = progress
@@ -581,7 +581,7 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Begin the journal anew from the copy in the database; set aside the file at its place."""
+    """Make a new journal from the copy in the database, and set the existing file aside."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(without.reason, [], countries=context.countries)
