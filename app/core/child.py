@@ -16,7 +16,6 @@ import json
 import os
 import pickle
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import PurePath
+from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from time import monotonic
 from traceback import extract_tb
 from typing import IO, Any, Final, Literal, TypeVar
@@ -40,6 +40,12 @@ MAX_SENTENCE: Final = 2_000
 
 MAX_HEAD: Final = 4_000
 """Most bytes of the head of an answer: a pipe takes that many in one piece."""
+
+AT_ONCE: Final = 4
+"""Most children that `run_in_child` has at a time. Each occupies a thread of asyncio, which has at
+least five. A child that waited for its thread would use up its time before it is asked."""
+
+_TURNS: Final = asyncio.Semaphore(AT_ONCE)
 
 _TOO_MUCH: Final = 1_000
 """Code used in place of an exit code if the result is too large."""
@@ -81,7 +87,8 @@ class ChildStopped(TallyhookError):
 
 
 async def run_in_child(work: Callable[..., Result], *values: object, limits: ChildLimits) -> Result:
-    """Call `work(*values)` in a child process and return its result.
+    """Call `work(*values)` in a child process and return its result. While there are AT_ONCE
+    children, wait until one has ended.
 
     `work` is a function of a module, which the child imports. Its values must be picklable. The
     result is bytes or a JSON value; a tuple comes back as a list.
@@ -89,14 +96,19 @@ async def run_in_child(work: Callable[..., Result], *values: object, limits: Chi
     Raises the UsageError, NotFoundError or UnreachableError that the function raises, and
     ChildStopped.
     """
-    process, answer = _started(limits), BytesIO()
-    try:
-        head, code = await asyncio.to_thread(
-            _written, process, _request(work, values), limits=limits, to=answer
-        )
-    finally:
-        if process.poll() is None:  # the caller was canceled; killing the process ends the thread
-            _kill(process)
+    request, answer = _request(work, values), BytesIO()
+    async with _TURNS:
+        process = _started(limits)
+        unasked = [process]  # until its thread begins
+        try:
+            head, code = await asyncio.to_thread(
+                lambda: _written(unasked.pop(), request, limits=limits, to=answer)
+            )
+        finally:
+            if process.poll() is None:  # the caller was canceled; this ends the thread, too
+                _kill(process)
+            with suppress(IndexError):  # the caller was canceled before the thread began
+                _end(unasked.pop())
     found: Result = _result(answer.getvalue(), head, code, limits)
     return found
 
@@ -136,30 +148,37 @@ def _written(
     assert process.stdout is not None
     assert process.stderr is not None
     ends, written, head, code = monotonic() + limits.duration_s, 0, b"", -signal.SIGALRM
-    unread = [process.stdout, process.stderr]  # processes started by the child may hold these open
+    unsent = memoryview(request)
+    unread = 2  # pipes; processes started by the child may hold these open
+    os.set_blocking(process.stdin.fileno(), False)
     try:
-        with suppress(BrokenPipeError):  # the child has died; its exit code tells why
-            process.stdin.write(request)
-            process.stdin.close()
-        while unread and code != _TOO_MUCH:
-            for pipe in select.select(unread, [], [], _until(ends))[0]:
-                if not (part := os.read(pipe.fileno(), MIB)):
-                    unread.remove(pipe)
-                elif pipe is process.stderr:
-                    head += part[: MAX_HEAD - len(head)]
-                elif (written := written + to.write(part)) > limits.result_mib * MIB:
-                    code = _TOO_MUCH
+        with DefaultSelector() as pipes:
+            pipes.register(process.stdin, EVENT_WRITE)
+            pipes.register(process.stdout, EVENT_READ)
+            pipes.register(process.stderr, EVENT_READ)
+            while unread and code != _TOO_MUCH:
+                for pipe, _ in pipes.select(_until(ends)):
+                    if pipe.fileobj is process.stdin:
+                        try:
+                            unsent = unsent[os.write(pipe.fd, unsent) :]
+                        except BrokenPipeError:  # the child has died; its exit code tells why
+                            unsent = unsent[:0]
+                        if not unsent:
+                            pipes.unregister(process.stdin)
+                            process.stdin.close()
+                    elif not (part := os.read(pipe.fd, MIB)):
+                        pipes.unregister(pipe.fileobj)
+                        unread -= 1
+                    elif pipe.fileobj is process.stderr:
+                        head += part[: MAX_HEAD - len(head)]
+                    elif (written := written + to.write(part)) > limits.result_mib * MIB:
+                        code = _TOO_MUCH
         if not unread:
             code = process.wait(_until(ends))
     except (TimeoutError, subprocess.TimeoutExpired):
         pass
     finally:
-        if process.returncode is None:
-            _kill(process)
-            process.wait()
-        for each in (process.stdin, process.stdout, process.stderr):
-            with suppress(BrokenPipeError):
-                each.close()
+        _end(process)
     return head, code
 
 
@@ -174,6 +193,16 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     """Kill a child with everything that it started."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a child unless it has ended, wait for it, and close its pipes."""
+    if process.returncode is None:
+        _kill(process)
+        process.wait()
+    for each in (process.stdin, process.stdout, process.stderr):
+        if each is not None:
+            each.close()
 
 
 def _request(work: Callable[..., Any], values: tuple[object, ...]) -> bytes:

@@ -49,6 +49,11 @@ def sleep_for_ever() -> Never:
         time.sleep(60)
 
 
+def wait_for(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.02)
+
+
 def end(how: str) -> None:
     if how == "exit":
         os._exit(0)

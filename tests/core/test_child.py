@@ -4,14 +4,18 @@ import asyncio
 import io
 import os
 import resource
+import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.core.child import MIB, ChildLimits, ChildStopped, run_in_child, write_from_child
+from app.core import child
+from app.core.child import AT_ONCE, MIB, ChildLimits, ChildStopped, run_in_child, write_from_child
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from tests.core import child_work
 from tests.waiting import PATIENCE_S, soon
@@ -121,6 +125,82 @@ async def test_it_dies_with_what_it_started_where_the_caller_is_canceled(tmp_pat
     with pytest.raises(asyncio.CancelledError):
         await calling
     await soon(lambda: not any(is_running(int(name)) for name in os.listdir(tmp_path)))
+
+
+async def test_a_child_that_does_not_read_its_request_is_out_of_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The request is larger than the pipe, and nothing in the child ends it."""
+    stop = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    monkeypatch.setattr(child, "_START", stop)
+    calling = run_in_child(child_work.echo, b"x" * MIB, limits=replace(LIMITS, duration_s=0.5))
+    with pytest.raises(ChildStopped, match=r"^it takes more than 0\.5 s$") as caught:
+        await asyncio.wait_for(calling, PATIENCE_S)
+    assert caught.value.reason == "duration"
+
+
+async def test_a_process_with_many_open_files_has_children_too() -> None:
+    """`select` takes descriptors below 1,024 only."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2_048), before[1]))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_024)]
+    try:
+        assert max(opened) >= 1_024
+        assert await run_in_child(child_work.echo, "x" * MIB, limits=LIMITS) == "x" * MIB
+    finally:
+        for each in opened:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture
+def children(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
+    """Return the list of the children that are started from now on."""
+    started, start = list[subprocess.Popen[bytes]](), child._started
+
+    def noted(limits: ChildLimits) -> subprocess.Popen[bytes]:
+        started.append(start(limits))
+        return started[-1]
+
+    monkeypatch.setattr(child, "_started", noted)
+    return started
+
+
+async def test_no_more_are_started_than_threads_can_ask(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, children: list[subprocess.Popen[bytes]]
+) -> None:
+    """One that is canceled before its turn starts no child."""
+    monkeypatch.setattr(child, "_TURNS", asyncio.Semaphore(AT_ONCE))  # of this event loop
+    call = (child_work.wait_for, tmp_path / "go")
+    calls = [asyncio.create_task(run_in_child(*call, limits=LIMITS)) for _ in range(AT_ONCE + 2)]
+    await soon(lambda: len(children) >= AT_ONCE)
+    await asyncio.sleep(0)  # every call has had its turn of the loop
+    assert len(children) == AT_ONCE
+    calls.pop().cancel()
+    (tmp_path / "go").touch()
+    assert await asyncio.gather(*calls) == [None] * (AT_ONCE + 1)
+    assert len(children) == AT_ONCE + 1
+
+
+async def test_one_canceled_before_its_thread_began_leaves_nothing(
+    children: list[subprocess.Popen[bytes]],
+) -> None:
+    """It is waited for, so that it is no zombie, and its pipes are closed."""
+    busy = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        asyncio.get_running_loop().set_default_executor(threads)
+        threads.submit(busy.wait, PATIENCE_S)
+        calling = asyncio.create_task(run_in_child(child_work.echo, 1, limits=LIMITS))
+        await soon(lambda: children)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        (process,) = children
+        left = str(process.pid) in os.listdir("/proc")
+        pipes = [each for each in (process.stdin, process.stdout, process.stderr) if each]
+        closed = [each.closed for each in pipes]
+        busy.set()
+    assert (left, closed) == (False, [True] * 3)
 
 
 def is_running(number: int) -> bool:
