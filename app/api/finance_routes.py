@@ -42,11 +42,9 @@ from app.finance.imports import ImportPageDocument
 from app.finance.match_rules import RulesDocument
 from app.finance.read_lines import BookLinePageDocument, StatementLinePageDocument
 from app.finance.reconcile_period import RunPageDocument, WholeRunDocument
-from app.finance.reports.journal import (
-    JOURNAL_TYPES,
-    JournalDocument,
-    closed_journal,
-)
+from app.finance.reports.journal import closed_journal
+from app.finance.reports.journal_documents import JournalDocument
+from app.finance.reports.journal_forms import JOURNAL_FORMS
 from app.finance.scheduled import ScheduleDocument
 from app.finance.worklist import LatePageDocument
 from reconcile.documents import Keywords
@@ -250,7 +248,7 @@ class FinanceRoutes:
                 parts.append(part)
                 if sum(map(len, parts)) > MAX_JOURNAL_BYTES:
                     raise UsageError(TOO_MUCH)
-        return Response(b"".join(parts), media_type=JOURNAL_TYPES[form][0])
+        return Response(b"".join(parts), media_type=JOURNAL_FORMS[form].media)
 
 
 async def _first(

@@ -30,7 +30,9 @@ from app.core.problems import ApiProblem
 from app.finance.closed_periods import list_closed, on_the_books
 from app.finance.match_rules import RulesPreviewDocument, current_rules, preview_rules
 from app.finance.report_period import check_scope, report_in
-from app.finance.reports.journal import JOURNAL_TYPES, JournalDocument, JournalFormat, write_journal
+from app.finance.reports.journal import write_journal
+from app.finance.reports.journal_documents import JournalDocument
+from app.finance.reports.journal_forms import JOURNAL_FORMS, JournalFormat, api_words
 from app.finance.rule_file import MAX_BYTES
 from app.finance.verify_periods import VerificationDocument, VerifiedStepDocument, verify_periods
 from app.receiving.caught_up import must_have_read
@@ -80,11 +82,7 @@ TOO_MUCH: Final = (
 )
 
 
-Form = Annotated[
-    JournalFormat,
-    "json, which it is without this; csv, a line a posting; beancount; xero and quickbooks, to "
-    "import there, a journal a day and currency.",
-]
+Form = Annotated[JournalFormat, api_words("json")]
 
 Day = Annotated[
     str,
@@ -187,7 +185,7 @@ class ReportRoutes:
         job = await self._made("journal", f"{form} {subject}", make, by=who)
         if job.ended is None:
             return _under_way(job, "journal")
-        return StreamingResponse(job.result.parts(), media_type=JOURNAL_TYPES[form][0])
+        return StreamingResponse(job.result.parts(), media_type=JOURNAL_FORMS[form].media)
 
     async def verify_periods(self, who: str) -> VerificationDocument | UnderWay:
         """Verify that closed months still follow from their evidence, the earliest first."""
@@ -349,7 +347,7 @@ def _under_way(job: Job, what: str) -> UnderWay:
     return Accepted(state, RETRY_AFTER)
 
 
-JOURNAL_MEDIA: Final = tuple(media for media, _ in JOURNAL_TYPES.values())
+JOURNAL_MEDIA: Final = tuple(each.media for each in JOURNAL_FORMS.values())
 
 _MADE_ANSWERS: Final = {
     202: "It is being made; the same again gives it",

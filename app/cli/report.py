@@ -13,6 +13,7 @@ import typer
 from app.cli import operators, printing, running
 from app.core.errors import UsageError
 from app.core.text import counted
+from app.finance.reports.journal_forms import COMMAND_WORDS, JOURNAL_FORMATS
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
@@ -34,14 +35,8 @@ class PeriodFormat(StrEnum):
     pdf = "pdf"
 
 
-class JournalFormat(StrEnum):
-    """Format of a journal."""
-
-    beancount = "beancount"
-    csv = "csv"
-    json = "json"
-    xero = "xero"
-    quickbooks = "quickbooks"
+JournalName = StrEnum("JournalName", JOURNAL_FORMATS)  # type: ignore[misc]
+USUAL_JOURNAL = JournalName(JOURNAL_FORMATS[0])
 
 
 class BasisName(StrEnum):
@@ -121,13 +116,8 @@ def report_journal(
     until: ToOption,
     as_of: AsOfOption = None,
     form: Annotated[
-        JournalFormat,
-        typer.Option(
-            "--format",
-            help="For beancount; csv: a line a posting; json: one document; xero, quickbooks: to "
-            "import there, a journal a day and currency.",
-        ),
-    ] = JournalFormat.beancount,
+        JournalName, typer.Option("--format", help=f"For {COMMAND_WORDS}")
+    ] = USUAL_JOURNAL,
     accounts: Annotated[
         Path | None,
         typer.Option(
@@ -384,7 +374,7 @@ def show_period(
             "--format",
             metavar="FORMAT",
             help=f"Of a report: {', '.join(PeriodFormat)} (table unless given; xlsx and pdf need "
-            f"-o). Of a journal: {', '.join(JournalFormat)} (beancount unless given).",
+            f"-o). Of a journal: {', '.join(JOURNAL_FORMATS)} (beancount unless given).",
         ),
     ] = None,
     version: Annotated[
@@ -397,8 +387,8 @@ def show_period(
     from app.finance.reports.journal import closed_journal
     from app.finance.reports.render import BINARY
 
-    known: type[StrEnum] = JournalFormat if journal else PeriodFormat
-    if form is not None and form not in tuple(known):
+    known: Sequence[str] = JOURNAL_FORMATS if journal else tuple(PeriodFormat)
+    if form is not None and form not in known:
         raise UsageError(f"--format is one of: {', '.join(known)}")
     if not journal:
         report = PeriodFormat(form or "table")
@@ -409,12 +399,12 @@ def show_period(
         with printing.whole_file(output) as file:
             file.write(content)
         return
-    entries = JournalFormat(form or "beancount")
+    entries = form or JOURNAL_FORMATS[0]
     printing.check_output(output, binary=False, what="a journal")
     with printing.whole_file(output) as file:
 
         async def work(context: AppContext) -> None:
-            async for part in closed_journal(context, period, entries.value, version=version):
+            async for part in closed_journal(context, period, entries, version=version):
                 file.write(part)
 
         running.with_context(work)

@@ -33,14 +33,12 @@ from app.finance import (
 from app.finance.break_acts import finished_run, finished_runs
 from app.finance.report_period import report_in
 from app.finance.reports.journal import (
-    JOURNAL_FORMATS,
-    JOURNAL_TYPES,
-    JournalFormat,
     closed_journal,
     journal_in,
     journal_page,
     print_name,
 )
+from app.finance.reports.journal_forms import JOURNAL_FORMATS, JOURNAL_FORMS, JournalFormat
 from app.finance.reports.render import REPORT_FORMATS, ReportFormat
 from reconcile.instants import DAY, Instant, format_instant, format_known
 from reconcile.matching.control import BUCKETS, SIDES, Bucket, Side
@@ -382,8 +380,8 @@ async def _journal_download(view: View, form: JournalFormat) -> Response:
     version = view.number("version")
     written = closed_journal(view.context, view.subject, form, version=version)
     content = b"".join([part async for part in written])
-    media, ending = JOURNAL_TYPES[form]
-    return download(content, f"journal-{view.subject}.{ending}", media)
+    kind = JOURNAL_FORMS[form]
+    return download(content, f"journal-{view.subject}.{kind.ending}", kind.media)
 
 
 async def journal_document(view: View) -> Document | Response:
@@ -400,8 +398,8 @@ async def journal_document(view: View) -> Document | Response:
             return await _journal_download(view, form)
         except NotFoundError:
             content = await _made(view, journal_in, scope, form)
-        media, ending = JOURNAL_TYPES[form]
-        return download(content, f"journal-{name}.{ending}", media)
+        kind = JOURNAL_FORMS[form]
+        return download(content, f"journal-{name}.{kind.ending}", kind.media)
     account, currency = view.word("account"), view.word("currency")
     make = partial(
         view.console.work, journal_page, scope, account=account, currency=currency, most=POSTINGS
@@ -421,23 +419,14 @@ async def journal_document(view: View) -> Document | Response:
         "looked_at": format_known(seen.ended),
         **(empty if seen.ended is None else seen.result),
         "forms": [
-            {"form": each, "name": name, "for": purpose}
-            for each, (name, purpose) in JOURNALS.items()
+            {"form": each, "name": kind.title, "for": kind.purpose}
+            for each, kind in JOURNAL_FORMS.items()
         ],
     }
 
 
 POSTINGS: Final = 200
 """Postings of an account that one page lists, to stay under 100 KB; files list all."""
-
-JOURNALS: Final[dict[JournalFormat, tuple[str, str]]] = {
-    "beancount": ("Beancount", "for beancount and Fava"),
-    "csv": ("CSV", "for a spreadsheet, a line a posting"),
-    "json": ("JSON", "for programs"),
-    "xero": ("Xero", "manual journals to import in Xero, one a day"),
-    "quickbooks": ("QuickBooks", "journal entries to import in QuickBooks Online, one a day"),
-}
-"""(name, purpose) of each form of a journal."""
 
 
 async def bank_document(view: View) -> Document:

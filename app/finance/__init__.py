@@ -32,6 +32,8 @@ __all__ = (
     "report_period",
     "reports.accounts",
     "reports.journal",
+    "reports.journal_documents",
+    "reports.journal_forms",
     "reports.render",
     "rule_file",
     "rule_text",

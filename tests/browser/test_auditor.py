@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pytest
 
 from app.core.clock import SetClock, SystemClock
-from app.finance.reports.journal import JOURNAL_FORMATS
+from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import parse_instant
 from tests.browser.conftest import Looking, new_context

@@ -25,7 +25,7 @@ from app.finance.break_acts import finished_run
 from app.finance.imports import ImportRequest, import_bank
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, ran, reconcile_period, run_document
-from app.finance.reports.journal import JOURNAL_FORMATS
+from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
 from app.orders.order_facts import OrderFacts, tell_order
 from reconcile.instants import DAY, Instant, format_instant

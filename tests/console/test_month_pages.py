@@ -16,7 +16,7 @@ from app.finance.close_period import CloseRequest, against_closing
 from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.finance.reports.journal import JOURNAL_FORMATS
+from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from reconcile.instants import DAY, MINUTE, Instant, format_instant
 from reconcile.reporting.closing import Blocker
 from tests.console.conftest import (

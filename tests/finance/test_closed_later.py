@@ -19,7 +19,8 @@ from app.finance.imports import ImportRequest, import_book
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
-from app.finance.reports.journal import JOURNAL_FORMATS, journal_page
+from app.finance.reports.journal import journal_page
+from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from app.finance.withdraw_import import Withdrawn, withdraw_import
 from app.orders import refold
 from app.receiving.inbox import Inbox

@@ -18,7 +18,7 @@ import pytest
 
 from app.core.clock import SystemClock
 from app.finance import report_period
-from app.finance.reports.journal import JOURNAL_FORMATS
+from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from app.finance.reports.render import REPORT_FORMATS
 from reconcile.instants import Instant
 from reconcile.reporting.closing import Closing

@@ -9,8 +9,7 @@ formula.
 import io
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
-from json import dumps
-from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, get_args
+from typing import Any, Final
 
 from app.context.context import AppContext
 from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
@@ -29,85 +28,23 @@ from app.finance.report_period import (
     report_journal,
 )
 from app.finance.reports.accounts import Accounts, merchant_accounts
-from reconcile.documents import Cites, Count, DayText, InstantText, Keywords, MoneyDocument
-from reconcile.instants import format_instant
-from reconcile.money import Money, major_text, to_json
+from app.finance.reports.journal_documents import OwnBalancesDocument, PostedDocument
+from app.finance.reports.journal_forms import (
+    JOURNAL_FORMATS,
+    JOURNAL_FORMS,
+    DaySum,
+    JournalFormat,
+    posted_document,
+)
+from reconcile.money import Money, to_json
 from reconcile.periods import IN_UTC, Calendar
-from reconcile.reporting.journal import EXCHANGED, ROLES, Posting, Role, Transaction
+from reconcile.reporting.journal import EXCHANGED, ROLES, Role, Transaction
 from reconcile.reporting.own_currency import Converter, Rates, with_statements
 from reconcile.reporting.report import Scope
-from reconcile.reporting.tables import report_of, scope_document
-
-JournalFormat = Literal["beancount", "csv", "json", "xero", "quickbooks"]
-JOURNAL_FORMATS: Final[tuple[JournalFormat, ...]] = get_args(JournalFormat)
-"""Formats of a journal. All are stored when a month is closed."""
-
-JOURNAL_TYPES: Final[Mapping[JournalFormat, tuple[str, str]]] = {
-    "beancount": ("text/plain; charset=utf-8", "beancount"),
-    "csv": ("text/csv; charset=utf-8", "csv"),
-    "json": ("application/json", "json"),
-    "xero": ("text/csv; charset=utf-8", "xero.csv"),
-    "quickbooks": ("text/csv; charset=utf-8", "quickbooks.csv"),
-}
-"""Media type and file name suffix of each format."""
+from reconcile.reporting.tables import report_of
 
 USUAL: Final = Accounts()
 """The default accounts."""
-
-_OPENED: Final = "1970-01-01"
-"""A day before every possible transaction, on which accounts are opened."""
-
-CSV_COLUMNS: Final = (
-    "transaction",
-    "date",
-    "what",
-    "account",
-    "amount",
-    "currency",
-    "order",
-    "payment",
-    "source",
-    "cites",
-    "original_date",
-    "tax_date",
-    "closed_period",
-)
-
-_POSTING_COLUMNS: Final = CSV_COLUMNS.index("order")
-
-
-Posted = list[tuple[Posting, str]]
-"""Postings with the names of their accounts."""
-
-XERO_COLUMNS: Final = (
-    "*Narration",
-    "*Date",
-    "Description",
-    "*AccountCode",
-    "*TaxRate",
-    "*Amount",
-    "TrackingName1",
-    "TrackingOption1",
-    "TrackingName2",
-    "TrackingOption2",
-)
-"""Columns of Xero's template for manual journals (help.xero.com, ManualJournalsImport): rows of one
-narration and date are one journal, dates are dd/mm/yyyy, debits positive, and a tax rate is named
-by its full name. A file may have 300 lines there, hence one journal a day."""
-
-QUICKBOOKS_COLUMNS: Final = (
-    "Journal No.",
-    "Journal Date",
-    "Account Name",
-    "Description",
-    "Debits",
-    "Credits",
-    "Name",
-    "Currency",
-)
-"""Columns of an import of journal entries into QuickBooks Online (quickbooks.intuit.com, "Import
-journal entries"): rows of one number are one entry, dates are mm/dd/yyyy, a subaccount follows its
-parent after a colon. `Name` is required only for accounts of the types A/R and A/P."""
 
 
 async def write_journal(
@@ -220,90 +157,6 @@ async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> 
 
     await write_journal(context, scope, form, write=write)
     return file.getvalue()
-
-
-# --- a journal as JSON ----------------------------------------------------------------------------
-
-
-class PostedDocument(TypedDict):
-    account: Annotated[str, Keywords(examples=["Assets:Clearing:Provider"])]
-    role: Annotated[
-        str, "What the account is for, whatever its name is.", Keywords(examples=["clearing"])
-    ]
-    minor: Annotated[int, "Minor units: debit is positive, credit negative."]
-    money: Annotated[MoneyDocument, "The same in major units."]
-
-
-class TransactionDocument(TypedDict):
-    transaction: Annotated[Count, "Its number in this journal, from 1."]
-    date: DayText
-    at: InstantText
-    what: Annotated[str, Keywords(examples=["captured"])]
-    order: str | None
-    payment: str | None
-    source: str | None
-    cites: Cites
-    original_date: Annotated[DayText | None, "Of an adjusting entry: its day in closed_period."]
-    tax_date: DayText | None
-    closed_period: Annotated[
-        str | None, "The closed month of which it became known later; null: none."
-    ]
-    postings: Annotated[
-        list[PostedDocument], "Of one currency; they add up to nothing.", Keywords(minItems=1)
-    ]
-
-
-class OwnTotalDocument(TypedDict):
-    account: str
-    of: str
-    money: MoneyDocument
-
-
-class RateDocument(TypedDict):
-    currency: str
-    day: DayText | None
-    rate: str
-    origin: Literal["file", "statement"]
-
-
-class OwnBalancesDocument(TypedDict):
-    currency: Annotated[str, Keywords(examples=["EUR"])]
-    totals: list[OwnTotalDocument]
-    residual: Annotated[MoneyDocument, "Left of all totals by rounding."]
-    missing: Annotated[list[str], "Currencies of money without a rate."]
-    rates: list[RateDocument]
-
-
-_Span = TypedDict("_Span", {"from": InstantText, "to": InstantText})
-
-
-class JournalDocument(_Span):
-    kind: Annotated[str, Keywords(examples=["payments journal"])]
-    as_of: InstantText
-    basis: Annotated[str, Keywords(examples=["captured"])]
-    environment: Annotated[str, Keywords(examples=["live"])]
-    zone: NotRequired[
-        Annotated[
-            str,
-            "In which days are counted; without it UTC.",
-            Keywords(examples=["Africa/Nairobi"]),
-        ]
-    ]
-    merchant: NotRequired[str]
-    closed_by: NotRequired[Annotated[str, "Of a closed month: who closed it."]]
-    closed_at: NotRequired[InstantText]
-    version: NotRequired[Annotated[Count, "Of the closing."]]
-    approved_by: NotRequired[Annotated[str, "Who approved the closing, where it took two people."]]
-    proposed_at: NotRequired[InstantText]
-    transactions: list[TransactionDocument]
-    count: Count
-    totals: Annotated[list[PostedDocument], "What was posted in all, by account and currency."]
-    own: NotRequired[
-        Annotated[
-            OwnBalancesDocument,
-            "The totals in TALLYHOOK_REPORTS__CURRENCY, at the rates of their days.",
-        ]
-    ]
 
 
 async def journal_page(
@@ -419,8 +272,8 @@ def begun(
 class JournalText:
     """A journal in one format: its head, then the text of each transaction in order, then its foot.
 
-    Transactions are dated by the calendar; CSV and JSON number them. For Xero and QuickBooks they
-    are summed up, and the foot has the whole text.
+    Transactions are dated by the calendar; CSV and JSON number them. Where a form adds up days
+    they are summed up, and the foot has the whole text.
 
     rates  of the merchant's own currency: Xero's manual journals have no other, and QuickBooks
            then gets it, too. None: amounts stay in their currencies
@@ -435,39 +288,30 @@ class JournalText:
         calendar: Calendar = IN_UTC,
         rates: Rates | None = None,
     ) -> None:
-        self._form, self._scope, self._accounts, self._calendar = form, scope, accounts, calendar
+        self._form, self._calendar = JOURNAL_FORMS[form], calendar
+        self.scope, self.accounts = scope, accounts
         self._rates = rates
         self._settled: list[tuple[Money, Money]] = []
         self._leg: Transaction | None = None
-        self._opened = set(accounts.all_names())
-        self._count = 0
+        self.opened = set(accounts.all_names())
+        self.count = 0
         self._sums: Counter[tuple[str, str, str, Role, str]] = Counter()
         """Debit less credit by day, adjusted closed month, currency, role and account."""
 
     def head(self) -> str:
-        if self._form == "json":
-            kind = {"kind": self._kind(), **scope_document(self._scope)}
-            document = dumps(kind, ensure_ascii=False, indent=2)
-            return document.removesuffix("\n}") + ',\n  "transactions": ['
-        if self._form == "csv":
-            return BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
-        if self._form == "xero":
-            return BYTE_ORDER_MARK + csv_line(XERO_COLUMNS)
-        if self._form == "quickbooks":
-            return BYTE_ORDER_MARK + csv_line(QUICKBOOKS_COLUMNS)
-        title = f"{self._scope.merchant or 'Tallyhook'} {self._scope.environment}, {self._kind()}"
-        opened = [f"{_OPENED} open {name}" for name in sorted(self._opened)]
-        return "\n".join([f'option "title" {_quoted(title)}', f"; {self.about()}", *opened, ""])
+        if self._form.head is not None:
+            return self._form.head(self)
+        return BYTE_ORDER_MARK + csv_line(self._form.columns)
 
-    def _kind(self) -> str:
-        return "payments journal" if self._accounts.revenue is None else "payments and sales"
+    def kind(self) -> str:
+        return "payments journal" if self.accounts.revenue is None else "payments and sales"
 
     def about(self) -> str:
         """Name the accounts that payments are posted against."""
-        if self._accounts.revenue is None:
+        if self.accounts.revenue is None:
             return (
                 "A journal of payments, not of sales: payments are posted against "
-                f"{self._accounts.names['receivable']}, where your sales are posted as well."
+                f"{self.accounts.names['receivable']}, where your sales are posted as well."
             )
         return (
             "Payments are posted against deposits; sales are posted when the shop fulfils an order."
@@ -475,23 +319,15 @@ class JournalText:
 
     def transaction(self, transaction: Transaction) -> str:
         """Return the lines of a transaction; none in formats that sum up."""
-        self._count += 1
+        self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
-        posted = [
-            (each, self._accounts.name_of(each, transaction)) for each in transaction.postings
-        ]
+        posted = [(each, self.accounts.name_of(each, transaction)) for each in transaction.postings]
         for each, name in posted:
             self._sums[day, adjusted, transaction.currency, each.role, name] += each.minor
         if transaction.what == EXCHANGED:
             self._exchanged(transaction)
-        if self._form == "beancount":
-            return self._opening(posted) + _beancount(transaction, posted, day=day)
-        if self._form == "csv":
-            return _csv(transaction, posted, number=self._count, day=day)
-        if self._form == "json":
-            return _json(transaction, posted, number=self._count, day=day)
-        return ""
+        return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
         """Store the amount captured and the amount settled of a payment in two currencies. Its two
@@ -505,39 +341,25 @@ class JournalText:
             self._settled.append((came, arrived))
             self._leg = None
 
-    def _opening(self, posted: Posted) -> str:
-        """Return the lines that open accounts used for the first time."""
-        new = {name for _, name in posted} - self._opened
-        self._opened |= new
-        return "".join(f"\n{_OPENED} open {name}\n" for name in sorted(new))
-
     def foot(self) -> str:
-        """Return the text after the last transaction. For beancount it has the rates of the
-        merchant's own currency. In JSON it has a count, the sum of each account, and the sums in
-        the own currency. For Xero and QuickBooks it has the journals of all days."""
-        if self._form == "xero":
-            return "".join(self._xero())
-        if self._form == "quickbooks":
-            return "".join(self._quickbooks())
-        own = self.own_balances()
-        if self._form == "beancount" and own is not None:
-            to = own[1].rates.own
-            prices = [e for e in own[1].used() if e.day is not None]
-            return "".join(f"\n{e.day} price {e.currency} {e.text} {to}\n" for e in prices)
-        if self._form != "json":
-            return ""
+        """Return the text after the last transaction: where days are added up, the whole journal
+        but its head."""
+        if self._form.by_day is not None:
+            return "".join(map(csv_line, map(self._form.by_day, self._days())))
+        return "" if self._form.foot is None else self._form.foot(self)
+
+    def totals(self) -> Iterator[PostedDocument]:
+        """Yield the sum of each account and currency, in order."""
         sums: Counter[tuple[Role, str, str]] = Counter()
         for (_, _, currency, role, name), minor in self._sums.items():
             sums[role, name, currency] += minor
-        lines = ",".join(
-            "\n    " + dumps(_posted(name, role, Money(minor=sums[key], currency=currency)))
-            for key in sorted(sums, key=lambda key: (ROLES.index(key[0]), *key[1:]))
-            for role, name, currency in [key]
-        )
-        closing = "\n  ]" if self._count else "]"
-        more = "" if own is None else f',\n  "own": {dumps(own_document(*own))}'
-        counts = f'{closing},\n  "count": {self._count},\n  "totals": [{lines}'
-        return f"{counts}{closing}{more}\n}}\n"
+        for role, name, currency in sorted(sums, key=lambda key: (ROLES.index(key[0]), *key[1:])):
+            money = Money(minor=sums[role, name, currency], currency=currency)
+            yield posted_document(name, role, money)
+
+    def own_document(self) -> OwnBalancesDocument | None:
+        own = self.own_balances()
+        return None if own is None else own_document(*own)
 
     def balances(self) -> dict[tuple[str, str], int]:
         """Return debit less credit by account and currency."""
@@ -559,15 +381,22 @@ class JournalText:
                 found[name, currency] += converted
         return dict(found), converter
 
-    def _days(self) -> Iterator[tuple[str, str, Role, str, Money]]:
-        """Yield each account's sum by day and currency, without zeros, in order: (day, adjusted
-        closed month, role, account, sum). In the merchant's own currency, the remainder from
-        rounding is a separate line."""
+    def _days(self) -> Iterator[DaySum]:
+        """Yield each account's sum by day and currency, without zeros, in order. In the merchant's
+        own currency, the remainder from rounding is a separate line."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
+        accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):
             day, adjusted, currency, role, name = key
             if sums[key]:
-                yield day, adjusted, role, name, Money(minor=sums[key], currency=currency)
+                yield DaySum(
+                    day=day,
+                    adjusted=adjusted,
+                    role=role,
+                    account=safe_cell(accounts.codes.get(name, name)),
+                    tax=safe_cell(accounts.tax_codes.get(role, accounts.no_tax)),
+                    money=Money(minor=sums[key], currency=currency),
+                )
 
     def _own_days(self, rates: Rates) -> Counter[tuple[str, str, str, Role, str]]:
         converter = Converter(with_statements(rates, self._settled))
@@ -584,128 +413,5 @@ class JournalText:
             found[day, adjusted, rates.own, role, name] += converted
             left[day, adjusted] -= converted
         for (day, adjusted), minor in left.items():
-            found[day, adjusted, rates.own, "rounding", self._accounts.names["rounding"]] += minor
+            found[day, adjusted, rates.own, "rounding", self.accounts.names["rounding"]] += minor
         return found
-
-    def _xero(self) -> Iterator[str]:
-        for day, adjusted, role, name, money in self._days():
-            what = f"Adjustments of {adjusted}, posted" if adjusted else "Payments of"
-            yield csv_line(
-                (
-                    f"{what} {day} in {money.currency}",
-                    f"{day[8:10]}/{day[5:7]}/{day[:4]}",
-                    role.replace("_", " "),
-                    safe_cell(self._accounts.codes.get(name, name)),
-                    safe_cell(self._accounts.tax_codes.get(role, self._accounts.no_tax)),
-                    major_text(money),
-                    *[""] * 4,
-                )
-            )
-
-    def _quickbooks(self) -> Iterator[str]:
-        for day, adjusted, role, name, money in self._days():
-            amount = major_text(Money(minor=abs(money.minor), currency=money.currency))
-            of = f"-A{adjusted[2:].replace('-', '')}" if adjusted else ""
-            what = f"Adjustments of {adjusted}, posted" if adjusted else "Payments of"
-            yield csv_line(
-                (
-                    f"TH-{day.replace('-', '')}-{money.currency}{of}",
-                    f"{day[5:7]}/{day[8:10]}/{day[:4]}",
-                    safe_cell(self._accounts.codes.get(name, name)),
-                    f"{what} {day}: {role.replace('_', ' ')}",
-                    amount if money.minor > 0 else "",
-                    amount if money.minor < 0 else "",
-                    "",
-                    money.currency,
-                )
-            )
-
-
-def _json(transaction: Transaction, posted: Posted, *, number: int, day: str) -> str:
-    adjusted = _adjusted(transaction)
-    # A lone surrogate becomes an escape when the line is encoded, which JSON reads back.
-    document: TransactionDocument = {
-        "transaction": number,
-        "date": day,
-        "at": format_instant(transaction.at),
-        "what": transaction.what,
-        "order": transaction.order,
-        "payment": transaction.payment,
-        "source": transaction.source,
-        "cites": list(transaction.cites),
-        "original_date": adjusted.get("original_date"),
-        "tax_date": adjusted.get("tax_date"),
-        "closed_period": adjusted.get("closed_period"),
-        "postings": [
-            _posted(name, each.role, Money(minor=each.minor, currency=transaction.currency))
-            for each, name in posted
-        ],
-    }
-    return ("" if number == 1 else ",") + "\n    " + dumps(document, ensure_ascii=False)
-
-
-def _posted(name: str, role: Role, money: Money) -> PostedDocument:
-    return {"account": name, "role": role, "minor": money.minor, "money": to_json(money)}
-
-
-def _beancount(transaction: Transaction, posted: Posted, *, day: str) -> str:
-    lines = ["", f"{day} * {_quoted(transaction.what)} {_quoted(transaction.order or '')}"]
-    lines += [f"  {name}: {_quoted(text)}" for name, text in _named(transaction) if text]
-    lines += [
-        f"  {name}  {_major(each.minor, transaction)} {transaction.currency}"
-        for each, name in posted
-    ]
-    return "\n".join([*lines, ""])
-
-
-def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
-    yield "order", transaction.order or ""
-    yield "payment", transaction.payment or ""
-    yield "source", transaction.source or ""
-    yield "cites", ", ".join(transaction.cites)
-    yield from _adjusted(transaction).items()
-
-
-def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts and its original dates, if any."""
-    adjusts = transaction.adjusts
-    if adjusts is None:
-        return {}
-    return {
-        "original_date": adjusts.original_date,
-        "tax_date": adjusts.tax_date,
-        "closed_period": adjusts.period,
-    }
-
-
-def _csv(transaction: Transaction, posted: Posted, *, number: int, day: str) -> str:
-    names = [safe_cell(text) for _, text in _named(transaction)]
-    names += [""] * (len(CSV_COLUMNS) - _POSTING_COLUMNS - len(names))
-    return "".join(
-        csv_line(
-            (
-                str(number),
-                day,
-                transaction.what,
-                name,
-                _major(posting.minor, transaction),
-                transaction.currency,
-                *names,
-            )
-        )
-        for posting, name in posted
-    )
-
-
-def _major(minor: int, transaction: Transaction) -> str:
-    return major_text(Money(minor=minor, currency=transaction.currency))
-
-
-_ESCAPES: Final = str.maketrans(
-    {"\\": "\\\\", '"': '\\"'} | {chr(code): f"\\\\x{code:02x}" for code in (*range(32), 127)}
-)
-
-
-def _quoted(text: str) -> str:
-    """Quote a string safely. Control characters are shown as `\\x0a`."""
-    return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'

@@ -18,7 +18,13 @@ import pytest
 from app.core.cells import cell_text
 from app.core.errors import ConfigurationError, UsageError
 from app.finance.reports.accounts import DEFAULTS, FILE, Accounts, accounts_of
-from app.finance.reports.journal import JOURNAL_FORMATS, USUAL, JournalFormat, JournalText
+from app.finance.reports.journal import USUAL, JournalText
+from app.finance.reports.journal_forms import (
+    JOURNAL_FORMATS,
+    JOURNAL_FORMS,
+    JournalForm,
+    JournalFormat,
+)
 from reconcile.instants import DAY, TICK, Instant, format_instant
 from reconcile.matching.breaks import Break, Step, life
 from reconcile.matching.rules import Coverage, MatchRules, Terms
@@ -475,6 +481,27 @@ def test_xero_and_quickbooks_get_one_journal_a_day_with_the_merchants_codes() ->
         f"TH-{year}{month_}{date}-JPY,{month_}/{date}/{year},090,Payments of {day}: clearing,"
         "1000,,,JPY"
     )
+
+
+@for_each("form", JOURNAL_FORMATS)
+def test_a_form_adds_up_by_day_or_writes_each_transaction(form: JournalFormat) -> None:
+    kind = JOURNAL_FORMS[form]
+    assert (kind.by_day is None) is not (kind.each is None)
+    assert (kind.head is None) is not (kind.columns == ())
+
+
+def test_one_record_is_a_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    sage = JournalForm(
+        title="Sage",
+        ending="sage.csv",
+        purpose="journals to import in Sage",
+        columns=("Day", "Account", "Amount"),
+        by_day=lambda each: (each.day, each.account, major_text(each.money)),
+    )
+    monkeypatch.setattr("app.finance.reports.journal.JOURNAL_FORMS", {"sage": sage})
+    some = [replace(each, currency="JPY") for each in month(1, end=END)][:1]
+    lines = written(some, "sage", accounts_of(MERCHANT)).removeprefix("\ufeff").splitlines()
+    assert lines[:2] == ["Day,Account,Amount", f"{format_instant(some[0].at)[:10]},090,1000"]
 
 
 THIRDS = Rates(
