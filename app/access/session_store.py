@@ -417,7 +417,8 @@ async def end_everything(connection: AsyncConnection) -> None:
 
 
 def end_access(connection: PlainConnection, *, after: Instant, now: Instant) -> None:
-    """End sessions and invitations that a clock running ahead has dated after an instant."""
+    """End sessions and invitations whose dates are later than `after`, because the clock was ahead
+    when they were made."""
     connection.ask("DELETE FROM sessions WHERE used_at > ?", (after,))
     connection.ask(
         "UPDATE invitations SET until=? WHERE until > ? AND made_at > ?", (now, now, after)

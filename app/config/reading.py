@@ -42,7 +42,7 @@ class SettingsReading:
         return self.given.get(ENVIRONMENT, "").strip().lower() == "live"
 
     def problem(self, variable: str, sentence: str) -> None:
-        """Report a problem. The sentence continues the variable's name."""
+        """Report a problem. Its message is the variable's name, followed by the sentence."""
         sentences = self.problems.setdefault(variable, [])
         if sentence not in sentences:
             sentences.append(sentence)

@@ -189,7 +189,7 @@ async def tried_as(view: View, rules: str) -> str:
 
 
 def rules_tried(job: Job) -> str:
-    """Return the rules from a preview's mark."""
+    """Return the text of the rules that a preview tried."""
     return job.mark.partition(" ")[2]
 
 

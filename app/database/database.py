@@ -319,8 +319,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. Raise ConfigurationError if no environment is
-        given for its stamp, before an empty file is left behind."""
+        """Create the database file if it is missing. Without an environment to stamp it with, raise
+        ConfigurationError and create no file."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():

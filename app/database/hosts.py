@@ -153,7 +153,7 @@ class Hosts:
         port: int | Sequence[int] | None = None,
         **words: Any,
     ) -> Connection:
-        """Connect to the first usable host; try those that failed before last.
+        """Connect to the first usable host. Hosts that failed before are tried after all others.
 
         Among several hosts it looks for one that accepts writes, unless the URL says otherwise.
         Raises the driver's errors, and StoreUnavailable where a server would not confirm commits.

@@ -576,7 +576,8 @@ async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *,
 
 
 def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
-    """Raise UsageError if a break is closed, or if one person may not accept them."""
+    """Raise UsageError if one of these breaks is closed, or if one person may not accept all of
+    them."""
     for each in found:
         _check_open(each)
     names = [each.identity for each in found if too_much(allowance, each.seen) is not None]

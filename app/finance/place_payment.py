@@ -173,7 +173,7 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Assign, withdraw or dismiss as asked, or propose to if one person may not do it alone.
+    """Assign a payment, withdraw that, or dismiss it. Propose this instead if it takes two people.
 
     Returns the proposal; None if the act is done. Raises NotFoundError for an unknown payment or
     order, UsageError for an act that is not possible or a person who may not do it.

@@ -368,7 +368,7 @@ def _parcel(
 async def _checkpoint(
     context: AppContext, schedule: Schedule, entry: ScheduleEntry, run: ScheduledRun
 ) -> ScheduledRun:
-    """Deliver the newest signed head as of the claim, for others to keep.
+    """Deliver the newest checkpoint of the log that was signed before the run was claimed.
 
     The file's name contains its digest, so in a folder a later head of a rewritten log does not
     replace it.

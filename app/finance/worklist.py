@@ -226,7 +226,7 @@ def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return how far late money is settled."""
+    """Return whether late money still needs a decision, waits for its refund, or is settled."""
     life = found.life
     if life.state == "closed":
         return "closed"

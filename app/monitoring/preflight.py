@@ -252,7 +252,7 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
 
 
 def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
-    """Check that the address answers, its TLS, and the expiry of its certificate."""
+    """Check whether the address answers, whether it uses TLS, and when its certificate expires."""
     if probe.tls_problem is not None:
         yield must(what, f"TLS fails: {probe.tls_problem}.", "mend the certificate or the address")
         return

@@ -552,7 +552,7 @@ class _Look:
                 self._note_unplaced(event)
 
     def _stated(self, money: Money | None) -> Money | None:
-        """Return the money where it has the amount that is sought."""
+        """Return the money if it has the amount and currency searched for; None otherwise."""
         if money is None or (
             self._sought.currencies and money.currency not in self._sought.currencies
         ):

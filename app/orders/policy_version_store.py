@@ -210,5 +210,5 @@ async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
 
 
 async def forget_gaps_followed(connection: AsyncConnection) -> None:
-    """Note that their due marks may be lost, so that they are set again."""
+    """Forget which gaps were followed, so that their orders' due marks are set again."""
     await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

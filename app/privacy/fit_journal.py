@@ -197,7 +197,7 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Store as pending the lines that only the file has: a crash interrupted their erasures. Return
+    """Store the lines that only the file has as pending: a crash interrupted their erasures. Return
     all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())

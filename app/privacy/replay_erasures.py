@@ -569,7 +569,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
 async def erase_in_copy(
     inbox: Inbox, *, without: Without | None, progress: Callable[[int], None]
 ) -> Replayed:
-    """Carry out the journal in the copy of a backup, before it replaces the database."""
+    """Repeat the erasures of the journal in a restored copy, before it replaces the database."""
     again = ErasureReplay(inbox.context(clock=SystemClock()), progress=progress, restored=True)
     return await replay_after_restore(again, without=without)
 

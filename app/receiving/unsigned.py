@@ -110,7 +110,8 @@ class UnsignedAllowance:
         return False
 
     def to_note(self, source: str) -> int:
-        """Return how many requests were not stored since the last log line; 0 if it is recent."""
+        """Return how many requests of a source were not stored since its last log line. Return 0 if
+        that line is recent."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

@@ -224,8 +224,8 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
 
 
 async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal, beside a worker that reads. Run until there is little to do, or
-    until the parent ends or asks for it."""
+    """Fold due orders and seal the log while another process reads. Stop when little is left to do,
+    or when the parent ends or asks for the end."""
     try:
         async with open_context(settings, purpose="folding") as context:
             folding = FoldWorker(context, beside=True)

@@ -128,7 +128,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the record of a price in force at the first capture, or later, that these make up."""
+    """Return the first price that these payments add up to, among those in force at their first
+    capture or later. Return None if they add up to none."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices

@@ -239,7 +239,7 @@ def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
 def _as_named(
     captures: list[Movement], attempts: Sequence[AttemptEvidence], filed: Filed
 ) -> list[Movement]:
-    """Replace the amount of captures from answers by the amount that the shop named.
+    """Give captures the amount that the shop named, if only answers of the provider report them.
 
     An answer states no amount. The amount named for a session counts once, on the payment of the
     session that was answered first. An assignment states the amount that a statement line proves.

@@ -541,7 +541,8 @@ def _all_given_back(judgement: Judgement) -> Reason:
 
 
 def reversal_mismatch(movement: Movement, judgement: Judgement) -> tuple[Money, ...]:
-    """Return the stated amounts of a reversal that differ from its payment's rest and captures."""
+    """Return the amounts stated for a reversal that are neither the payment's remaining money nor
+    one of its captures."""
     if movement.kind != "reversed" or movement.money is None:
         return ()
     currency, stated = movement.money.currency, [h.event.money for h in movement.heard]

@@ -104,7 +104,8 @@ class Funds:
 
     @property
     def given_back(self) -> int:
-        """Return returned money without the part beyond the price. Money on top goes back last."""
+        """Return the refunded part of the price. What was paid beyond the price counts as refunded
+        first, and money on top of it last."""
         back = max(0, self.refunded - self.over)
         return back - min(self.on_top, max(0, back - self.worth))
 

@@ -382,7 +382,8 @@ class Terms:
 
 @cache
 def _factors(currency: str) -> tuple[int, ...]:
-    """Return the minor units in a major unit, of this currency and of most currencies."""
+    """Return the factors by which an amount may be wrong: the minor units in one major unit of this
+    currency, and 100."""
     return tuple(sorted({int(10 ** exponent_of(currency)), CENTS} - {1}))
 
 

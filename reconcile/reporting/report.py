@@ -256,7 +256,8 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known within `up_to` after their date. None: those with more delay."""
+    """Movements that became known at most `up_to` after their date. If it is None, those that came
+    later than all other rows allow."""
 
     up_to: Duration | None
     movements: int

@@ -97,7 +97,7 @@ ZONE_APART: Final = "\x1f"
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
-    """Append the zone of its row to each date."""
+    """Append to each date the time zone that its row states."""
     return [
         type(cell)(f"{cell}{ZONE_APART}{zone.strip()}") if cell.strip() and zone.strip() else cell
         for cell, zone in zip(cells, zones, strict=True)
