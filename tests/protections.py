@@ -87,7 +87,7 @@ PROTECTIONS: Final = (
     Protection(
         "look before a transaction, too",
         "app/database/writer.py",
-        "self.check_place()  # a later write can make a file as long as it was\n",
+        "self.check_place()  # a later write can restore a file's former length\n",
         "pass\n",
         ("tests/database/test_place.py",),
     ),
