@@ -77,7 +77,7 @@ class OperatorSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnSession:
-    """One of a person's own sessions in force.
+    """Session of a signed-in person, as their account page lists it.
 
     id  start of its row's hash; it does not reveal the cookie
     """

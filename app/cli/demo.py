@@ -102,7 +102,7 @@ class Played:
 
     @property
     def right(self) -> bool:
-        """Whether the outcome is the true one, and the money too wherever an outcome states it."""
+        """Return whether the outcome is true, and the money too if the outcome states any."""
         if self.ledger["outcome"] != self.truth["outcome"]:
             return False
         if self.ledger["outcome"] == "unresolved":

@@ -245,7 +245,7 @@ SIDE_SENTENCES: Final[Mapping[Side, str]] = {
     "payouts": "Payouts of the statements, held against the bank.",
     "bank": "What the bank booked.",
 }
-"""What each side of the control totals contains."""
+"""Descriptions of the sides of the control totals."""
 
 BREAK_STATES: Final[Mapping[str, str]] = {
     "open": "Nobody has taken it yet.",

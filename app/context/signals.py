@@ -27,4 +27,4 @@ class Signals:
         self.dated_ahead = False
         """Set while unread deliveries may be dated later than now, because a clock was fast."""
         self.folded_elsewhere = False
-        """Whether another process folds and seals what this process reads."""
+        """True while another process folds and seals the deliveries that this process reads."""

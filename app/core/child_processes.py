@@ -142,7 +142,7 @@ class WorkerProcess:
         self._starting = asyncio.Lock()
         """Held while a child is being started, since it cannot be ended until it can be reached."""
         self._leaves = False
-        """Whether the child should leave folding to another process."""
+        """True while the child must leave folding to another process."""
         self.ready = False
         self.on_news: Callable[[], None] = lambda: None
         """Called when the child has read something, or something was stated about an order here."""

@@ -54,7 +54,7 @@ class PeriodicTask:
 
     @property
     def stopping(self) -> bool:
-        """Whether the task was told to stop."""
+        """Return whether the task was told to stop."""
         return self._stopping.is_set()
 
     def stop(self) -> None:

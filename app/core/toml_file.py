@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, ClassVar, Final, get_args, get_origin
+from typing import Annotated, Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
@@ -31,13 +31,9 @@ EMPTY: Final[Any] = {}
 
 
 class TomlTable(BaseModel):
-    """Table of a file, with only the declared keys, each of exactly its type.
-
-    gone  keys that are no longer supported, and what replaces each
-    """
+    """Table of a file, with only the declared keys, each of exactly its type."""
 
     model_config = _STRICT
-    gone: ClassVar[Mapping[str, str]] = {}
 
 
 def yes_or_no(value: Any) -> bool:
@@ -156,10 +152,7 @@ def _mistake(model: type[TomlTable], error: Any) -> tuple[tuple[int | str, ...],
     if kind == "value_error":
         return place, TomlMistake(key, str(context["error"]))
     if kind == "extra_forbidden":
-        table = _table_at(model, place[:-1])
-        if instead := table.gone.get(str(place[-1])):
-            return place, TomlMistake(key, f"is no longer read: {instead}")
-        known = ", ".join(table.model_fields)
+        known = ", ".join(_table_at(model, place[:-1]).model_fields)
         noun = "section" if isinstance(error["input"], dict) and len(place) == 1 else "key"
         return place, TomlMistake(key, f"there is no such {noun}; there are {known}")
     if kind == "literal_error":

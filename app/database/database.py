@@ -57,14 +57,14 @@ class Database:
         for callers that never call `open`."""
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
-        """Whether several processes may receive and fold on this database, as on PostgreSQL."""
+        """True on PostgreSQL, where several processes may receive and fold on one database."""
         self.path = None if self.shared else engine.sqlite_path(self.url)
         """The database file on SQLite; None elsewhere."""
         self.spread = False
         """True if deliveries and events lie on other nodes: see `layout`. Set by `open`."""
         self.environment: str | None = settings.environment
         self.looked = True
-        """Whether the whole file has been checked. If not, `look` must be called."""
+        """True once the whole file has been checked. Until then, `look` must be called."""
         self.on_poison: Callable[[str], None] = lambda reason: None
         """Called once with the reason why nothing more may be written."""
         self.check: Callable[[PlainConnection], None] = lambda connection: None

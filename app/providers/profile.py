@@ -1,7 +1,7 @@
 """Read a profile file, and return a frozen Profile or all of its mistakes, each with its line."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from pathlib import Path
@@ -141,26 +141,7 @@ def _table_of(kind: Any) -> type[TomlTable]:
             default = ... if defaults[name] is dataclasses.MISSING else defaults[name]
             reading = Annotated[Any, PlainValidator(key.rule)]
             given[name] = (reading, Field(default, validate_default=False))
-    model: type[TomlTable] = create_model(kind.__name__, __base__=TomlTable, **given)
-    model.gone = GONE.get(kind.__name__, {})
-    return model
-
-
-_BY_CODE: Final = "give a module of app/providers/named a `{}`, and name the module in `code`"
-
-GONE: Final[Mapping[str, Mapping[str, str]]] = {
-    "Profile": {
-        "checkout": "remove it if sessions open as at the simulated provider; else add the API to "
-        "SESSION_APIS in app/checkout/session_api.py",
-        "handshake": _BY_CODE.format("greeting"),
-        "captures": _BY_CODE.format("capturing"),
-    },
-    "SignatureRule": {"signed_also": _BY_CODE.format("other_form")},
-    "EventRule": dict.fromkeys(("lists", "listed"), _BY_CODE.format("split")),
-    "FetchBackRule": dict.fromkeys(("refunds", "chargebacks"), _BY_CODE.format("movements")),
-    "RequestRule": {"field": "give a module of app/providers/named a SCHEME that unwraps the body"},
-}
-"""Keys that older files may contain, by section, each with its replacement."""
+    return create_model(kind.__name__, __base__=TomlTable, **given)
 
 
 def _read_free(kind: Any, values: Values, prefix: str) -> Iterator[TomlMistake]:
