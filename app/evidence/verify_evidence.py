@@ -56,6 +56,8 @@ class _StoredBytes(NamedTuple):
 def bodies(bundle: verify.Bundle) -> Found:
     """Check that the bundled bodies, read again with the bundled profiles, give the history."""
     profiles, count, left = _profiles(bundle), 0, 0
+    if profiles is None:
+        return None, _other_language(bundle)
     sources = bundle.document("sources.json")
     settings = {s["source"]: s for s in sources}
     for kept in _kept(bundle):
@@ -108,6 +110,8 @@ def bodies(bundle: verify.Bundle) -> Found:
 def provider_signatures(bundle: verify.Bundle) -> Found:
     """Check signatures made with the payment services' own keys, using their public keys."""
     profiles, count, left = _profiles(bundle), 0, 0
+    if profiles is None:
+        return None, _other_language(bundle)
     for kept in _kept(bundle):
         key = kept.stated["signature"]["key"]
         profile, pem = profiles.get(kept.stated["source"]), bundle.members.get(f"key-{key}.pem")
@@ -169,16 +173,28 @@ def _kept(bundle: verify.Bundle) -> Iterator[_StoredBytes]:
             yield _StoredBytes(stated, each["event"], body, whole, headers.decode("utf-8"))
 
 
-def _profiles(bundle: verify.Bundle) -> dict[str, Profile]:
-    """Return the profiles by source. Raise Wrong for an invalid profile."""
+def _profiles(bundle: verify.Bundle) -> dict[str, Profile] | None:
+    """Return the profiles by source; None if one is in the language of another program.
+
+    Raises Wrong where this program made the bundle and a profile is invalid.
+    """
     found = {}
     for each in bundle.document("sources.json"):
         text = bundle.members[each["file"]].decode("utf-8")
         try:
             found[each["source"]] = read_profile(Path(f"{each['profile']}.toml"), text)
         except ConfigurationError as error:
+            if bundle.manifest.get("program") != rendering.program():
+                return None
             raise verify.Wrong(f"{each['file']} is no profile: {error.problems[0]}") from None
     return found
+
+
+def _other_language(bundle: verify.Bundle) -> str:
+    return (
+        f"Another program ({verify.release(bundle)}) than this one ({rendering.release()}) made "
+        "the bundle, and this one cannot read its profiles: verify it with that program."
+    )
 
 
 Found = tuple[bool | None, str]

@@ -310,6 +310,25 @@ def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: 
     assert "rendered" in first_lines(found).splitlines()[0]
 
 
+@pytest.mark.parametrize(("program", "failing"), [({"program": "0" * 64}, []), ({}, ["bodies"])])
+def test_only_this_programs_own_profiles_must_be_readable(
+    bundles: Bundles, forge: Forge, program: dict[str, str], failing: list[str]
+) -> None:
+    """A profile in another program's language leaves two steps open; they do not fail."""
+
+    def change(members: Members) -> None:
+        in_manifest(members, **program)
+        members["profile-1.toml"] += b"\n[a_table_of_another_release]\nkey = 1\n"
+
+    found = verify_evidence(forge(bundles.full, change, key=bundles.key, rendering=False))
+    assert [name for name in failed(found) if name == "bodies"] == failing
+    if program:
+        assert failed(found) == []
+        for step in ("bodies", "provider_signatures"):
+            assert steps(found)[step].passed is None
+            assert "verify it with that program" in steps(found)[step].sentence
+
+
 def test_the_files_of_a_bundle_name_the_program(bundles: Bundles) -> None:
     manifest = json.loads(unpack(bundles.redacted)[MANIFEST])
     assert len(manifest["program"]) == 64
