@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from app.context.context import AppContext
-    from app.finance.break_choice import Choice, ChosenBreaks
+    from app.finance.break_acts import BreakAct
+    from app.finance.break_choice import ChosenBreaks
     from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
@@ -144,35 +144,22 @@ def assign(
     by: operators.ByOption = None,
 ) -> None:
     """Assign a break to a person, or several breaks."""
-    from app.finance.break_acts import assign_break
-    from app.finance.break_choice import assign_chosen, every_chosen
+    from app.access.operators import known_operators
+    from app.finance.break_acts import BreakAct
 
     whose = f"{to}'s" if to else "nobody's"
+    doing = BreakAct(kind="assigned", by=by, value=to)
     if _is_one(name, where, seen):
-        running.with_context(
-            lambda context: assign_break(context, name, to=to, by=by),
-            purpose="writing",
-        )
-        printing.note(f"{name} is {whose}.")
+        _act_on_one(name, doing, done=f"{name} is {whose}.")
     else:
-        _many(
-            every_chosen,
-            lambda context, chosen: assign_chosen(context, chosen, to=to, by=by),
-            (where, yes, seen),
-            done=f"is {whose}",
-        )
-    if to and not running.with_context(lambda context: _is_operator(context, to)):
+        _act_on_many((where, yes, seen), doing, done=f"is {whose}")
+    if to and not any(
+        each.name == to and each.disabled_at is None for each in running.reading(known_operators)
+    ):
         printing.note(
             f"No operator in force is called {to}, so nobody finds it among their own breaks: "
             "`tallyhook operators list` shows who there is."
         )
-
-
-async def _is_operator(context: AppContext, name: str) -> bool:
-    from app.access.operators import known_operators
-
-    known = await known_operators(context)
-    return any(each.name == name and each.disabled_at is None for each in known)
 
 
 @breaks_group.command("comment")
@@ -185,22 +172,13 @@ def comment(
     by: operators.ByOption = None,
 ) -> None:
     """Add a note to the history of a break, or of several."""
-    from app.finance.break_acts import comment_break
-    from app.finance.break_choice import comment_chosen, every_chosen
+    from app.finance.break_acts import BreakAct
 
+    doing = BreakAct(kind="commented", by=by, reason=note)
     if _is_one(name, where, seen):
-        running.with_context(
-            lambda context: comment_break(context, name, note=note, by=by),
-            purpose="writing",
-        )
-        printing.note(f"Noted on {name}.")
-        return
-    _many(
-        every_chosen,
-        lambda context, chosen: comment_chosen(context, chosen, note=note, by=by),
-        (where, yes, seen),
-        done="has the note",
-    )
+        _act_on_one(name, doing, done=f"Noted on {name}.")
+    else:
+        _act_on_many((where, yes, seen), doing, done="has the note")
 
 
 @breaks_group.command(
@@ -219,24 +197,13 @@ def accept(
 
     It is open again as soon as its money changes. Of many, what one person may not accept is left.
     """
-    from app.finance.break_acts import accept_break
-    from app.finance.break_choice import accept_chosen, to_accept
+    from app.finance.break_acts import BreakAct
 
+    doing = BreakAct(kind="accepted", by=by, reason=reason)
     if _is_one(name, where, seen):
-        proposal = running.with_context(
-            lambda context: accept_break(context, name, reason=reason, by=by),
-            purpose="writing",
-        )
-        printing.note(
-            f"Accepted {name}." if proposal is None else operators.proposal_notice(proposal)
-        )
-        return
-    _many(
-        partial(to_accept, by=by),
-        lambda context, chosen: accept_chosen(context, chosen, reason=reason, by=by),
-        (where, yes, seen),
-        done="is accepted",
-    )
+        _act_on_one(name, doing, done=f"Accepted {name}.")
+    else:
+        _act_on_many((where, yes, seen), doing, done="is accepted")
 
 
 @breaks_group.command("match")
@@ -260,26 +227,20 @@ def match(
     If the sums differ, the next run reports the difference.
     Of many, each is matched with the suggestion that stands out with at least so many points.
     """
-    from app.finance.break_acts import match_lines
-    from app.finance.break_choice import match_chosen, to_match
+    from app.finance.break_acts import BreakAct, match_lines
 
-    if _is_one(name, where, seen):
-        if not line:
-            raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
-        running.with_context(
-            lambda context: match_lines(context, name, lines=line, reason=reason, by=by),
-            purpose="writing",
-        )
-        printing.note(f"Matched: {name} is closed.")
+    if not _is_one(name, where, seen):
+        if line:
+            raise UsageError(
+                "--line is of one break; several breaks each have their own suggestion"
+            )
+        doing = BreakAct(kind="matched", by=by, reason=reason)
+        _act_on_many((where, yes, seen), doing, done="is matched and closed", least=score)
         return
-    if line:
-        raise UsageError("--line is of one break; several breaks each have their own suggestion")
-    _many(
-        partial(to_match, least=score),
-        lambda context, chosen: match_chosen(context, chosen, reason=reason, by=by),
-        (where, yes, seen),
-        done="is matched and closed",
-    )
+    if not line:
+        raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
+    running.writing(match_lines, name, lines=line, reason=reason, by=by)
+    printing.note(f"Matched: {name} is closed.")
 
 
 def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[str]:
@@ -292,16 +253,18 @@ def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[
     return name is not None
 
 
-def _many(
-    choose: Callable[[AppContext, Choice], Awaitable[ChosenBreaks]],
-    do: Callable[[AppContext, ChosenBreaks], Awaitable[None]],
-    options: tuple[str | None, bool, str | None],
-    *,
-    done: str,
+def _act_on_one(name: str, doing: BreakAct, *, done: str) -> None:
+    from app.finance.break_acts import act_on_breaks
+
+    proposal = running.writing(act_on_breaks, [name], doing)
+    printing.note(done if proposal is None else operators.proposal_notice(proposal))
+
+
+def _act_on_many(
+    options: tuple[str | None, bool, str | None], doing: BreakAct, *, done: str, least: int = 0
 ) -> None:
-    """Show the count and money of the chosen breaks, and apply `do` to them if the user passed
-    --yes."""
-    from app.finance.break_choice import read_choice
+    """Show the count and money of the chosen breaks, and act on them if the user passed --yes."""
+    from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
     where, yes, seen = options
     choice = read_choice(where or "")
@@ -309,11 +272,11 @@ def _many(
         raise UsageError("--seen goes with --yes: it says what was shown before")
 
     async def work(context: AppContext) -> ChosenBreaks:
-        chosen = await choose(context, choice)
+        chosen = await chosen_for(context, choice, doing, least=least)
         _preview(chosen)
         _check_chosen(chosen, seen)
         if yes and chosen.of:
-            await do(context, chosen)
+            await act_on_chosen(context, chosen, doing)
         return chosen
 
     chosen = running.with_context(work, purpose="writing" if yes else "reading")
@@ -371,10 +334,7 @@ def unmatch(
     """Take back a match made by hand, also where it closed the break. The next run drops it."""
     from app.finance.break_acts import unmatch_break
 
-    was = running.with_context(
-        lambda context: unmatch_break(context, name, line=line, reason=reason, by=by),
-        purpose="writing",
-    )
+    was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
     printing.note(
         f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves."
     )
@@ -447,10 +407,7 @@ def settle_late_money(
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late
 
-    done = running.with_context(
-        lambda context: settle_late(context, name, action=action, reason=reason, by=by),
-        purpose="writing",
-    )
+    done = running.writing(settle_late, name, action=action, reason=reason, by=by)
     printing.note(
         done.life.because if isinstance(done, SeenBreak) else operators.proposal_notice(done)
     )

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Literal, ParamSpec, TypeVar
 
 from app.core.errors import UsageError
 from app.core.process import look_seldom, pass_over_start
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.context.context import AppContext
 
+Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
 
@@ -64,6 +65,24 @@ def with_context(
                 return await use(context)
 
     return run_loop(work())
+
+
+def reading(
+    use: Callable[Concatenate[AppContext, Given], Awaitable[Result]],
+    *args: Given.args,
+    **options: Given.kwargs,
+) -> Result:
+    """Call a use case with a context for reading, and these arguments."""
+    return with_context(lambda context: use(context, *args, **options))
+
+
+def writing(
+    use: Callable[Concatenate[AppContext, Given], Awaitable[Result]],
+    *args: Given.args,
+    **options: Given.kwargs,
+) -> Result:
+    """Call a use case with a context for writing, and these arguments."""
+    return with_context(lambda context: use(context, *args, **options), purpose="writing")
 
 
 async def _note_unread(context: AppContext) -> None:

@@ -4,6 +4,7 @@ Breaks are assigned, commented, accepted and matched by hand, one by one or seve
 """
 
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl, urlencode
@@ -20,12 +21,15 @@ from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
 from app.finance import break_acts, break_choice, left_over, worklist
 from app.finance.bank_match import Booked, booked_page, named_lines
+from app.finance.break_acts import BreakAct
+from app.finance.limits import Allowance
 from reconcile.instants import format_instant
 from reconcile.matching.breaks import (
     BREAK_CAUSES,
     PARTNERS,
     STANDINGS,
     STATES,
+    Act,
     apart_words,
     break_sentence,
 )
@@ -218,75 +222,15 @@ async def _people(view: View) -> list[str]:
     ]
 
 
-async def _assignee_field(view: View, value: str) -> Field:
-    return Field(
-        name="to",
-        label="To whom",
-        choices=(*((name, name) for name in await _people(view)), ("", "nobody")),
-        value=value,
-        required=False,
-    )
-
-
-async def _assignee_given(view: View) -> str:
-    """Return the chosen operator; empty: nobody. Raises UsageError for an operator who may not be
-    assigned a break."""
-    to = view.given.get("to", "")
-    if to and to not in await _people(view):
-        raise UsageError("nobody of this name may work on breaks")
-    return to
-
-
-async def ask_assign(view: View) -> Form:
-    found = await _seen_break(view)
-    assignee = await _assignee_field(view, found.life.assignee or view.person.name)
-    return _form(found, reason=False, fields=(assignee, _seen_field(found)))
-
-
-async def do_assign(view: View, reason: str) -> str:
-    found, to = await _seen_break(view), await _assignee_given(view)
-    seen, by = view.given.get("seen") or None, view.person.name
-    await break_acts.assign_break(view.context, found.identity, to=to, by=by, seen=seen)
-    return address("breaks", found.identity)
-
-
 async def ask_comment(view: View) -> Form:
     return _form(await _seen_break(view), why="What you found out")
 
 
 async def do_comment(view: View, reason: str) -> str:
     found = await _seen_break(view)
-    await break_acts.comment_break(view.context, found.identity, note=reason, by=view.person.name)
+    doing = BreakAct(kind="commented", by=view.person.name, reason=reason)
+    await break_acts.act_on_breaks(view.context, [found.identity], doing)
     return address("breaks", found.identity)
-
-
-async def ask_accept(view: View) -> Form:
-    found = await _seen_break(view)
-    ready, button = True, ""
-    if found.life.state in ("closed", "accepted"):
-        line, ready = f"It is {found.life.state}: there is nothing to accept.", False
-    elif (because := await _why_not_alone(view, found)) is not None:
-        line = (
-            f"{capital(because)}. You propose it in your name, and it is written off when another "
-            "operator approves it."
-        )
-        button = PROPOSE
-    else:
-        line = (
-            "It is written off in your name: it leaves what is to be done, and reports count it as "
-            "accepted. It opens again as soon as its money changes."
-        )
-    return _form(found, line, ready=ready, fields=(_seen_field(found),), button=button)
-
-
-async def do_accept(view: View, reason: str) -> str | ActionResult:
-    """Accept the break, or propose to accept it."""
-    found = await _seen_break(view)
-    seen, by = view.given.get("seen") or None, view.person.name
-    proposal = await break_acts.accept_break(
-        view.context, found.identity, reason=reason, by=by, seen=seen
-    )
-    return address("breaks", found.identity) if proposal is None else proposed(proposal)
 
 
 async def match_document(view: View) -> Document:
@@ -393,7 +337,7 @@ async def do_unmatch(view: View, reason: str) -> str:
     return address("breaks", found.identity)
 
 
-# --- several breaks at once -----------------------------------------------------------------------
+# --- one break, or several at once ----------------------------------------------------------------
 
 SHOWN: Final = 10
 """Breaks that a preview lists; its counts and sums include all."""
@@ -414,6 +358,13 @@ async def _chosen(view: View) -> break_choice.ChosenBreaks:
         return await break_choice.few_breaks(view.context, where)
     ticked = view.request.query_params.getlist("break")
     return break_choice.ChosenBreaks(of=await break_acts.some_breaks(view.context, ticked))
+
+
+def _back(view: View, chosen: break_choice.ChosenBreaks) -> str:
+    """Return the address of the list, or of the break that was not chosen in the list."""
+    if view.word("list") is None and len(chosen.of) == 1:
+        return address("breaks", chosen.of[0].identity)
+    return _list(view)
 
 
 def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
@@ -446,6 +397,32 @@ def _named(found: break_acts.SeenBreak) -> str:
     )
 
 
+def _form_of(
+    view: View,
+    chosen: break_choice.ChosenBreaks,
+    *lines: str,
+    ready: bool = True,
+    reason: bool = True,
+    fields: tuple[Field, ...] = (),
+    button: str = "",
+) -> Form:
+    """Make a form about the chosen breaks. It acts only on the state that it shows."""
+    form = _form(
+        chosen.of[0],
+        *chosen.left_out(),
+        *lines,
+        back=_back(view, chosen),
+        ready=ready,
+        reason=reason,
+        fields=(*fields, _seen_field(*chosen.of)),
+        button=button,
+    )
+    if len(chosen.of) == 1:
+        return form
+    subject = counted(len(chosen.of), "break")
+    return replace(form, subject=subject, lines=(*_preview(chosen), *lines))
+
+
 def _none_chosen(view: View, error: UsageError) -> Form:
     """Explain why no break is chosen.
 
@@ -459,53 +436,78 @@ def _none_chosen(view: View, error: UsageError) -> Form:
     return Form(subject="Breaks", lines=(line,), back=_list(view), ready=False)
 
 
-async def ask_assign_all(view: View) -> Form:
-    try:
-        chosen = await _chosen(view)
-    except UsageError as error:
-        return _none_chosen(view, error)
-    return Form(
-        subject=counted(len(chosen.of), "break"),
-        lines=_preview(chosen),
-        back=_list(view),
-        reason=False,
-        fields=(await _assignee_field(view, view.person.name), _seen_field(*chosen.of)),
+async def _act(view: View, kind: Act, *, value: str = "", reason: str = "") -> str | ActionResult:
+    """Act on the chosen breaks, or propose to."""
+    chosen = await _chosen(view)
+    proposal = await break_acts.act_on_breaks(
+        view.context,
+        [each.identity for each in chosen.of],
+        BreakAct(kind=kind, by=view.person.name, value=value, reason=reason),
+        seen=view.given.get("seen", ""),
     )
+    return _back(view, chosen) if proposal is None else proposed(proposal)
 
 
-async def do_assign_all(view: View, reason: str) -> str:
-    chosen, to = await _chosen(view), await _assignee_given(view)
-    names, seen = [each.identity for each in chosen.of], view.given.get("seen", "")
-    await break_acts.assign_breaks(view.context, names, to=to, by=view.person.name, seen=seen)
-    return _list(view)
-
-
-async def ask_accept_all(view: View) -> Form:
+async def ask_assign(view: View) -> Form:
     try:
         chosen = await _chosen(view)
     except UsageError as error:
         return _none_chosen(view, error)
-    subject = counted(len(chosen.of), "break")
-    if against := await _against(view, chosen.of):
-        lines = (*_preview(chosen), "They are accepted together or not at all.", *against)
-        return Form(subject=subject, lines=lines, back=_list(view), ready=False)
-    return Form(
-        subject=subject,
-        lines=(
-            *_preview(chosen),
+    one = chosen.of[0].life.assignee if len(chosen.of) == 1 else None
+    to = Field(
+        name="to",
+        label="To whom",
+        choices=(*((name, name) for name in await _people(view)), ("", "nobody")),
+        value=one or view.person.name,
+        required=False,
+    )
+    button = "" if len(chosen.of) == 1 else "Assign all of them"
+    return _form_of(view, chosen, reason=False, fields=(to,), button=button)
+
+
+async def do_assign(view: View, reason: str) -> str | ActionResult:
+    to = view.given.get("to", "")
+    if to and to not in await _people(view):
+        raise UsageError("nobody of this name may work on breaks")
+    return await _act(view, "assigned", value=to)
+
+
+async def ask_accept(view: View) -> Form:
+    try:
+        chosen = await _chosen(view)
+    except UsageError as error:
+        return _none_chosen(view, error)
+    allowance = await break_acts.allowance_now(view.context, by=view.person.name)
+    if len(chosen.of) > 1:
+        if against := _against(allowance, chosen.of):
+            together = "They are accepted together or not at all."
+            return _form_of(view, chosen, together, *against, ready=False)
+        line = (
             "All of them are written off in your name with the same reason: they leave what is to "
             "be done, and reports count them as accepted. Each opens again as soon as its money "
-            "changes.",
-        ),
-        back=_list(view),
-        fields=(_seen_field(*chosen.of),),
+            "changes."
+        )
+        return _form_of(view, chosen, line, button="Accept all of them")
+    (found,) = chosen.of
+    if found.life.state in ("closed", "accepted"):
+        line = f"It is {found.life.state}: there is nothing to accept."
+        return _form_of(view, chosen, line, ready=False)
+    if (because := break_acts.too_much(allowance, found.seen)) is not None:
+        line = (
+            f"{capital(because)}. You propose it in your name, and it is written off when another "
+            "operator approves it."
+        )
+        return _form_of(view, chosen, line, button=PROPOSE)
+    line = (
+        "It is written off in your name: it leaves what is to be done, and reports count it as "
+        "accepted. It opens again as soon as its money changes."
     )
+    return _form_of(view, chosen, line)
 
 
-async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
+def _against(allowance: Allowance, found: list[break_acts.SeenBreak]) -> list[str]:
     """Explain why the breaks may not be accepted together, and what to do."""
     against = []
-    allowance = await break_acts.allowance_now(view.context, by=view.person.name)
     for each in found:
         because = break_acts.too_much(allowance, each.seen)
         if each.life.state in ("closed", "accepted"):
@@ -523,13 +525,9 @@ async def _against(view: View, found: list[break_acts.SeenBreak]) -> list[str]:
     return [f"{capital(together)}. Accept fewer, and propose the others on their own pages."]
 
 
-async def do_accept_all(view: View, reason: str) -> str:
-    chosen = await _chosen(view)
-    names, seen = [each.identity for each in chosen.of], view.given.get("seen", "")
-    await break_acts.accept_breaks(
-        view.context, names, reason=reason, by=view.person.name, seen=seen
-    )
-    return _list(view)
+async def do_accept(view: View, reason: str) -> str | ActionResult:
+    """Accept the chosen breaks, or propose to accept the only one."""
+    return await _act(view, "accepted", reason=reason)
 
 
 # --- late money -----------------------------------------------------------------------------------

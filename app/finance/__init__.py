@@ -21,6 +21,7 @@ __all__ = (
     "imports",
     "ledger_line_store",
     "left_over",
+    "limits",
     "line_version_store",
     "match_rules",
     "named_mappings",

@@ -255,6 +255,15 @@ async def living_break(connection: Connection, name: str) -> SeenBreak:
     return found[0]
 
 
+async def _named_breaks(connection: Connection, names: Sequence[str]) -> list[SeenBreak]:
+    if len(names) == 1:
+        return [await living_break(connection, names[0])]
+    found = await seen_breaks(connection, names)
+    if len(found) < len(names):
+        raise NotFoundError("one of these breaks lives no more: look at the list again")
+    return found
+
+
 async def one_break(context: AppContext, name: str) -> SeenBreak:
     """Return one published break. Raises NotFoundError if there is none."""
     async with context.database.reading() as connection:
@@ -330,38 +339,6 @@ class BreakAct:
     value: str = ""
 
 
-async def assign_break(
-    context: AppContext, name: str, *, to: str, by: str | None, seen: str | None = None
-) -> None:
-    """Assign a break to a person; an empty name removes the assignment. seen: as of
-    `accept_break`."""
-    _check_assignee(to)
-    await _do(context, name, BreakAct(kind="assigned", by=by, value=to), seen=seen)
-
-
-def _check_assignee(to: str) -> None:
-    if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
-        raise UsageError("--to takes a name of at most 80 printable characters")
-
-
-async def comment_break(context: AppContext, name: str, *, note: str, by: str | None) -> None:
-    await _do(context, name, BreakAct(kind="commented", by=by, reason=note))
-
-
-async def accept_break(
-    context: AppContext, name: str, *, reason: str, by: str | None, seen: str | None = None
-) -> Proposal | None:
-    """Accept a break, or propose to if its amount is above one person's limit; return the proposal.
-
-    seen  `mark_of` the break as it was shown; None: accept it in any state
-
-    Raises UsageError if it has changed since.
-    """
-    return await decide_break(
-        context, name, BreakAct(kind="accepted", by=by, reason=reason), seen=seen
-    )
-
-
 MOST_AT_ONCE: Final = 200
 """Breaks in one decision: four pages of the list. The transaction takes about a second."""
 
@@ -410,44 +387,53 @@ async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBre
     if not 0 < len(wanted) <= MOST_AT_ONCE:
         raise UsageError(f"choose 1 to {MOST_AT_ONCE} breaks")
     async with context.database.reading() as connection:
-        found = await seen_breaks(connection, wanted)
-    if len(found) < len(wanted):
-        raise NotFoundError("one of these breaks lives no more: look at the list again")
+        found = await _named_breaks(connection, wanted)
     return sorted(found, key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
 
 
-async def assign_breaks(
-    context: AppContext, names: Sequence[str], *, to: str, by: str | None, seen: str
-) -> None:
-    """Assign all of these breaks, or none. seen: the mark of the shown breaks."""
-    _check_assignee(to)
-    await _do_all(context, names, BreakAct(kind="assigned", by=by, value=to), seen=seen)
+async def act_on_breaks(
+    context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str | None = None
+) -> Proposal | None:
+    """Assign, comment on, accept or settle breaks in one transaction: all of them, or none.
 
+    A single break that one person may not accept is proposed; the proposal is returned. Keeping
+    late money is an acceptance.
 
-async def comment_breaks(
-    context: AppContext, names: Sequence[str], *, note: str, by: str | None, seen: str
-) -> None:
-    """Comment on all of these breaks, or none. seen: the mark of the shown breaks."""
-    await _do_all(context, names, BreakAct(kind="commented", by=by, reason=note), seen=seen)
+    seen  `mark_of` the breaks as they were shown; None: act on them in any state
 
-
-async def accept_breaks(
-    context: AppContext, names: Sequence[str], *, reason: str, by: str | None, seen: str
-) -> None:
-    """Accept all of these breaks, or none. One person must be allowed to accept each of them.
-
-    seen  the mark of what was shown
-
-    Raises UsageError that names breaks that must be proposed instead.
+    Raises NotFoundError for an unknown break, and UsageError if they have changed since, if one is
+    closed, or if one person may not accept all of several.
     """
-    await _do_all(context, names, BreakAct(kind="accepted", by=by, reason=reason), seen=seen)
-
-
-async def match_break(
-    context: AppContext, name: str, *, line: str, reason: str, by: str | None
-) -> None:
-    """Match a break with an unmatched line, as `match_lines` does."""
-    await match_lines(context, name, lines=[line], reason=reason, by=by)
+    to = doing.value if doing.kind == "assigned" else ""
+    if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
+        raise UsageError("--to takes a name of at most 80 printable characters")
+    async with _acting(context, doing) as (connection, who):
+        found = await _named_breaks(connection, names)
+        _check_same(found, seen)
+        because = None
+        if doing.kind in ("accepted", "settled"):
+            for each in found:
+                _check_open(each)
+            allowance = await allowance_of(context, connection, who.name)
+            if len(found) > 1:
+                _check_alone(allowance, found)
+            elif doing.value != "refund":  # a refund accepts no loss
+                because = too_much(allowance, found[0].seen)
+        if because is None:
+            for each in found:
+                await _write(context, connection, doing, who, each)
+            return None
+        return await proposals.propose(
+            connection,
+            acceptance_kind(context),
+            who=who,
+            now=context.clock.now(),
+            because=because,
+            subject=names[0],
+            sentence=_proposed_sentence(found[0], doing),
+            given={"deed": doing.kind, "value": doing.value},
+            reason=doing.reason,
+        )
 
 
 MOST_LINES: Final = 50
@@ -522,64 +508,8 @@ async def _acting(
         )
 
 
-async def _do(context: AppContext, name: str, doing: BreakAct, *, seen: str | None = None) -> None:
-    """Assign or comment on one break."""
-    async with _acting(context, doing) as (connection, who):
-        found = await living_break(connection, name)
-        _check_same([found], seen)
-        await _write(context, connection, doing, who, found)
-
-
-async def decide_break(
-    context: AppContext, name: str, doing: BreakAct, *, seen: str | None
-) -> Proposal | None:
-    """Accept or settle a break, or propose to if one person may not. seen: as of `accept_break`.
-
-    Keeping late money is an acceptance.
-    """
-    async with _acting(context, doing) as (connection, who):
-        found = await living_break(connection, name)
-        _check_same([found], seen)
-        _check_open(found)
-        refund = doing.value == "refund"  # a refund accepts no loss
-        allowance = await allowance_of(context, connection, who.name)
-        because = None if refund else too_much(allowance, found.seen)
-        if because is None:
-            await _write(context, connection, doing, who, found)
-            return None
-        return await proposals.propose(
-            connection,
-            acceptance_kind(context),
-            who=who,
-            now=context.clock.now(),
-            because=because,
-            subject=name,
-            sentence=_proposed_sentence(found, doing),
-            given={"deed": doing.kind, "value": doing.value},
-            reason=doing.reason,
-        )
-
-
-async def _do_all(context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str) -> None:
-    """Assign, comment on or accept several breaks in one transaction: all of them, or none.
-
-    seen  `mark_of` the breaks as they were shown
-    Raises UsageError if they have changed since, or if one person may not accept them.
-    """
-    async with _acting(context, doing) as (connection, who):
-        found = await seen_breaks(connection, names)
-        _check_same(found, seen)
-        if doing.kind == "accepted":
-            _check_alone(await allowance_of(context, connection, who.name), found)
-        for each in found:
-            await _write(context, connection, doing, who, each)
-
-
 def _check_alone(allowance: Allowance, found: Sequence[SeenBreak]) -> None:
-    """Raise UsageError if one of these breaks is closed, or if one person may not accept all of
-    them."""
-    for each in found:
-        _check_open(each)
+    """Raise UsageError if one person may not accept all of these breaks."""
     names = [each.identity for each in found if too_much(allowance, each.seen) is not None]
     if names:
         more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""

@@ -7,10 +7,9 @@ Breaks that one person may not accept alone are left out and counted.
 import re
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import partial
 from operator import eq, ge, gt, le, lt
 from typing import Any, Final
 
@@ -19,6 +18,7 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.text import counted
 from app.finance import break_acts, break_store, worklist
+from app.finance.break_acts import BreakAct
 from app.finance.limits import allowance_of
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
@@ -279,12 +279,21 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 # --- acting on them -------------------------------------------------------------------------------
 
 
-async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> ChosenBreaks:
-    """Return the breaks that one person may accept alone, and whether they may accept all of them
-    together."""
+async def chosen_for(
+    context: AppContext, choice: Choice, doing: BreakAct, *, least: int
+) -> ChosenBreaks:
+    """Return the chosen breaks that an act may be taken on.
+
+    A match takes those with one clearly best suggestion of at least `least` points; an acceptance
+    takes those that one person may accept alone.
+    """
     chosen = await every_chosen(context, choice)
+    if doing.kind == "matched":
+        return await _to_match(context, chosen, least=least)
+    if doing.kind != "accepted":
+        return chosen
     async with context.database.reading() as connection:
-        who = await permitted(connection, by=by, action="break_accepted")
+        who = await permitted(connection, by=doing.by, action="break_accepted")
         allowance = await allowance_of(context, connection, who.name)
     alone = [each for each in chosen.of if break_acts.too_much(allowance, each.seen) is None]
     return ChosenBreaks(
@@ -294,9 +303,8 @@ async def to_accept(context: AppContext, choice: Choice, *, by: str | None) -> C
     )
 
 
-async def to_match(context: AppContext, choice: Choice, *, least: int) -> ChosenBreaks:
+async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) -> ChosenBreaks:
     """Return the breaks with one clearly best suggestion of at least `least` points."""
-    chosen = await every_chosen(context, choice)
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
@@ -324,49 +332,24 @@ async def to_match(context: AppContext, choice: Choice, *, least: int) -> Chosen
     )
 
 
-async def accept_chosen(
-    context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
-) -> None:
-    await _by_parts(chosen, partial(break_acts.accept_breaks, context, reason=reason, by=by))
-
-
-async def assign_chosen(
-    context: AppContext, chosen: ChosenBreaks, *, to: str, by: str | None
-) -> None:
-    await _by_parts(chosen, partial(break_acts.assign_breaks, context, to=to, by=by))
-
-
-async def comment_chosen(
-    context: AppContext, chosen: ChosenBreaks, *, note: str, by: str | None
-) -> None:
-    await _by_parts(chosen, partial(break_acts.comment_breaks, context, note=note, by=by))
-
-
-async def match_chosen(
-    context: AppContext, chosen: ChosenBreaks, *, reason: str, by: str | None
-) -> None:
-    """Match each chosen break with its suggestion, one by one."""
-
-    async def act(names: Sequence[str], *, seen: str) -> None:
-        line = chosen.lines[names[0]]
-        await break_acts.match_break(context, names[0], line=line, reason=reason, by=by)
-
-    await _by_parts(chosen, act, at_once=1)
-
-
-async def _by_parts(
-    chosen: ChosenBreaks,
-    act: Callable[..., Awaitable[None]],
-    at_once: int = break_acts.MOST_AT_ONCE,
-) -> None:
-    """Act on each part in a transaction of its own by `act(names, seen=mark)`.
+async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
+    """Act on each part in a transaction of its own; match each break with its suggestion.
 
     If one part is refused, raises UsageError that tells how many breaks were done before.
     """
+    at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):
+        part = chosen.of[done : done + at_once]
+        names = [each.identity for each in part]
         try:
-            part = chosen.of[done : done + at_once]
-            await act([each.identity for each in part], seen=break_acts.mark_of(part))
+            if doing.kind == "matched":
+                lines = [chosen.lines[names[0]]]
+                await break_acts.match_lines(
+                    context, names[0], lines=lines, reason=doing.reason, by=doing.by
+                )
+            else:
+                seen = break_acts.mark_of(part)
+                await break_acts.act_on_breaks(context, names, doing, seen=seen)
         except UsageError as error:
             if not done:
                 raise

@@ -258,10 +258,10 @@ async def settle_late(
 ) -> break_acts.SeenBreak | Proposal:
     """Decide about late money, or propose to if it takes a second person.
 
-    seen  as of `accept_break`
+    seen  as of `act_on_breaks`
 
     Raises UsageError for an unknown action, for a break that is not late money, and as
-    `decide_break` does.
+    `act_on_breaks` does.
     """
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(breaks.SETTLINGS)}")
@@ -271,7 +271,7 @@ async def settle_late(
             f"{name} is {found.seen.cause}, not late money; see `tallyhook breaks show {name}`"
         )
     doing = break_acts.BreakAct(kind="settled", by=by, reason=reason, value=action)
-    proposal = await break_acts.decide_break(context, name, doing, seen=seen)
+    proposal = await break_acts.act_on_breaks(context, [name], doing, seen=seen)
     return await break_acts.one_break(context, name) if proposal is None else proposal
 
 

@@ -9,7 +9,7 @@ from app.access.proposals import STANDS_FOR
 from app.access.tokens import issue_own_token
 from app.core.errors import NotFoundError
 from app.finance import break_acts
-from app.finance.break_acts import accept_break, living_breaks
+from app.finance.break_acts import BreakAct, act_on_breaks, living_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
@@ -42,8 +42,10 @@ class People:
             token, _ = await issue_own_token(driver.context, operator=name, until="30d", by="Boss")
             self.tokens[name] = token
         found = [each async for part in living_breaks(driver.context) for each in part]
-        proposal = await accept_break(
-            driver.context, found[0].identity, reason="a gift", by=Proven("Ann")
+        proposal = await act_on_breaks(
+            driver.context,
+            [found[0].identity],
+            BreakAct(kind="accepted", reason="a gift", by=Proven("Ann")),
         )
         assert proposal is not None
         self.proposal = proposal.id

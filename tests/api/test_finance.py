@@ -16,7 +16,7 @@ from app.api import finance_routes
 from app.cli import main
 from app.core.clock import SystemClock
 from app.finance import closed_periods
-from app.finance.break_acts import comment_break, living_breaks
+from app.finance.break_acts import living_breaks
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.period_store import Closed
@@ -24,6 +24,7 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.withdraw_import import withdraw_import
 from reconcile.instants import DAY, format_instant
 from tests.api.driving import Driver, environ, event
+from tests.finance.deciding import decide
 from tests.reconcile.build import T
 
 DAY_OF_T = format_instant(T)
@@ -112,7 +113,7 @@ async def keep_books(driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyP
     for _ in range(2):
         await reconcile_period(context, RunRequest(), progress=lambda _: None)
     (some,) = [part async for part in living_breaks(context)]
-    await comment_break(context, some[0].identity, note="I asked them", by=None)
+    await decide(context, some[0].identity, "commented", reason="I asked them", by=None)
     driver.clock.put(now + 2 * DAY)
     token = await issue_token(context, name="books", scopes=["finance"])
     return Books(driver, token)

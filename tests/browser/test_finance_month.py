@@ -222,7 +222,7 @@ class Story:
         self._measured(page, "accept form")
         page.fill("#reason", "one shilling, not worth a letter")
         page.click("button:has-text('Accept all of them')")
-        page.wait_for_selector("text=All of them were accepted")
+        page.wait_for_selector("text=Accepted: nothing more is to be done")
 
     def decides(self) -> str:
         """Decide about the money that came twice."""

@@ -56,10 +56,12 @@ async def test_a_break_goes_to_who_may_work_on_it(console_with_breaks: RunningCo
     console = console_with_breaks
     await retire_operator(console.context, name="a support", by="a admin")
     async with console.signed_in("finance") as client:
-        name = (await breaks(client))["breaks"][0]["id"]
+        name, *others = [each["id"] for each in (await breaks(client))["breaks"]]
+        several = "&".join(f"break={each}" for each in (name, *others))
+        assert others
         sent = [
-            await send(client, f"/do/{act}?break={name}", to=to)
-            for act in ("assign", "assign-all")
+            await send(client, f"/do/assign?{whose}", to=to)
+            for whose in (f"break={name}", several)
             for to in ("a support", "a viewer", "nobody we know")
         ]
     assert {each.status_code for each in sent} == {400}

@@ -149,8 +149,8 @@ async def test_a_mistake_in_a_field_of_an_address_is_told_beside_it(
     """The form is shown again with its input."""
     async with console_with_breaks.signed_in("admin") as client:
         order = await client.get("/orders/ORD-1?as_of=yesterday")
-        where = await client.get("/do/assign-all?list=currency%3DKES&where=colour%3Dred")
-        accept = await client.get("/do/accept-all?list=&where=colour%3Dred")
+        where = await client.get("/do/assign?list=currency%3DKES&where=colour%3Dred")
+        accept = await client.get("/do/accept?list=&where=colour%3Dred")
         report = await client.get("/reports/period?from=2026-11-20&to=2026-11-02&as=csv")
         wrong_month = await client.get("/reports/2026-77?as=csv")
         right = await client.get("/orders/ORD-1?as_of=2026-11-20%2012:00")
@@ -385,15 +385,13 @@ async def test_the_list_stays_as_it_was_filtered(console_with_breaks: RunningCon
         kept = re.search(r'name="list" value="([^"]+)"', page)
         assert kept is not None
         words = httpx2.QueryParams({"list": unescape(kept[1])})
-        none = (await client.get(f"/do/assign-all?{words}")).text
+        none = (await client.get(f"/do/assign?{words}")).text
         name = (await breaks(client, "?currency=KES"))["breaks"][0]["id"]
-        path = f"/do/assign-all?break={name}&{words}"
-        mark = re.search(r'name="seen" value="([^"]+)"', (await client.get(path)).text)
-        assert mark is not None
-        sent = await send(client, path, to="a finance", seen=mark[1])
+        path = f"/do/assign?break={name}&{words}"
+        sent = await send(client, path, to="a finance")
         there = await client.get(sent.headers["location"])
-        elsewhere = await client.get("/do/assign-all?list=//evil.example%3Fx=1")
-    assert sent.headers["location"] == "/breaks?currency=KES&order=age&done=assign-all"
+        elsewhere = await client.get("/do/assign?list=//evil.example%3Fx=1")
+    assert sent.headers["location"] == "/breaks?currency=KES&order=age&done=assign"
     assert there.status_code == 200
     assert 'href="/breaks?currency=KES&amp;order=age"' in none
     assert "evil" not in re.sub(r'action="[^"]*"', "", elsewhere.text)

@@ -15,7 +15,7 @@ from markupsafe import escape
 from app.config.load import load_settings
 from app.console.application import build_console
 from app.core.errors import UnreachableError, UsageError
-from app.finance.break_acts import accept_breaks
+from app.finance.break_acts import BreakAct, act_on_breaks
 from app.finance.coverage import Declaration, declare_coverage
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import previewed_rules, save_rules
@@ -26,7 +26,7 @@ from app.wiring.work import ElsewhereOf
 from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, event
 from tests.console.conftest import RunningConsole, rows_of
-from tests.console.test_finance_pages import breaks, of_form, send
+from tests.console.test_finance_pages import breaks, hidden_of, of_form, send
 from tests.console.test_imports import confirm, read
 from tests.console.test_pages import shown
 from tests.contexts import instead
@@ -268,14 +268,6 @@ def chosen(found: list[dict[str, Any]]) -> str:
     return "&".join(f"break={each['id']}" for each in found)
 
 
-async def sent_as_shown(client: Any, path: str, **fields: str) -> Any:
-    """Send a form with its hidden fields."""
-    page = (await client.get(path)).text
-    seal = re.search(r'name="seen" value="([^"]+)"', page)
-    assert seal, shown(page)
-    return await send(client, path, seen=seal[1], **fields)
-
-
 async def test_several_breaks_are_assigned_and_accepted_at_once(
     console_with_breaks: RunningConsole,
 ) -> None:
@@ -286,10 +278,10 @@ async def test_several_breaks_are_assigned_and_accepted_at_once(
         page = (await client.get("/breaks")).text
         assert len(found) >= 2
         assert page.count('name="break"') == len(found)
-        asked = shown((await client.get(f"/do/accept-all?{chosen(found)}")).text)
-        to = await sent_as_shown(client, f"/do/assign-all?{chosen(found)}", to="a support")
+        asked = shown((await client.get(f"/do/accept?{chosen(found)}")).text)
+        to = await send(client, f"/do/assign?{chosen(found)}", to="a support")
         mine = await breaks(client, "?assignee=a+support")
-        sent = await sent_as_shown(client, f"/do/accept-all?{chosen(found)}", reason="small sums")
+        sent = await send(client, f"/do/accept?{chosen(found)}", reason="small sums")
         left = await breaks(client)
     for total in _totals(found):
         assert total in asked
@@ -315,22 +307,22 @@ async def test_all_breaks_that_match_filters_are_decided_together(
         mine = await breaks(client, "?currency=KES&assignee=a+support")
         those = [each for each in found if each["money"]["currency"] == "KES"]
         assert 0 < len(those) < len(found)
-        path = "/do/accept-all?where=currency%3DKES+age%3C10000"
+        path = "/do/accept?where=currency%3DKES+age%3C10000"
         asked = shown((await client.get(path)).text)
-        sent = await sent_as_shown(client, path, reason="small sums")
+        sent = await send(client, path, reason="small sums")
         left = (await breaks(client))["breaks"]
         none = shown((await client.get(path)).text)
-        wrong = await client.get("/do/assign-all?where=colour%3Dred")
+        wrong = await client.get("/do/assign?where=colour%3Dred")
     (total,) = _totals(those)
     assert mine["where"] == "currency=KES 'assignee=a support'"
-    assert total in asked
+    assert total.removeprefix("of ") in asked
     assert sent.status_code == 303
     assert [each["money"]["currency"] for each in left] == ["USD"] * len(left)
     assert "no break is meant" in none.lower()
     told = shown(wrong.text)
     assert "is no condition" in told
     assert "--where" not in told
-    assert 'action="/do/assign-all?' not in wrong.text, "the list's own field, and nothing to do"
+    assert 'action="/do/assign?' not in wrong.text, "the list's own field, and nothing to do"
 
 
 def _totals(found: list[dict[str, Any]]) -> list[str]:
@@ -348,14 +340,11 @@ async def test_what_changed_since_it_was_shown_is_not_accepted(
     console = console_with_breaks
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
-        path = f"/do/accept-all?{chosen(found)}"
-        page = (await client.get(path)).text
-        seal = re.search(r'name="seen" value="([^"]+)"', page)
-        assert seal
-        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        path = f"/do/accept?{chosen(found)}"
+        form = {**await hidden_of(client, path), "reason": "small sums"}
         await send(client, f"/do/assign?break={found[0]['id']}", to="a support")
         refused = await client.post(path, data=form)
-        nothing = await client.get("/do/accept-all")
+        nothing = await client.get("/do/accept")
     assert refused.status_code == 400
     assert "have changed since you looked" in shown(refused.text).lower()
     assert "No break is chosen" in shown(nothing.text)
@@ -372,20 +361,16 @@ async def test_above_the_limit_none_of_several_is_accepted(
     limit = '[accept_alone_max]\nKES = "1.00"\nUSD = "99.00"\n'
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
-        path = f"/do/accept-all?{chosen(found)}"
-        page = (await client.get(path)).text
-        seal = re.search(r'name="seen" value="([^"]+)"', page)
-        assert seal
-        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        path = f"/do/accept?{chosen(found)}"
+        form = {**await hidden_of(client, path), "reason": "small sums"}
         await save_rules(console.context, limit, by="a finance")
         text = shown((await client.get(path)).text)
         with pytest.raises(UsageError) as refused:
-            await accept_breaks(
+            await act_on_breaks(
                 console.context,
                 [each["id"] for each in found],
-                reason="small sums",
-                by="a finance",
-                seen=seal[1],
+                BreakAct(kind="accepted", by="a finance", reason="small sums"),
+                seen=form["seen"],
             )
         sent = await client.post(path, data=form)
         proposals = (await client.get("/proposals.json")).json()["proposals"]
@@ -417,11 +402,8 @@ async def test_what_each_may_be_accepted_alone_may_not_be_together(
     await reconcile_period(console.context, RunRequest(), progress=lambda _: None)
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
-        path = f"/do/accept-all?{chosen(found)}"
-        page = (await client.get(path)).text
-        seal = re.search(r'name="seen" value="([^"]+)"', page)
-        assert seal
-        form = {"form": await of_form(client, path), "seen": seal[1], "reason": "small sums"}
+        path = f"/do/accept?{chosen(found)}"
+        form = {**await hidden_of(client, path), "reason": "small sums"}
         limit = '[accept_alone_max]\nKES = "1500.00"\nUSD = "99.00"\n'
         await save_rules(console.context, limit, by="a finance")
         text = shown((await client.get(path)).text)
@@ -488,8 +470,8 @@ async def test_support_sees_breaks_and_decides_none(console_with_breaks: Running
         found = (await breaks(client))["breaks"]
         page = (await client.get("/breaks")).text
         one = (await client.get(f"/breaks/{found[0]['id']}")).text
-    assert "accept-all" not in page
-    assert "assign-all" in page
+    assert "/do/accept" not in page
+    assert "/do/assign" in page
     assert "/do/match" not in one
 
 

@@ -24,7 +24,6 @@ from app.console.page_list import PAGES
 from app.console.pages import Pages
 from app.console.words import address, moment_in
 from app.core.alarm import Alarm
-from app.finance.break_acts import accept_break
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
@@ -45,6 +44,7 @@ from tests.console.conftest import (
 )
 from tests.contexts import Here, with_settings
 from tests.database.contract_gaps import accept_gap
+from tests.finance.deciding import decide
 from tests.rows import for_each
 
 ABOUT_A_FILE = (
@@ -60,7 +60,7 @@ async def proposed(console: RunningConsole, name: str) -> str:
     """Return the id of a proposal to accept this break."""
     await save_rules(console.context, LIMITS, by="a finance")
     by = Proven("a finance")
-    found = await accept_break(console.context, name, reason="it is gone", by=by)
+    found = await decide(console.context, name, "accepted", reason="it is gone", by=by)
     assert found is not None
     return found.id
 
@@ -672,7 +672,7 @@ async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
             if (each["cause"], each["order"]) == ("paid_twice", "ORD-1")
         ]
     by = Proven("a finance")
-    await accept_break(console_with_breaks.context, name, reason="kept as agreed", by=by)
+    await decide(console_with_breaks.context, name, "accepted", reason="kept as agreed", by=by)
     assert driver.rows("SELECT reason FROM records WHERE kind='finding_accepted'") == [
         ("paid_twice",)
     ]

@@ -27,6 +27,7 @@ from reconcile.money import Money
 from tests.contexts import with_settings
 from tests.database.builders import arrival, change, commit, context, fetch, keep, quiet, rows, said
 from tests.database.contract_ledgers import paid
+from tests.finance.deciding import decide
 from tests.reconcile.build import T, seconds
 
 KES = Money(minor=150_000, currency="KES")
@@ -148,10 +149,10 @@ class BreakContract:
         await people(at)
         await run(inbox, *map(missing, "ABCDEF"), late("L"), at=1)
         for order, whose in (("A", "ann"), ("B", "ann"), ("B", "bob"), ("C", "ann"), ("F", "ann")):
-            await acts.assign_break(at, missing(order).identity, to=whose, by="ann")
-        await acts.accept_break(at, missing("D").identity, reason="small", by="ann")
+            await decide(at, missing(order).identity, "assigned", value=whose, by="ann")
+        await decide(at, missing("D").identity, "accepted", reason="small", by="ann")
         await run(inbox, *map(missing, "ABDEF"), late("L"), at=2)
-        await acts.assign_break(at, missing("F").identity, to="", by="ann")
+        await decide(at, missing("F").identity, "assigned", value="", by="ann")
         asked: list[tuple[dict[str, Any], str]] = [
             ({}, "ABCDEFL"),
             ({"states": ("open", "assigned", "accepted")}, "ABDEFL"),
@@ -223,7 +224,7 @@ class BreakContract:
             number = await take_run_number(connection)
             await save_seen(connection, [missing("A", minor=7)], number=number, as_of=seconds(3))
         name = missing("A").identity
-        await acts.accept_break(context(inbox, at=5), name, reason="small", by="ann")
+        await decide(context(inbox, at=5), name, "accepted", reason="small", by="ann")
         await finish(context(inbox, at=9), finished(number, at=3))
         found = await show(inbox, missing("A"))
         assert [(step.kind, step.at) for step in found.steps] == [
@@ -262,10 +263,10 @@ class BreakContract:
     async def test_acts_on_breaks_are_append_only_and_in_the_trail(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
         name, at = missing("A").identity, context(inbox, at=2)
-        await acts.assign_break(at, name, to="bob", by="ann")
-        await acts.comment_break(at, name, note="asked the bank", by="ann")
+        await decide(at, name, "assigned", value="bob", by="ann")
+        await decide(at, name, "commented", reason="asked the bank", by="ann")
         assert await living(inbox) == {"A": "assigned"}
-        await acts.accept_break(at, name, reason="small", by="ann")
+        await decide(at, name, "accepted", reason="small", by="ann")
         assert await living(inbox) == {"A": "accepted"}
         await run(inbox, missing("A", minor=7), at=3)
         found = await show(inbox, missing("A"))
@@ -292,12 +293,12 @@ class BreakContract:
         await run(inbox, missing("A"), missing("B", minor=100_000), late("C"), at=1)
         big, small, late_one = (each.identity for each in (missing("A"), missing("B"), late("C")))
         proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
-        await acts.accept_break(at, small, reason="at the limit", by="ann")
+        await decide(at, small, "accepted", reason="at the limit", by="ann")
         for by in (Proven("ann"), "ann"):
             with pytest.raises(UsageError, match="a second operator must approve"):
-                await acts.accept_break(at, big, reason="x", by=by)
+                await decide(at, big, "accepted", reason="x", by=by)
         await people(at)
-        proposal = await acts.accept_break(at, big, reason="gone", by=Proven("ann"))
+        proposal = await decide(at, big, "accepted", reason="gone", by=Proven("ann"))
         assert proposal is not None
         assert f"Accept {big}: nothing is booked; it is about KES 1,500.00" in proposal.sentence
         for by, why in (("ann", "yourself"), ("eve", "support"), ("mallory", "in force")):
@@ -341,7 +342,7 @@ class BreakContract:
         found = replace(missing("A", minor=2000_00), left=left)
         await run(inbox, found, at=1)
         await people(at)
-        proposal = await acts.accept_break(at, found.identity, reason="x", by=Proven("ann"))
+        proposal = await decide(at, found.identity, "accepted", reason="x", by=Proven("ann"))
         assert proposal is not None
         assert proposal.sentence.startswith(f"Accept {found.identity}: {said} ")
 
@@ -361,7 +362,7 @@ class BreakContract:
 
         async def accept(name: str, *, by: str, at: AppContext) -> Proposal | None:
             given = {"reason": "gone", "by": Proven(by)}
-            return await acts.accept_break(at, found[name].identity, **given)
+            return await decide(at, found[name].identity, "accepted", **given)
 
         await settle_late(at, late("L").identity, action="refund", reason="back", by=Proven("ann"))
         assert await accept("A", by="ann", at=at) is None
@@ -383,7 +384,12 @@ class BreakContract:
         with pytest.raises(
             UsageError, match=r"one person may not accept brk_.* nothing was accepted"
         ):
-            await acts.accept_breaks(tomorrow, names, reason="x", by=Proven("ann"), seen=seen)
+            await acts.act_on_breaks(
+                tomorrow,
+                names,
+                acts.BreakAct(kind="accepted", reason="x", by=Proven("ann")),
+                seen=seen,
+            )
         next_month = context(inbox, at=11 * 24 * hour)
         assert await accept("F", by="ann", at=next_month) is None
 
@@ -396,12 +402,12 @@ class BreakContract:
         await people(at)
         proposals = Proposals(at, [acts.acceptance_kind(at), rules_kind(at)])
         found = [
-            await acts.accept_break(at, missing(name).identity, reason="gone", by=Proven("ann"))
+            await decide(at, missing(name).identity, "accepted", reason="gone", by=Proven("ann"))
             for name in "AB"
         ]
         first, other = (each.id for each in found if each is not None)
-        await acts.comment_break(at, missing("A").identity, note="asked the bank", by="bob")
-        await acts.assign_break(at, missing("A").identity, to="bob", by="bob")
+        await decide(at, missing("A").identity, "commented", reason="asked the bank", by="bob")
+        await decide(at, missing("A").identity, "assigned", value="bob", by="bob")
         await run(inbox, missing("A"), missing("B", minor=150_001), at=3)
         with pytest.raises(UsageError, match="has changed since"):
             await proposals.approve(other, by=Proven("bob"), reason="x")
@@ -416,11 +422,11 @@ class BreakContract:
         at = context(inbox, at=2)
         unknown = replace(missing("A", minor=0), cause="unresolved")
         await run(inbox, unknown, replace(unknown, order="B"), at=1)
-        await acts.accept_break(at, unknown.identity, reason="a gift", by="ann")
+        await decide(at, unknown.identity, "accepted", reason="a gift", by="ann")
         await save_rules(at, '[accept_alone_max]\nJPY = "5"\n', by="ann")
         name = replace(unknown, order="B").identity
         with pytest.raises(UsageError, match="is not known"):
-            await acts.accept_break(at, name, reason="a gift", by="ann")
+            await decide(at, name, "accepted", reason="a gift", by="ann")
 
     @pytest.mark.alike
     async def test_rules_with_a_limit_are_changed_by_two(self, inbox: Inbox) -> None:
@@ -477,14 +483,16 @@ class BreakContract:
         at = context(inbox, at=2)
         for reason, why in (("  ", "say why"), ("he said so: 0711 223 344", "phone number out")):
             with pytest.raises(UsageError, match=why):
-                await acts.accept_break(at, missing("A").identity, reason=reason, by="ann")
+                await decide(at, missing("A").identity, "accepted", reason=reason, by="ann")
         with pytest.raises(UsageError, match="printable"):
-            await acts.assign_break(at, missing("A").identity, to="a\nb", by="ann")
+            await decide(at, missing("A").identity, "assigned", value="a\nb", by="ann")
         assert await rows(inbox, "SELECT 1 FROM break_deeds UNION ALL SELECT 1 FROM audit") == []
 
     async def test_the_database_refuses_to_change_runs_and_acts(self, inbox: Inbox) -> None:
         await run(inbox, missing("A"), at=1)
-        await acts.comment_break(context(inbox, at=2), missing("A").identity, note="seen", by="ann")
+        await decide(
+            context(inbox, at=2), missing("A").identity, "commented", reason="seen", by="ann"
+        )
         for table, key in KEYS.items():
             for sql in (f"DELETE FROM {table}", f"UPDATE {table} SET {key}={key}"):
                 with pytest.raises(DBAPIError, match="only added"):

@@ -6,7 +6,7 @@ import pytest
 
 from app.access.operator_store import audit_entries
 from app.core.errors import UsageError
-from app.finance.break_acts import match_break, unmatch_break
+from app.finance.break_acts import match_lines, unmatch_break
 from app.finance.break_store import hand_matches
 from app.receiving.inbox import Inbox
 from tests.database.builders import context, fetch
@@ -24,11 +24,13 @@ class HandMatchContract:
         await run(inbox, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
         with pytest.raises(UsageError, match="not left over"):
-            await match_break(at, name, line="stm_8.1", reason="looks so", by="ann")
-        await match_break(at, name, line="stm_7.1", reason="the customer said", by="ann")
+            await match_lines(at, name, lines=["stm_8.1"], reason="looks so", by="ann")
+        await match_lines(at, name, lines=["stm_7.1"], reason="the customer said", by="ann")
         with pytest.raises(UsageError, match="cannot be claimed again"):
-            await match_break(at, missing("B").identity, line="stm_7.2", reason="no", by="ann")
-        await match_break(at, missing("B").identity, line="bok_C.1", reason="one of two", by="ann")
+            await match_lines(at, missing("B").identity, lines=["stm_7.2"], reason="no", by="ann")
+        await match_lines(
+            at, missing("B").identity, lines=["bok_C.1"], reason="one of two", by="ann"
+        )
         async with inbox.database.reading() as connection:
             found = await hand_matches(connection, as_of=seconds(9))
             earlier = await hand_matches(connection, as_of=seconds(1))
@@ -38,7 +40,7 @@ class HandMatchContract:
         await run(inbox, at=3)
         assert "match by ann" in (await show(inbox, missing("A"))).life.closed_by
         with pytest.raises(UsageError, match="is closed"):
-            await match_break(at, name, line="stm_9.1", reason="again", by="ann")
+            await match_lines(at, name, lines=["stm_9.1"], reason="again", by="ann")
 
     @pytest.mark.alike
     async def test_a_match_by_hand_is_taken_back(self, inbox: Inbox) -> None:
@@ -47,7 +49,7 @@ class HandMatchContract:
         await run(inbox, missing("A", lines=lines), missing("B", lines=lines), at=1)
         a, b = missing("A").identity, missing("B").identity
         for line in lines:
-            await match_break(context(inbox, at=2), a, line=line, reason="both", by="ann")
+            await match_lines(context(inbox, at=2), a, lines=[line], reason="both", by="ann")
         at = context(inbox, at=3)
         for name, line, why in (
             (b, "", "has no match by hand"),
@@ -61,11 +63,11 @@ class HandMatchContract:
         # A later version of the line is the same line.
         assert await unmatch_break(at, a, line="stm_7.5", reason="wrong", by="bob") == "stm_7.1"
         with pytest.raises(UsageError, match="cannot be claimed again"):
-            await match_break(at, b, line="stm_8.1", reason="mine", by="ann")
-        await match_break(at, b, line="stm_7.1", reason="mine", by="ann")
+            await match_lines(at, b, lines=["stm_8.1"], reason="mine", by="ann")
+        await match_lines(at, b, lines=["stm_7.1"], reason="mine", by="ann")
         assert await unmatch_break(at, a, reason="wrong", by="bob") == "stm_8.1"
-        await match_break(
-            context(inbox, at=4), a, line="stm_8.1", reason="right after all", by="ann"
+        await match_lines(
+            context(inbox, at=4), a, lines=["stm_8.1"], reason="right after all", by="ann"
         )
         known = {seconds(n): await self._hands(inbox, at=n) for n in (1, 2, 3, 4)}
         assert list(known.values()) == [
@@ -88,7 +90,7 @@ class HandMatchContract:
         at = context(inbox, at=2)
         await run(inbox, missing("A", lines=["stm_7.1"]), at=1)
         name = missing("A").identity
-        await match_break(at, name, line="stm_7.1", reason="so", by="ann")
+        await match_lines(at, name, lines=["stm_7.1"], reason="so", by="ann")
         await unmatch_break(at, name, reason="not so", by="ann")
         await run(inbox, at=3)
         assert (await show(inbox, missing("A"))).life.closed_by == ()
@@ -101,7 +103,9 @@ class HandMatchContract:
         near = missing("A", lines=["stm_7.1"])
         half = replace(missing("half"), cause="settled_never_notified", subject="stm_7")
         await run(inbox, near, half, at=1)
-        await match_break(context(inbox, at=2), near.identity, line="stm_7.1", reason="so", by="a")
+        await match_lines(
+            context(inbox, at=2), near.identity, lines=["stm_7.1"], reason="so", by="a"
+        )
         for each in (near, half):
             assert (await show(inbox, each)).life.state == "closed"
         for at in (3, 4):
@@ -114,7 +118,7 @@ class HandMatchContract:
         at_5 = context(inbox, at=5)
         await unmatch_break(at_5, half.identity, reason="no", by="a")
         assert await self._hands(inbox, at=9) == []
-        await match_break(at_5, half.identity, line="bok_A", reason="so", by="a")
+        await match_lines(at_5, half.identity, lines=["bok_A"], reason="so", by="a")
         await run(inbox, at=6)
         for each in (near, half):
             assert "match by a" in (await show(inbox, each)).life.closed_by
@@ -130,7 +134,7 @@ class HandMatchContract:
                   astray, other, at=1)  # fmt: skip
         at = context(inbox, at=2)
         for found, line in ((alone, "stm_7.3"), (astray, "A.1"), (other, "A.2")):
-            await match_break(at, found.identity, line=line, reason="so", by="ann")
+            await match_lines(at, found.identity, lines=[line], reason="so", by="ann")
         assert await self._hands(inbox, at=9) == [
             ("A.1", "stm_7"), ("stm_8", "A.1"), ("stm_9", "A.2"),
         ]  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import accept_break, match_break
+from app.finance.break_acts import match_lines
 from app.finance.coverage_store import BY_FILE, CoverageLine, add_coverage
 from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.imports import ImportRequest, import_book
@@ -26,6 +26,7 @@ from tests.database.builders import arrival, context, keep, quiet, said
 from tests.database.contract_breaks import missing, run
 from tests.database.contract_imports import book
 from tests.database.contract_ledgers import folded, paid
+from tests.finance.deciding import decide
 from tests.reconcile.build import DUE, T, seconds
 
 LATER = 40 * DAY // SECOND
@@ -155,12 +156,12 @@ class ReportingContract:
         await run(inbox, some, missing("B"), at=10)
         for at in (20, 30):
             now = context(inbox, at=at)
-            await accept_break(now, some.identity, reason="small", by=None)
+            await decide(now, some.identity, "accepted", reason="small", by=None)
         first = {"start": seconds(0), "end": seconds(40)}
         then = await booked(inbox, at=40, **first)
         assert then == [("written off: not_settled", -100, seconds(20))]
         await run(inbox, more, at=50)
-        await accept_break(context(inbox, at=60), some.identity, reason="so be it", by=None)
+        await decide(context(inbox, at=60), some.identity, "accepted", reason="so be it", by=None)
         await run(inbox, at=70)
         assert await booked(inbox, at=40, **first) == then == await booked(inbox, at=99, **first)
         assert await booked(inbox, at=99, start=seconds(40), end=seconds(99)) == [
@@ -197,10 +198,10 @@ class ReportingContract:
         found = await report_period(now, whole_time, progress=quiet)
         (stray,) = found.break_lines
         assert (stray.cause, stray.order) == ("paid_not_in_book", "X")
-        await match_break(
+        await match_lines(
             now,
             stray.identity,
-            line=f"{LINES['book'].line_id(('hand', 'order'))}.1",
+            lines=[f"{LINES['book'].line_id(('hand', 'order'))}.1"],
             reason="the same",
             by=None,
         )
@@ -237,7 +238,7 @@ class ReportingContract:
             context(inbox, at=200), scope(as_of=seconds(200)), progress=quiet
         )
         (line,) = report.break_lines
-        await accept_break(context(inbox, at=250), line.identity, reason="agreed", by=None)
+        await decide(context(inbox, at=250), line.identity, "accepted", reason="agreed", by=None)
         third = said("third", "succeeded", order="A", payment="r", money=DUE, order_money=DUE)
         await keep(inbox, arrival(third, at=260))
         report = await report_period(
@@ -281,7 +282,7 @@ class ReportingContract:
             assert (line.cause, line.order) == ("paid_twice", "A")
             assert line.sentence.startswith("Paid more than once")
             seen.append([line.state, *(row.state for row in report.breaks)])
-            await accept_break(now, line.identity, reason="agreed", by=None)
+            await decide(now, line.identity, "accepted", reason="agreed", by=None)
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
     async def test_a_journal_has_every_movement_and_line_once(self, inbox: Inbox) -> None:

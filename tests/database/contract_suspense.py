@@ -2,7 +2,6 @@
 
 import pytest
 
-from app.finance.break_acts import accept_break
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_journal, report_period
 from app.receiving.inbox import Inbox
@@ -12,6 +11,7 @@ from reconcile.reporting.report import PeriodReport
 from tests.database.builders import arrival, context, keep, quiet, said
 from tests.database.contract_placing import ANN, BOB, approve, assign, dismiss, prepared, withdraw
 from tests.database.contract_reporting import LATER, scope, settle
+from tests.finance.deciding import decide
 from tests.reconcile.build import DUE, T, seconds
 
 ASSIGNED = {"received": 1, "assigned": 1}
@@ -56,7 +56,7 @@ class SuspenseContract:
         assert held == {"received": 1, "closing": 1}
         name = report.break_lines[0].identity
         later = context(inbox, at=LATER)
-        assert await accept_break(later, name, reason="let it be", by=BOB), "it takes two"
+        assert await decide(later, name, "accepted", reason="let it be", by=BOB), "it takes two"
         assert await journal(inbox) == (
             ["settled payment", "captured without an order"],
             {"bank": 1, "unallocated": -1},

@@ -20,7 +20,12 @@ from app.core.clock import SetClock
 from app.core.errors import NotFoundError, UsageError
 from app.finance import bank_match
 from app.finance.bank_match import KeptMatch, booked_line, booked_lines, booked_page, check_bucket
-from app.finance.break_acts import SeenBreak, accept_break, breaks_of_run, match_break, one_break
+from app.finance.break_acts import (
+    SeenBreak,
+    breaks_of_run,
+    match_lines,
+    one_break,
+)
 from app.finance.imports import (
     Imported,
     ImportRequest,
@@ -44,6 +49,7 @@ from tests.api.driving import driving, event
 from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
+from tests.finance.deciding import decide
 from tests.reconcile.build import T, seconds
 from tests.waiting import PATIENCE_S
 
@@ -320,9 +326,9 @@ async def test_a_match_by_hand_closes_both_and_an_acceptance_holds(shop: Shop) -
     missing, unknown = found["payout_not_in_bank"], found["bank_line_unknown"]
     line = unknown.seen.cites[0]
     then = shop.at(900).context
-    await match_break(then, missing.identity, line=line, reason="the bank says so", by=None)
+    await match_lines(then, missing.identity, lines=[line], reason="the bank says so", by=None)
     accepting = found["payout_amount_differs"].identity
-    await accept_break(then, accepting, reason="the bank's charge", by=None)
+    await decide(then, accepting, "accepted", reason="the bank's charge", by=None)
     after = shop.at(1_200)
     seen = await after.breaks_of_bank(await after.ran())
     states = [(each.life.state, str(each.seen.money)) for each in seen]

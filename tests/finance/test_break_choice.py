@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import SeenBreak
-from app.finance.break_choice import ChosenBreaks, _by_parts, few_breaks, read_choice, sums_of
+from app.finance.break_acts import BreakAct, SeenBreak
+from app.finance.break_choice import ChosenBreaks, act_on_chosen, few_breaks, read_choice, sums_of
 from reconcile.instants import DAY
 from reconcile.matching.breaks import Break, BreakCause, Step, life
 from reconcile.money import Money
@@ -168,16 +168,22 @@ def test_a_mark_is_of_what_is_shown() -> None:
     assert len(chosen.mark) == 16
 
 
-async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on() -> None:
-    chosen = ChosenBreaks(of=ALL[:3])
-    taken: list[int] = []
+async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[str] = []
 
-    async def act(names: list[str], *, seen: str) -> None:
+    async def match(context: object, name: str, **given: object) -> None:
         if len(taken) == 2:
             raise UsageError("they have changed")
-        taken.append(len(names))
+        taken.append(name)
 
+    monkeypatch.setattr("app.finance.break_acts.match_lines", match)
+    context: Any = None
+    chosen = ChosenBreaks(of=ALL[:3], lines={each.identity: "stm_1" for each in ALL[:3]})
+    doing = BreakAct(kind="matched", by="ann", reason="a slip")
     with pytest.raises(UsageError, match="2 of 3 breaks were done, and then: they have changed"):
-        await _by_parts(chosen, act, at_once=1)
+        await act_on_chosen(context, chosen, doing)
     with pytest.raises(UsageError, match=r"^they have changed$"):
-        await _by_parts(chosen, act, at_once=1)
+        await act_on_chosen(context, chosen, doing)
+    assert len(taken) == 2

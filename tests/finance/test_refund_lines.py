@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from app.core.errors import UsageError
-from app.finance.break_acts import breaks_of_run, match_break
+from app.finance.break_acts import breaks_of_run, match_lines
 from app.finance.imports import ImportRequest, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.report_period import report_period
@@ -67,8 +67,8 @@ async def test_a_refund_without_its_payment_is_not_matched_by_hand_but_by_its_fi
         assert sorted(breaks) == ["refund_not_settled", "settled_never_notified"]
         (line,) = driver.rows("SELECT line FROM statement_lines WHERE payment = 'bank-7'")
         with pytest.raises(UsageError, match="original_payment"):
-            await match_break(
-                context, breaks["refund_not_settled"], line=line[0], reason="the same", by=None
+            await match_lines(
+                context, breaks["refund_not_settled"], lines=[line[0]], reason="the same", by=None
             )
         assert done.number is not None
         driver.clock.put(Instant(T + 41 * DAY))

@@ -18,7 +18,6 @@ from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import outgoing_client
 from app.core.mail import MailServer as Server
-from app.finance import break_acts as acts
 from app.finance.match_rules import save_rules
 from app.monitoring.notice_ways import MailsNotices, PostsNotices, SendsNotices
 from app.monitoring.work_notices import (
@@ -38,6 +37,7 @@ from reconcile.instants import MINUTE, Instant, parse_instant
 from tests.api.driving import SECRET, Driver, driving
 from tests.contexts import with_settings
 from tests.database.contract_breaks import missing, people, run
+from tests.finance.deciding import decide
 from tests.finance.test_delivering import mail_server
 
 RULES = '[accept_alone_max]\nKES = "1.00"\n'
@@ -92,7 +92,7 @@ def sender(driver: Driver, **ways: SendsNotices) -> WorkNotices:
 
 
 async def assign(at: AppContext, order: str, *, to: str, by: str = "ann") -> None:
-    await acts.assign_break(at, missing(order).identity, to=to, by=Proven(by))
+    await decide(at, missing(order).identity, "assigned", value=to, by=Proven(by))
 
 
 async def test_each_thing_is_notified_once_to_whose_it_is(driver: Driver) -> None:
@@ -102,7 +102,7 @@ async def test_each_thing_is_notified_once_to_whose_it_is(driver: Driver) -> Non
         await chosen(at, name)
     await assign(at, "A", to="bob")
     await assign(at, "B", to="ann")
-    await acts.accept_break(at, missing("A").identity, reason="x", by=Proven("ann"))
+    await decide(at, missing("A").identity, "accepted", reason="x", by=Proven("ann"))
     first = sender(driver, post=inbox.way)
     assert [await first.send_due() for _ in range(2)] == [1, 0]
     assert await sender(driver, post=inbox.way).send_due() == 0
@@ -121,7 +121,7 @@ async def test_a_notice_names_no_customer_and_links_to_the_page(driver: Driver) 
     at = driver.context
     await chosen(at, "bob", way="mail")
     await assign(at, "A", to="bob")
-    await acts.accept_break(at, missing("A").identity, reason="gone", by=Proven("ann"))
+    await decide(at, missing("A").identity, "accepted", reason="gone", by=Proven("ann"))
     with mail_server() as server:
         host, port = server.server_address[:2]
         way = MailsNotices(

@@ -16,7 +16,6 @@ from app.evidence.attachment_store import attached_bytes, empty_attachments
 from app.evidence.attachments import AttachRequest, attach
 from app.finance import close_period as closing
 from app.finance import reconcile_rows
-from app.finance.break_acts import accept_break
 from app.finance.close_period import CloseRequest, close_period
 from app.finance.import_store import Import, begin_import, publish_import
 from app.finance.match_rules import save_rules
@@ -29,6 +28,7 @@ from reconcile.reporting.closing import Closing
 from tests.database.builders import arrival, commit, context, fetch, keep, rows, said
 from tests.database.contract_breaks import missing, people, run
 from tests.finance.closing import QUIET, quiet
+from tests.finance.deciding import decide
 from tests.finance.loading import into_store, settle
 from tests.finance.month import CLOSED_AT
 from tests.postgres.test_sharing import several
@@ -117,7 +117,7 @@ async def test_one_person_does_not_use_up_a_limit_twice_at_once(url: str) -> Non
         await run(stores[0], *found, at=1)
         done = await asyncio.gather(
             *(
-                accept_break(each, one.identity, reason="gone", by=Proven("ann"))
+                decide(each, one.identity, "accepted", reason="gone", by=Proven("ann"))
                 for each, one in zip(at, found, strict=True)
             )
         )

@@ -18,7 +18,7 @@ from app.core.logs import configure_logging
 from app.database.statements import run
 from app.evidence.seal import anything_unsealed, open_signer, seal_all
 from app.evidence.verify_log import verify_log
-from app.finance.break_acts import accept_break, breaks_of
+from app.finance.break_acts import breaks_of
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.orders.pending_session_store import PendingSession, forget, note_pending
@@ -44,6 +44,7 @@ from reconcile.instants import DAY
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import with_settings
 from tests.copied import copy_of
+from tests.finance.deciding import decide
 from tests.receiving.test_several_events import PROFILE, item, send, service
 from tests.reconcile.build import T
 
@@ -462,7 +463,7 @@ async def test_what_finance_has_accepted_is_settled_and_may_go(tmp_path: Path) -
         breaks = await breaks_of(context, "ORD-1")
         (found,) = [each for each in breaks if each.seen.cause == "paid_twice"]
         seen = await next_step()
-        await accept_break(context, found.identity, reason="it went back by hand", by=None)
+        await decide(context, found.identity, "accepted", reason="it went back by hand", by=None)
         accepted = await next_step()
         driver.clock.put(T + 41 * DAY)
         await driver.send(event("e1"))
