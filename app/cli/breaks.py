@@ -58,7 +58,7 @@ def list_breaks(
         left_out = await printing.print_items(found, columns=COLUMNS, form=form)
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = running.with_context(work)
+    left_out = running.reading(work)
     if left_out is None:
         printing.note(
             "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
@@ -91,7 +91,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
     async def work(context: AppContext) -> tuple[SeenBreak, Instant, tzinfo]:
         return await one_break(context, name), context.clock.now(), context.calendar_zone
 
-    found, now, zone = running.with_context(work)
+    found, now, zone = running.reading(work)
     document: Mapping[str, Any] = found.whole_document(as_of=now)
     if form is not printing.Format.table:
         printing.document(document, form)
@@ -367,7 +367,7 @@ def list_late(
         )
         return left_out if await finished_runs(context, limit=1) else None
 
-    left_out = running.with_context(work)
+    left_out = running.reading(work)
     if left_out is None:
         printing.note(
             "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."

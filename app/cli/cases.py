@@ -85,7 +85,7 @@ def _attach(
         tracking=tracking,
         by=by,
     )
-    kept = running.with_context(lambda context: attach_file(context, asked), purpose="writing")
+    kept = running.writing(attach_file, asked)
     if form is not printing.Format.table:
         printing.document(kept.document(), form)
         return
@@ -113,7 +113,7 @@ def attachments(
     """List what is attached to an order and its breaks."""
     from app.evidence.attachments import attachments_of
 
-    found = running.with_context(lambda context: attachments_of(context, order=order))
+    found = running.reading(attachments_of, order=order)
     _print(found, form)
 
 
@@ -124,7 +124,7 @@ def attachments_of_break(
     """List what is attached to a break."""
     from app.evidence.attachments import attachments_of
 
-    found = running.with_context(lambda context: attachments_of(context, break_=name))
+    found = running.reading(attachments_of, break_=name)
     _print(found, form)
 
 
@@ -149,9 +149,7 @@ def detach(
     """Delete an attachment of an order or a break; the audit trail records it."""
     from app.evidence.attachments import detach as delete
 
-    gone = running.with_context(
-        lambda context: delete(context, name, reason=reason, by=by), purpose="writing"
-    )
+    gone = running.writing(delete, name, reason=reason, by=by)
     if form is not printing.Format.table:
         printing.document(gone.document(), form)
         return
@@ -218,10 +216,7 @@ def _letter(asked: CaseRequest, kind: LetterForm | None, name: str) -> tuple[Let
     from app.evidence.letter_forms import take_letter
     from app.finance.read_lines import lines_naming
 
-    return running.with_context(
-        lambda context: take_letter(context, asked, kind, lines=lines_naming, name=name),
-        purpose="writing",
-    )
+    return running.writing(take_letter, asked, kind, lines=lines_naming, name=name)
 
 
 def _asked(
@@ -273,7 +268,7 @@ def checklist(
     from app.evidence.dispute_case import dispute_case
 
     asked = _asked(order, as_of, family, respond_by, None)
-    case = running.with_context(lambda context: dispute_case(context, asked))
+    case = running.reading(dispute_case, asked)
     document = case.document()
     if form is not printing.Format.table:
         printing.document(document, form)

@@ -53,17 +53,15 @@ def list_deliveries(
 
     if verdict is not None and verdict not in VERDICTS:
         raise UsageError(f"{verdict!r} is none of: {', '.join(VERDICTS)}")
-    page = running.with_context(
-        lambda context: list_deliveries(
-            context,
-            limit=limit,
-            before=before,
-            verdict=verdict,
-            source=source,
-            kind=kind,
-            order=order,
-            no_order=no_order,
-        )
+    page = running.reading(
+        list_deliveries,
+        limit=limit,
+        before=before,
+        verdict=verdict,
+        source=source,
+        kind=kind,
+        order=order,
+        no_order=no_order,
     )
     rows = [listed_delivery(entry) for entry in page.entries]
     if form in (printing.Format.table, printing.Format.csv):
@@ -87,7 +85,7 @@ def list_poisoned(
     from app.orders.set_aside import poisoned
     from app.orders.set_aside import retry as read_again
 
-    found = running.with_context(poisoned)
+    found = running.reading(poisoned)
     printing.emit(
         [
             {
@@ -103,7 +101,7 @@ def list_poisoned(
         form=form,
     )
     if retry and found:
-        running.with_context(lambda context: read_again(context, by=by), purpose="writing")
+        running.writing(read_again, by=by)
         printing.note("They are read again by `serve`.")
 
 
@@ -122,9 +120,7 @@ def judge_delivery(
     """
     from app.orders.set_aside import judge_unread
 
-    count = running.with_context(
-        lambda context: judge_unread(context, delivery, reason=reason, by=by), purpose="writing"
-    )
+    count = running.writing(judge_unread, delivery, reason=reason, by=by)
     are = "1 order is" if count == 1 else f"{count:,} orders are"
     printing.note(f"Judged; {are} folded again by `serve` or `worker`.")
 
@@ -153,9 +149,9 @@ def show_delivery(
         no_order = no_order_sentence(context, entry)
         return entry, no_order, *await masked_parts(context, entry)
 
-    entry, no_order, phones, headers = running.with_context(look)
+    entry, no_order, phones, headers = running.reading(look)
     if is_refused(entry):
-        running.with_context(lambda context: note_reading(context, entry, by=by), purpose="writing")
+        running.writing(note_reading, entry, by=by)
     row = listed_delivery(entry) | {
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
@@ -236,7 +232,7 @@ def replay_delivery(
         async with sending() as client:
             return await send_on(client, kept.request, to)
 
-    tell_answer(running.with_context(replay, purpose="writing"), to=to)
+    tell_answer(running.writing(replay), to=to)
 
 
 @group.command("reverify")

@@ -69,9 +69,7 @@ def build(
     )
     refuse_existing(output, binary=True)
 
-    built = running.with_context(
-        lambda context: build_evidence(context, request, lines=lines_naming), purpose="writing"
-    )
+    built = running.writing(build_evidence, request, lines=lines_naming)
     write_private(output, built.archive)
     _say_built(built, output)
 
@@ -179,10 +177,7 @@ def scenario(
 
     instant = printing.moment(as_of, "--as-of")
     refuse_existing(output)
-    scenario = running.with_context(
-        lambda context: tell_scenario(context, order, as_of=instant, by=by, lines=lines_naming),
-        purpose="writing",
-    )
+    scenario = running.writing(tell_scenario, order, as_of=instant, by=by, lines=lines_naming)
     write_private(
         output, (json.dumps(scenario.document, ensure_ascii=False, indent=1) + "\n").encode()
     )
@@ -249,7 +244,7 @@ def key(
         path = context.settings.evidence_key_path
         return shown_key(await open_signer(context)) | {"file": str(path)}
 
-    shown = running.with_context(look, purpose="writing")
+    shown = running.writing(look)
     if form is not printing.Format.table:
         printing.document(shown, form)
         return
@@ -297,7 +292,7 @@ def seal() -> None:
         with printing.progress("sealing", None) as advance:
             return await seal_all(context, await open_signer(context), sweep=True, progress=advance)
 
-    printing.note(f"Sealed {running.with_context(work, purpose='writing')}.")
+    printing.note(f"Sealed {running.writing(work)}.")
 
 
 @log_group.command("checkpoint")
@@ -305,7 +300,7 @@ def checkpoint() -> None:
     """Print the newest signed checkpoint. Kept elsewhere, it later shows removals."""
     from app.evidence.prove_sealed import newest_checkpoint
 
-    found = running.with_context(newest_checkpoint)
+    found = running.reading(newest_checkpoint)
     printing.print_file(found.note)
     printing.note(f"{counted(found.size, 'leaf', 'leaves')}, signed {format_instant(found.at)}.")
 
@@ -323,7 +318,7 @@ def prove(
     """Prove by the newest checkpoint that something is in the log, as JSON."""
     from app.evidence.prove_sealed import prove_sealed
 
-    printing.document(running.with_context(lambda context: prove_sealed(context, subject)), form)
+    printing.document(running.reading(prove_sealed, subject), form)
 
 
 @log_group.command("consistency")
@@ -341,7 +336,7 @@ def consistency(
     from app.evidence.prove_sealed import prove_growth
 
     printing.document(
-        running.with_context(lambda context: prove_growth(context, old=old, new=new)),
+        running.reading(prove_growth, old=old, new=new),
         form,
     )
 
@@ -351,7 +346,7 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
     """Show the witnesses, and the last checkpoint that left by each way."""
     from app.evidence.witnesses import witness_document
 
-    shown = running.with_context(witness_document)
+    shown = running.reading(witness_document)
     if form is not printing.Format.table:
         printing.document(shown, form)
         return
@@ -403,7 +398,7 @@ def check_log(
         except (OSError, ValueError) as error:
             raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
     with printing.measure("verifying") as show:
-        found = running.with_context(look)
+        found = running.reading(look)
     if form is printing.Format.table:
         print(found.sentence())
         for problem in found.problems:

@@ -76,15 +76,12 @@ def rehearse(
     from app.golive.rehearse import play
 
     printing.note("Playing; each scenario is waited for until its deadline")
-    played = running.with_context(
-        lambda context: play(
-            context,
-            patience_s=patience,
-            progress=lambda each: printing.note(
-                f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
-            ),
+    played = running.writing(
+        play,
+        patience_s=patience,
+        progress=lambda each: printing.note(
+            f"{'ok   ' if each.passed else 'WRONG'} {each.scenario}"
         ),
-        purpose="writing",
     )
     printing.emit([each.document() for each in played], columns=PLAYED, form=form)
     if not all(each.passed for each in played):
@@ -122,7 +119,7 @@ def golive(
         items = await checklist(context, await check_now(context))
         return context.database.environment or "", items, context.clock.now()
 
-    environment, items, now = running.with_context(check, purpose="writing")
+    environment, items, now = running.writing(check)
     rows = [item.document() for item in items]
     printing.emit(rows, columns=COLUMNS, form=form)
     if page is not None:
@@ -148,7 +145,7 @@ def sign(
         await golive.sign(context, item, by=by, note=text)
         return await golive.what_a_signature_is_worth(context, item)
 
-    doubt = running.with_context(signing, purpose="writing")
+    doubt = running.writing(signing)
     printing.note(f"{by} has signed {item}.{f' {doubt}' if doubt else ''}")
 
 

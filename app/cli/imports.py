@@ -139,7 +139,7 @@ def run_import(use: Use, form: printing.Format) -> None:
 
 def _import_one(use: Use) -> Imported:
     with printing.measure("rows") as show:
-        return running.with_context(lambda context: use(context, show), purpose="writing")
+        return running.writing(use, show)
 
 
 def _document(done: Imported) -> dict[str, Any]:
@@ -399,7 +399,7 @@ def add_past_imports(group: typer.Typer, kind: ImportKind, *, files: str, one: s
     ) -> None:
         from app.finance.imports import past_imports
 
-        found = running.with_context(lambda context: past_imports(context, kind=kind, limit=limit))
+        found = running.reading(past_imports, kind=kind, limit=limit)
         rows = [each.document() for each in found]
         printing.emit_up_to(limit, rows, columns=IMPORT_COLUMNS, form=form)
 
@@ -420,10 +420,7 @@ def _withdraw(
     from app.cli import operators
     from app.finance.withdraw_import import Withdrawn, withdraw_import
 
-    done = running.with_context(
-        lambda context: withdraw_import(context, number, kind=kind, by=by, reason=reason),
-        purpose="writing",
-    )
+    done = running.writing(withdraw_import, number, kind=kind, by=by, reason=reason)
     if not isinstance(done, Withdrawn):
         printing.note(operators.proposal_notice(done))
         return
@@ -495,9 +492,7 @@ def list_records(
     from app.finance.read_lines import book_document, list_book
 
     at = printing.moment(as_of, "--as-of")
-    lines = running.with_context(
-        lambda context: list_book(context, reference=reference, as_of=at, limit=limit)
-    )
+    lines = running.reading(list_book, reference=reference, as_of=at, limit=limit)
     rows = [book_document(line) for line in lines]
     columns = (
         "line", "reference", "kind", "amount", "placed_at", "status", "refunded_amount",
@@ -571,9 +566,7 @@ def list_statement_lines(
     from app.finance.read_lines import list_statement, statement_document
 
     at = printing.moment(as_of, "--as-of")
-    lines = running.with_context(
-        lambda context: list_statement(context, reference=reference, as_of=at, limit=limit)
-    )
+    lines = running.reading(list_statement, reference=reference, as_of=at, limit=limit)
     rows = [statement_document(line) for line in lines]
     columns = ("line", "payment", "order", "type", "gross", "fee", "net", "settled_at", "payout")
     printing.emit_up_to(limit, rows, columns=columns, form=form)
@@ -623,7 +616,7 @@ def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
     from app.finance.named_mappings import list_mappings
     from reconcile.instants import format_instant
 
-    found = running.with_context(list_mappings)
+    found = running.reading(list_mappings)
     rows = [
         {"mapping": each.name, "kind": each.kind, "by": each.who, "at": format_instant(each.at)}
         for each in found
@@ -638,7 +631,7 @@ def show_mapping(
     """Print a mapping's file, to be changed and given as --mapping FILE."""
     from app.finance.named_mappings import one_mapping
 
-    printing.print_file(running.with_context(lambda context: one_mapping(context, name)).toml)
+    printing.print_file(running.reading(one_mapping, name).toml)
 
 
 # --- bank -----------------------------------------------------------------------------------------
@@ -690,9 +683,7 @@ def list_bank_lines(
 
     check_bucket(stands)
     at = printing.moment(as_of, "--as-of")
-    found = running.with_context(
-        lambda context: booked_lines(context, as_of=at, stands=stands, limit=limit)
-    )
+    found = running.reading(booked_lines, as_of=at, stands=stands, limit=limit)
     rows = [_row(each) for each in found]
     if form is printing.Format.table:
         zone = printing.merchant_zone()
@@ -717,7 +708,7 @@ def show_bank_line(
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
-    found = running.with_context(lambda context: booked_line(context, line, as_of=at))
+    found = running.reading(booked_line, line, as_of=at)
     document = found.whole_document()
     if form is not printing.Format.table:
         printing.document(document, form)
@@ -737,7 +728,7 @@ def list_bank_balances(form: printing.FormatOption = printing.Format.table) -> N
     from app.finance.bank_balances import list_balances
 
     columns = ("account", "opened", "opening", "closed", "closing", "difference", "state", "import")
-    printing.emit(running.with_context(list_balances), columns=columns, form=form)
+    printing.emit(running.reading(list_balances), columns=columns, form=form)
 
 
 add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's file")
@@ -757,7 +748,7 @@ def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
     """List what each file states that it covers, and what people declared."""
     from app.finance.coverage import list_coverage
 
-    rows = [each.document() for each in running.with_context(list_coverage)]
+    rows = [each.document() for each in running.reading(list_coverage)]
     columns = ("number", "kind", "name", "wallet", "since", "until", "import", "by", "reason")
     printing.emit(rows, columns=columns, form=form)
 
@@ -795,7 +786,7 @@ def declare_coverage(
     asked = Declaration(
         kind=kind, name=name, wallet=wallet, first=since, last=until, reason=reason, by=by
     )
-    line = running.with_context(lambda context: declare(context, asked), purpose="writing")
+    line = running.writing(declare, asked)
     if form is not printing.Format.table:
         printing.document(line.document(), form)
         return
@@ -814,7 +805,5 @@ def withdraw_coverage(
     """Take back what a person declared; what a file states goes with its import."""
     from app.finance.coverage import withdraw_coverage as withdraw
 
-    line = running.with_context(
-        lambda context: withdraw(context, number, reason=reason, by=by), purpose="writing"
-    )
+    line = running.writing(withdraw, number, reason=reason, by=by)
     printing.say(f"Took back coverage {line.number} of {_covered_name(line.name, line.wallet)}.")

@@ -43,10 +43,7 @@ def add_operator(
     found = next((each for each in ROLES if each == role), None)
     if found is None:
         raise UsageError(f"--role is one of: {', '.join(ROLES)}")
-    running.with_context(
-        lambda context: register_operator(context, name=name, role=found, by=by),
-        purpose="writing",
-    )
+    running.writing(register_operator, name=name, role=found, by=by)
     printing.note(f"Added {name} as {role}.")
 
 
@@ -80,7 +77,7 @@ def invite(
         notice = local_text(notice, context.calendar_zone, named=True)
         return console.public_url or f"http://127.0.0.1:{console.port}", token, notice
 
-    address, token, notice = running.with_context(inviting, purpose="writing")
+    address, token, notice = running.writing(inviting)
     print(f"{address}/invite#{token}")
     printing.note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
     printing.note(f"{notice}. {VOUCHING[0].upper()}{VOUCHING[1:]}")
@@ -106,7 +103,7 @@ def let_in(
         token = await let_in_link(context, name=name, reason=reason, by=by)
         return console.public_url or f"http://127.0.0.1:{console.port}", token
 
-    address, token = running.with_context(making, purpose="writing")
+    address, token = running.writing(making)
     print(f"{address}/enter#{token}")
     printing.note(f"Whoever opens this within ten minutes is {name}, for an hour.")
 
@@ -126,9 +123,7 @@ def vouch_for(
     """
     from app.golive.golive import vouch
 
-    running.with_context(
-        lambda context: vouch(context, one, other, reason=reason), purpose="writing"
-    )
+    running.writing(vouch, one, other, reason=reason)
     printing.note(f"{one} and {other} may approve each other's proposals from now on.")
 
 
@@ -156,11 +151,8 @@ def choose_notices_of(
         raise UsageError("--when is one of: at-once, daily, off")
     if pace != "off" and (mail is None) != post:
         raise UsageError("say either --mail ADDRESS or --post")
-    running.with_context(
-        lambda context: choose_notices(
-            context, name, pace=pace, way="post" if post else "mail", address=mail or "", by=by
-        ),
-        purpose="writing",
+    running.writing(
+        choose_notices, name, pace=pace, way="post" if post else "mail", address=mail or "", by=by
     )
     printing.note(
         f"{name} is not notified any more."
@@ -185,7 +177,7 @@ def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
             "disabled_at": None if each.disabled_at is None else format_instant(each.disabled_at),
             "company": each.company is not None,
         }
-        for each in running.with_context(known_operators)
+        for each in running.reading(known_operators)
     ]
     printing.emit(rows, columns=("name", "role", "created_at", "disabled_at", "company"), form=form)
 
@@ -195,10 +187,7 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
     """Disable a person; the audit trail keeps their name."""
     from app.access.operators import retire_operator
 
-    running.with_context(
-        lambda context: retire_operator(context, name=name, by=by),
-        purpose="writing",
-    )
+    running.writing(retire_operator, name=name, by=by)
     printing.note(f"Disabled {name}.")
 
 
@@ -275,7 +264,7 @@ def add_token(
         made = {"scopes": list(entry.scopes), "until": format_known(entry.until)}
         return {"name": name, "token": token, **made}
 
-    made = running.with_context(work, purpose="writing")
+    made = running.writing(work)
     if form is not printing.Format.table:
         printing.document(made, form)
     else:
@@ -315,7 +304,7 @@ def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
             "revoked_at": format_known(entry.revoked_at),
             "changed_at": format_known(entry.changed_at),
         }
-        for entry in running.with_context(known_tokens)
+        for entry in running.reading(known_tokens)
     ]
     printing.emit(rows, columns=TOKEN_COLUMNS, form=form)
 
@@ -325,10 +314,7 @@ def revoke_token(name: TokenName, by: ByOption = None) -> None:
     """Revoke a token; the next request with it is refused."""
     from app.access.tokens import withdraw_token
 
-    running.with_context(
-        lambda context: withdraw_token(context, name=name, by=by),
-        purpose="writing",
-    )
+    running.writing(withdraw_token, name=name, by=by)
     printing.note(f"Revoked {name}.")
 
 
@@ -362,10 +348,8 @@ def list_entries(
 
     if action is not None and action not in MAY:
         raise UsageError(f"{action!r} is none of: {', '.join(MAY)}")
-    found = running.with_context(
-        lambda context: trail(
-            context, subject=subject, who=who, action=action, after=after, limit=limit
-        )
+    found = running.reading(
+        trail, subject=subject, who=who, action=action, after=after, limit=limit
     )
     flat = form in (printing.Format.table, printing.Format.csv)
     rows = [
@@ -441,7 +425,7 @@ def list_proposals(
             return rows
         return [printing.local_sentence(row, context.calendar_zone) for row in rows]
 
-    rows = running.with_context(work)
+    rows = running.reading(work)
     printing.emit(
         rows, columns=COLUMNS if form is printing.Format.table else (*COLUMNS, *DECIDED), form=form
     )
@@ -460,7 +444,7 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
             else shown
         )
 
-    shown = running.with_context(work)
+    shown = running.reading(work)
     if form is not printing.Format.table:
         printing.document(shown, form)
         return
@@ -485,7 +469,7 @@ def _decided(decide: Decide) -> Proposal:
     async def work(context: AppContext) -> Proposal:
         return await decide(_proposals(context))
 
-    return running.with_context(work, purpose="writing")
+    return running.writing(work)
 
 
 @proposals_group.command(

@@ -182,7 +182,7 @@ def list_orders(
         )
         return await read_orders.listed_documents(context, ledgers)
 
-    rows = running.with_context(listed)
+    rows = running.reading(listed)
     if form in printing.FLAT:
         rows = [{**row, "captured": row["totals"]["captured"]} for row in rows]
     printing.emit(_for_whom(rows, form), columns=COLUMNS, form=form)
@@ -321,7 +321,7 @@ def release_orders(
             return await holds.release(context, set(references), reason=held, why=why, by=by)
         return await holds.release_all(context, reason=held, why=why, by=by)
 
-    count = running.with_context(work, purpose="writing")
+    count = running.writing(work)
     if count:
         printing.note(
             f"{counted(count, 'order')} released; the service or worker that runs publishes and "
@@ -347,12 +347,7 @@ def accept_finding(
     """
     from app.orders import accept_findings
 
-    running.with_context(
-        lambda context: accept_findings.accept_finding(
-            context, reference, code=finding, reason=reason, by=by
-        ),
-        purpose="writing",
-    )
+    running.writing(accept_findings.accept_finding, reference, code=finding, reason=reason, by=by)
     printing.note(f"Accepted: {finding} of {reference}.")
 
 
@@ -397,7 +392,7 @@ def unmask_orders(
         made = await propose_unmasking(context, proposals.kinds[NAME], asked)
         return proposals.document(made), operators.proposal_notice(made)
 
-    made, notice = running.with_context(work, purpose="writing")
+    made, notice = running.writing(work)
     if form is not printing.Format.table:
         printing.document(made, form)
     printing.note(f"{made['sentence']} {notice}")
@@ -423,7 +418,7 @@ def numbers(
         seen = await see_numbers(context, kind, found, by=None)
         return [each.document() for each in seen]
 
-    printing.emit(running.with_context(work, purpose="writing"), columns=NUMBERS, form=form)
+    printing.emit(running.writing(work), columns=NUMBERS, form=form)
 
 
 checkout_group = typer.Typer(help="Payments that this installation starts.", no_args_is_help=True)
@@ -478,10 +473,7 @@ def start(
         success_url=success_url,
         cancel_url=cancel_url,
     )
-    result = running.with_context(
-        lambda context: _start(context, request, new_payment=new_payment, by=by),
-        purpose="writing",
-    )
+    result = running.writing(_start, request, new_payment=new_payment, by=by)
     if form is not printing.Format.table:
         printing.document(result_document(result), form)
     elif result.state == "opened" and result.checkout_url is not None:
@@ -543,9 +535,7 @@ def list_notifications(
     chosen = next((each for each in notify_shop.STATES if each == state), None)
     if state is not None and chosen is None:
         raise UsageError(f"{state!r} is none of: {', '.join(notify_shop.STATES)}")
-    entries = running.with_context(
-        lambda context: notify_shop.list_notifications(context, state=chosen, limit=limit)
-    )
+    entries = running.reading(notify_shop.list_notifications, state=chosen, limit=limit)
     printing.emit_up_to(
         limit,
         [notify_shop.notification_document(entry) for entry in entries],
@@ -573,10 +563,7 @@ def redeliver(
     """Send notifications again, with their ids, for three more days."""
     from app.orders import notify_shop
 
-    count = running.with_context(
-        lambda context: notify_shop.redeliver(context, ids or None, by=by),
-        purpose="writing",
-    )
+    count = running.writing(notify_shop.redeliver, ids or None, by=by)
     if not count:
         printing.note("None was tried in vain or given up; what waits is sent by itself.")
         return

@@ -378,7 +378,7 @@ def _erased(asked: ErasureRequest, *, dry_run: bool) -> Erasure | Proposal:
         return await erase(context, asked, dry_run=dry_run, progress=advance)
 
     with printing.progress("looking", None) as advance:
-        return running.with_context(work, purpose="writing")
+        return running.writing(work)
 
 
 def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) -> None:
@@ -521,7 +521,7 @@ def export_copy(
         return await export(context, asked, approved=approved, progress=advance)
 
     with printing.progress("looking", None) as advance:
-        done = running.with_context(work, purpose="writing")
+        done = running.writing(work)
     if not isinstance(done, Exported):
         printing.note(operators.proposal_notice(done))
         return

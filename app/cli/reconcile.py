@@ -172,7 +172,7 @@ def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
         return found
 
     try:
-        return running.with_context(work, purpose="writing")
+        return running.writing(work)
     except KeyboardInterrupt:
         printing.note(_interrupted(*kept))
         raise
@@ -210,7 +210,7 @@ def show(
         await print_run(context, found, form)
         return found
 
-    found = running.with_context(work)
+    found = running.reading(work)
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -224,7 +224,7 @@ def list_runs(
     from app.finance.break_acts import finished_runs
     from app.finance.reconcile_period import listed_run
 
-    found = running.with_context(lambda context: finished_runs(context, limit=limit))
+    found = running.reading(finished_runs, limit=limit)
     rows = [listed_run(each) for each in found]
     columns = ("run", "at", "as_of", "from", "to", "rules", "kind", "breaks", "ties")
     printing.emit_up_to(limit, rows, columns=columns, form=form)
@@ -247,7 +247,7 @@ def preview(
         with printing.progress("comparing", 2 * await rows_ahead(context, as_of=None)) as advance:
             return await preview_rules(context, text, progress=advance)
 
-    found = running.with_context(work, purpose="writing")
+    found = running.writing(work)
     if form is printing.Format.table:
         _print_preview(found.document())
     else:
@@ -282,7 +282,7 @@ def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
     """Show the rules in force, and who saved them when."""
     from app.finance.match_rules import current_rules, rules_document
 
-    found = running.with_context(current_rules)
+    found = running.reading(current_rules)
     if found is None:
         printing.note("No rules were saved: nothing is tolerated, and margins are as built in.")
         if form is not printing.Format.table:
@@ -309,10 +309,7 @@ def save(
     from app.finance.match_rules import save_rules
 
     text = _text_of(file)
-    done = running.with_context(
-        lambda context: save_rules(context, text, by=by, reason=reason),
-        purpose="writing",
-    )
+    done = running.writing(save_rules, text, by=by, reason=reason)
     if isinstance(done, Proposal):
         printing.note(operators.proposal_notice(done))
     else:
@@ -362,7 +359,7 @@ def suggest(
     begin, end = printing.moment(since, "--from"), printing.end_of(until, "--to")
     assert begin is not None
     assert end is not None
-    found = running.with_context(lambda context: suggest_fees(context, since=begin, until=end))
+    found = running.reading(suggest_fees, since=begin, until=end)
     document = found.document()
     if form is not printing.Format.table:
         printing.document(document, form)

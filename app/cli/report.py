@@ -92,7 +92,7 @@ def report_period(
             report = await report_period(context, scope, progress=advance)
         return report, await closed_within(context, scope)
 
-    report, closed = running.with_context(work)
+    report, closed = running.reading(work)
     with printing.whole_file(output) as file:
         file.write(render(report, form.value))
     if closed:
@@ -152,7 +152,7 @@ def report_journal(
                     context, scope, form.value, write=file.write, accounts=named, progress=advance
                 )
 
-        totals = running.with_context(work)
+        totals = running.reading(work)
     printing.note(f"{counted(totals.transactions, 'transaction')}.")
 
 
@@ -237,7 +237,7 @@ def close_month(
         return await close_period(context, request, progress=advance)
 
     with printing.progress("closing", None) as advance:
-        done = running.with_context(work, purpose="writing")
+        done = running.writing(work)
     if isinstance(done, Closing):
         _print_closed(done, form)
         return
@@ -291,7 +291,7 @@ def show_ready(
 
     with printing.progress("looking", None) as advance:
         # As `close` does: in the name of the operator whose token was given.
-        against = running.with_context(work, purpose="writing")
+        against = running.writing(work)
     zone = printing.merchant_zone()
     rows = [
         {"line": line, "holds": blocker is None, "sentence": sentence,
@@ -329,7 +329,7 @@ def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
     """List every closing, reopened ones included, the earliest month first."""
     from app.finance.closed_periods import list_closed
 
-    closed = running.with_context(list_closed)
+    closed = running.reading(list_closed)
     rows = [each.document() for each in closed]
     columns = (
         "period",
@@ -356,9 +356,7 @@ def reopen_month(
     """
     from app.finance.close_period import reopen_period
 
-    done = running.with_context(
-        lambda context: reopen_period(context, period, by=by, reason=reason), purpose="writing"
-    )
+    done = running.writing(reopen_period, period, by=by, reason=reason)
     printing.note(operators.proposal_notice(done))
 
 
@@ -393,9 +391,7 @@ def show_period(
     if not journal:
         report = PeriodFormat(form or "table")
         printing.check_output(output, binary=report.value in BINARY, what=report.upper())
-        content = running.with_context(
-            lambda context: closed_report(context, period, report.value, version=version)
-        )
+        content = running.reading(closed_report, period, report.value, version=version)
         with printing.whole_file(output) as file:
             file.write(content)
         return
@@ -407,7 +403,7 @@ def show_period(
             async for part in closed_journal(context, period, entries, version=version):
                 file.write(part)
 
-        running.with_context(work)
+        running.reading(work)
 
 
 @period_group.command("verify")
@@ -424,7 +420,7 @@ def check_months(
         return [each async for each in verify_periods(context, only=period, progress=advance)]
 
     with printing.progress("verifying", None) as advance:
-        found = running.with_context(work)
+        found = running.reading(work)
     rows = [each.document() for each in found]
     columns = ("period", "version", "step", "passed", "sentence")
     printing.emit(rows, columns=columns, form=form)
@@ -458,7 +454,7 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
     async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         return await schedule_document(context, schedule_entries(context.settings.schedule))
 
-    rows = running.with_context(work)
+    rows = running.reading(work)
     if not rows:
         printing.note(
             "TALLYHOOK_SCHEDULE has no entries; config.example.env shows how they are written."

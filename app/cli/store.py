@@ -120,9 +120,7 @@ def check(
         with printing.measure("reading the file") as show:
             read_ahead(file, progress=show)
     with printing.progress_ahead("checking") as (ahead, advance):
-        report = running.with_context(
-            lambda context: check_database(context, deep=chosen, progress=advance, ahead=ahead)
-        )
+        report = running.reading(check_database, deep=chosen, progress=advance, ahead=ahead)
     _conclude(report, report.problems, form)
 
 
@@ -300,14 +298,8 @@ def prove(
     if bool(references) == everything:
         raise UsageError("name the orders to prove, or say --all, but not both")
     with printing.progress("trials", None) as advance:
-        proof = running.with_context(
-            lambda context: prove_orders(
-                context,
-                references or None,
-                shuffles=shuffles,
-                seed=seed,
-                progress=advance,
-            )
+        proof = running.reading(
+            prove_orders, references or None, shuffles=shuffles, seed=seed, progress=advance
         )
     _conclude(proof, proof.counter_examples, form)
 

@@ -71,7 +71,7 @@ def list_payments(
         found = _documents(context, asked, flat=form in printing.FLAT)
         return await printing.print_items(found, columns=COLUMNS, form=form)
 
-    left_out = running.with_context(work)
+    left_out = running.reading(work)
     if left_out:
         printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
 
@@ -102,7 +102,7 @@ def show(payment: Payment, form: printing.DocumentOption = printing.Format.table
         suggestions = [each.document() for each in suggested]
         return {**found.document(now=context.clock.now()), "suggestions": suggestions}
 
-    document = running.with_context(work)
+    document = running.reading(work)
     if form is not printing.Format.table:
         printing.document(document, form)
         return
@@ -183,5 +183,5 @@ def _place(payment: str, asked: dict[str, Any], *, done: str) -> None:
     async def work(context: AppContext) -> Proposal | None:
         return await place_payment(context, placing)
 
-    proposal = running.with_context(work, purpose="writing")
+    proposal = running.writing(work)
     printing.note(done if proposal is None else operators.proposal_notice(proposal))
