@@ -48,7 +48,8 @@ from app.finance.reports.journal_forms import JOURNAL_FORMS
 from app.finance.scheduled import ScheduleDocument
 from app.finance.worklist import LatePageDocument
 from reconcile.documents import Keywords
-from reconcile.matching.breaks import STATES, BreakCause, State
+from reconcile.matching.breaks import STATES, State
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.control import BUCKETS
 
 

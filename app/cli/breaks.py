@@ -44,7 +44,8 @@ def list_breaks(
     """List breaks by id; closed ones only with --all."""
     from app.cli import printing
     from app.finance.break_acts import finished_runs
-    from reconcile.matching.breaks import BREAK_CAUSES, STATES
+    from reconcile.matching.breaks import STATES
+    from reconcile.matching.causes import BREAK_CAUSES
 
     for word, words in ((cause, BREAK_CAUSES), (state, STATES)):
         if word is not None and word not in words:

@@ -16,7 +16,7 @@ from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
 from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
-from app.console.words import CAUSES, SETTLINGS, address, plain_money, spoken
+from app.console.words import SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
 from app.finance import break_acts, break_choice, left_over, worklist
@@ -24,18 +24,10 @@ from app.finance.bank_match import Booked, booked_page, named_lines
 from app.finance.break_acts import BreakAct
 from app.finance.limits import Allowance
 from reconcile.instants import format_instant
-from reconcile.matching.breaks import (
-    BREAK_CAUSES,
-    PARTNERS,
-    STANDINGS,
-    STATES,
-    Act,
-    apart_words,
-    break_sentence,
-)
+from reconcile.matching.breaks import STANDINGS, STATES, Act, apart_words, break_sentence
+from reconcile.matching.causes import BREAK_CAUSES, CAUSES
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
-from reconcile.reporting.words import CAUSE_WORDS
 
 LIVING: Final = STATES[:-1]
 """States of the breaks that are still in the newest run."""
@@ -117,8 +109,8 @@ async def break_document(view: View) -> Document:
             }
             for name, line in lines.items()
         ],
-        "means": CAUSES[found.seen.cause],
-        "partners": found.seen.cause in PARTNERS,
+        "means": CAUSES[found.seen.cause].meaning,
+        "partners": bool(CAUSES[found.seen.cause].partners),
         "matched": await break_acts.matches_of(view.context, found.identity),
         "late": found.seen.cause in worklist.LATE,
         "not_alone": None if closed else await _why_not_alone(view, found),
@@ -158,7 +150,7 @@ async def late_money_document(view: View) -> Document:
             for (action, currency), (count, minor) in sorted(sums.items())
         ],
         "late": [
-            worklist.late_document(each) | {"sentence": CAUSES[each.seen.cause]}
+            worklist.late_document(each) | {"sentence": CAUSES[each.seen.cause].meaning}
             for each in fitting[skip : skip + view.rows]
         ],
         "next": skip + view.rows if len(fitting) > skip + view.rows else None,
@@ -189,7 +181,7 @@ def _form(
 ) -> Form:
     """Make a form about a break. It shows the break's sentence and its money first."""
     money = to_json(found.seen.money)
-    name, cause = found.seen.order or found.seen.payment, CAUSE_WORDS[found.seen.cause]
+    name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
         subject=cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}",
         lines=(
@@ -371,7 +363,7 @@ def _preview(chosen: break_choice.ChosenBreaks) -> tuple[str, ...]:
     """Sum up the breaks by cause and currency, list the largest, and name those left out."""
     found = chosen.of
     totals = [
-        f"{CAUSE_WORDS[each.cause]}: {counted(each.count, 'break')} of {_money(each.money)}."
+        f"{CAUSES[each.cause].name}: {counted(each.count, 'break')} of {_money(each.money)}."
         for each in break_choice.sums_of(found)
     ]
     named = [_named(each) for each in found[:SHOWN]]
@@ -391,7 +383,7 @@ def _money(money: Money) -> str:
 
 def _named(found: break_acts.SeenBreak) -> str:
     about = found.seen.order or found.seen.payment or found.identity
-    cause = CAUSE_WORDS[found.seen.cause]
+    cause = CAUSES[found.seen.cause].name
     return (
         f"{about}: {cause[:1].lower()}{cause[1:]}, {_money(found.seen.money)}, {found.life.state}."
     )

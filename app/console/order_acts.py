@@ -42,7 +42,8 @@ from reconcile.instants import HOUR
 from reconcile.ledger.attention import NEEDS_A_PERSON, left_to_settle
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.vocabulary import FINDING_CODES
-from reconcile.matching.breaks import BREAK_CAUSES, STATES
+from reconcile.matching.breaks import STATES
+from reconcile.matching.causes import BREAK_CAUSES
 
 # --- evidence, the shop, refused deliveries -------------------------------------------------------
 

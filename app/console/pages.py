@@ -29,7 +29,7 @@ from app.evidence.letter_times import Times, letter_zone
 from app.receiving.caught_up import unread_notice
 from reconcile.instants import format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS
-from reconcile.matching.breaks import PARTNERS
+from reconcile.matching.causes import CAUSES
 from reconcile.reporting.words import SIDE_WORDS
 
 FOLDER: Final = Path(__file__).parent
@@ -79,8 +79,7 @@ class Pages:
             with_words=words.with_words,
             outcome_sentences=words.OUTCOMES,
             verdict_sentences=words.VERDICTS,
-            cause_sentences=words.CAUSES,
-            with_partners=PARTNERS,
+            causes=CAUSES,
             age_words=words.AGES,
             place_sentences=words.BANK_PLACES,
             side_sentences=words.SIDE_SENTENCES,

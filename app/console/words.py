@@ -18,7 +18,7 @@ from app.core.zones import local_pieces, wall_clock
 from reconcile.instants import DAY, Instant, format_instant, moment_of, parse_instant
 from reconcile.ledger.records import HoldReason
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.breaks import BreakCause, LateDecision
+from reconcile.matching.breaks import LateDecision
 from reconcile.matching.control import Bucket, Side
 from reconcile.money import EXPONENTS
 from reconcile.reporting.words import BUCKET_WORDS
@@ -119,43 +119,6 @@ OUTCOMES: Final[Mapping[str, str]] = {
     "unresolved": "What arrived does not fit the order; a person must settle it.",
 }
 """Meaning of each outcome, in a sentence for a customer."""
-
-CAUSES: Final[Mapping[BreakCause, str]] = {
-    "paid_not_in_book": "The money arrived, and the order book does not know the order.",
-    "book_paid_not_received": "The order book says paid, and no payment is known.",
-    "book_unpaid_but_received": "The money arrived, and the order book says unpaid.",
-    "amount_differs": "Order book or statement names another amount than was captured.",
-    "off_by_minor_unit": "The amounts differ by a factor of 100: somebody mixed up the units.",
-    "currency_differs": "Order book or statement names another currency than was captured.",
-    "paid_twice": "The order was paid more than once.",
-    "overpaid": "More arrived than was due.",
-    "refund_not_in_book": "Money went back, by a refund or a lost dispute, and the order book does "
-    "not know it.",
-    "refund_not_received": "The order book says given back, and no event that was read says so.",
-    "not_settled": "The provider has not paid this out yet, and the time for it is over.",
-    "settled_never_notified": "The statement holds money of which no event that was read speaks.",
-    "refund_not_settled": "Money went back, and no statement has taken it yet.",
-    "refund_amount_differs": "A refund was settled with another amount than was given back.",
-    "dispute_won_not_returned": "A dispute was won, and its money has not come back.",
-    "failed_refund_not_returned": "A refund failed, and its money has not come back.",
-    "fee_unexpected": "The provider took another fee than was agreed.",
-    "late_money": "Money came, or became known, after the order was canceled or given up.",
-    "unresolved": "What arrived does not fit the order.",
-    "payment_in_doubt": "The order is paid, and a further payment of it may have brought more.",
-    "ambiguous": "Several lines could be meant, and nothing says which.",
-    "payout_not_in_bank": "The provider says that it paid this out, and the bank does not have it.",
-    "bank_line_unknown": "Money came to the bank, and no payout of a statement explains it.",
-    "payout_amount_differs": "The bank booked another amount than the provider paid out.",
-    "wallet_balance_differs": "A balance at the provider does not follow from the lines before it.",
-    "transfer_one_sided": "Money left one of your balances at the provider and reached no other.",
-    "payout_late": "The provider pays out regularly, and has not for longer than ever.",
-    "release_without_hold": "The provider released money that no statement says it held.",
-    "payment_unallocated": "A payment arrived that is on no order.",
-    "assignment_contradicted": "A payment was assigned to the order, and named for another later.",
-    "closed_month_changed": "Something became known of a closed month, of more than the rules' "
-    "limit.",
-}
-"""Meaning of each cause of a break, in one sentence."""
 
 FINDINGS: Final[Mapping[FindingCode, str]] = {
     "redelivered": "Message sent again",

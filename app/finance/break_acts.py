@@ -30,9 +30,9 @@ from reconcile.documents import (
 )
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
-from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching import breaks
 from reconcile.matching.candidates import REASON_WORDS, WEIGHTS, suggestions
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.matching.rows import name_of
 from reconcile.matching.rules import own_line
 from reconcile.matching.suspense import UNALLOCATED
@@ -58,7 +58,7 @@ class CandidateDocument(TypedDict):
 
 class BreakDocument(TypedDict):
     id: Annotated[str, Keywords(examples=["brk_1"])]
-    cause: breaks.BreakCause
+    cause: BreakCause
     state: breaks.State
     assignee: str | None
     order: str | None
@@ -529,15 +529,6 @@ def _check_open(found: SeenBreak) -> None:
         raise UsageError(f"{found.identity} is closed: {found.life.because}")
 
 
-ACCEPTS: Final[Mapping[breaks.BreakCause, tuple[FindingCode, ...]]] = {
-    "paid_twice": ("paid_twice", "paid_after_cancel"),
-    "overpaid": ("overpaid", "paid_after_cancel"),
-    "late_money": ("paid_after_cancel",),
-    "book_paid_not_received": ("fulfilled_but_not_paid",),
-}
-"""Findings on a break's order that are accepted with the break, by its cause."""
-
-
 async def _write(
     context: AppContext,
     connection: Connection,
@@ -559,8 +550,8 @@ async def _write(
     )
     await break_store.add_act(connection, found.identity, step)
     kept = doing.kind == "accepted" or (doing.kind == "settled" and doing.value != "refund")
-    if kept and found.seen.order is not None and found.seen.cause in ACCEPTS:
-        codes = ACCEPTS[found.seen.cause]
+    codes = CAUSES[found.seen.cause].accepts
+    if kept and found.seen.order is not None and codes:
         await record_acceptance(connection, context, found.seen.order, codes=codes, who=who)
         context.signals.evidence_arrived.set()
     facts: dict[str, str | int] = {"amount": major_text(money), "currency": money.currency}
@@ -649,21 +640,10 @@ def not_known(seen: breaks.Break) -> bool:
     return seen.cause == "unresolved" and not seen.money.minor
 
 
-TWO_PEOPLE: Final[Mapping[breaks.BreakCause, str]] = {
-    "payment_unallocated": (
-        "a payment is left without an order by two people only: assign it, or dismiss it"
-    ),
-    "wallet_balance_differs": (
-        "a balance that differs from its statement is accepted by two people only"
-    ),
-}
-"""Causes of breaks that always take two people to accept, with the reason."""
-
-
 def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
     """Return why one person may not accept a break alone; None if they may."""
-    if seen.cause in TWO_PEOPLE:
-        return TWO_PEOPLE[seen.cause]
+    if reason := CAUSES[seen.cause].two_people:
+        return reason
     if allowance.rules.alone_max and not_known(seen):
         return "how much is at stake is not known, and one person may accept up to a limit only"
     return allowance.why_not(seen.money)
@@ -690,7 +670,7 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
     """Return the breaks about a line, or an order, that are counterparts of a break."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
-    causes = breaks.PARTNERS.get(found.seen.cause, ())
+    causes = CAUSES[found.seen.cause].partners
     return [
         each
         for each in await seen_breaks(connection, [e for e in names if e != found.identity])
@@ -704,8 +684,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
     Returns the open breaks about the line that a match closes too.
     """
-    if found.seen.cause in breaks.NOT_BY_HAND:
-        raise UsageError(breaks.NOT_BY_HAND[found.seen.cause])
+    if otherwise := CAUSES[found.seen.cause].not_by_hand:
+        raise UsageError(otherwise)
     if (claimed := await break_store.matched_by_hand(connection, line)) is not None:
         raise UsageError(f"{line} was matched with {claimed} by hand; it cannot be claimed again")
     subject = name_of(line)

@@ -22,8 +22,9 @@ from app.finance.break_acts import BreakAct
 from app.finance.limits import allowance_of
 from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, STATES, BreakCause, State
+from reconcile.matching.breaks import STATES, State
 from reconcile.matching.candidates import the_one
+from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 

@@ -15,7 +15,8 @@ from app.finance import break_acts
 from app.finance.bank_match import Booked, bank_words, named_lines
 from reconcile.instants import Instant, format_instant
 from reconcile.matching.books import BankLine, match_key
-from reconcile.matching.breaks import PARTNERS, STATES, Break, BreakCause
+from reconcile.matching.breaks import STATES, Break
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
@@ -133,7 +134,7 @@ async def find_lines(
 
 def may_be_other_business(cause: BreakCause) -> bool:
     """Return whether a break's counterpart may be a bank line without a provider."""
-    return "bank_line_unknown" in PARTNERS.get(cause, ())
+    return "bank_line_unknown" in CAUSES[cause].partners
 
 
 def _minor(amount: str, currency: str) -> int | None:
@@ -156,7 +157,7 @@ def _says(line: LeftOver, text: str) -> bool:
 async def _left_over(
     context: AppContext, found: break_acts.SeenBreak, *, texts: bool
 ) -> tuple[list[LeftOver], bool]:
-    causes, every = PARTNERS.get(found.seen.cause, ()), list[LeftOver]()
+    causes, every = CAUSES[found.seen.cause].partners, list[LeftOver]()
     if not causes:
         return [], False
     async for some in break_acts.living_breaks(context, causes=causes, states=STATES[:-1]):

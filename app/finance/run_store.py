@@ -24,7 +24,8 @@ from app.finance.break_store import MATCH_STANDS
 from app.finance.import_store import newest_published
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import BANK_CAUSES, WALLET_CAUSES, Break, break_in, break_text
+from reconcile.matching.breaks import Break, break_in, break_text
+from reconcile.matching.causes import CAUSES
 
 AT_ONCE: Final = 500
 """Breaks in memory at a time, about two kilobytes each."""
@@ -322,7 +323,9 @@ async def closing_evidence(
         connection, sql=_MATCHED_SINCE, values=sorted(gone), first=stands
     ):
         found[name] += [line, f"match by {who}"]
-    of_bank = [name for name, each in gone.items() if each.cause in BANK_CAUSES | WALLET_CAUSES]
+    of_bank = [
+        name for name, each in gone.items() if CAUSES[each.cause].about in ("bank", "wallet")
+    ]
     if of_bank:  # an import may have brought the payout or its bank line
         numbers = await connection.scalars(
             text(

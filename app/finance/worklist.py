@@ -22,6 +22,7 @@ from app.finance.run_store import Run, last_lived
 from reconcile.documents import Cites, MoneyDocument, NextText
 from reconcile.instants import DAY, Instant
 from reconcile.matching import breaks
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.money import Money
 
 TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
@@ -203,26 +204,17 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
 
 # --- late money -----------------------------------------------------------------------------------
 
-LATE: Final[tuple[breaks.BreakCause, ...]] = (
-    "late_money",
-    "paid_twice",
-    "overpaid",
-    "refund_not_received",
-)
-
-_PROPOSED: Final[dict[str, breaks.LateDecision]] = {
-    "late_money": "accept",
-    "paid_twice": "refund",
-    "overpaid": "refund",
-    "refund_not_received": "refund",
+LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
+    code: cause.late for code, cause in CAUSES.items() if cause.late is not None
 }
+"""Causes of late money, with the decision to propose."""
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
     """Return the proposed decision on late money. Money of a canceled order goes back."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
-    return _PROPOSED[found.seen.cause]
+    return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
@@ -243,7 +235,9 @@ async def late_items(
     A refund that may have been paid already is left out: proposing it could pay it twice.
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
-    async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
+    async for found in break_acts.living_breaks(
+        context, causes=tuple(LATE), states=states, after=after
+    ):
         yield [e for e in found if e.seen.cause != "refund_not_received" or not e.seen.candidates]
 
 
@@ -277,7 +271,7 @@ async def settle_late(
 
 class LateItemDocument(TypedDict):
     id: str
-    cause: breaks.BreakCause
+    cause: BreakCause
     order: str | None
     payment: str | None
     money: MoneyDocument

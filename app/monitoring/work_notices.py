@@ -33,8 +33,8 @@ from app.finance.break_acts import SeenBreak, one_break
 from app.monitoring import work_notice_store as store
 from app.monitoring.notice_ways import LEASE, SendsNotices, latest_pause, notice_pause
 from reconcile.instants import HOUR, Instant, format_instant, moment_of
+from reconcile.matching.causes import CAUSES
 from reconcile.periods import Calendar
-from reconcile.reporting.words import CAUSE_WORDS
 
 log = structlog.get_logger()
 
@@ -280,7 +280,7 @@ class WorkNotices:
             found = await self._break(entry.subject)
             if found is None or found.life.assignee != me or found.life.state == "closed":
                 return None
-            cause = CAUSE_WORDS[found.seen.cause]
+            cause = CAUSES[found.seen.cause].name
             return WorkItem(
                 kind="break_assigned",
                 subject=entry.subject,

@@ -22,7 +22,7 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import match_key
-from reconcile.matching.breaks import BreakCause
+from reconcile.matching.causes import BreakCause
 
 Why = Literal[
     "accounts",

@@ -13,71 +13,8 @@ from reconcile.canonical import fingerprint
 from reconcile.instants import Instant
 from reconcile.ledger.explain import filled
 from reconcile.ledger.ledger import Facts
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.money import Money
-
-BreakCause = Literal[
-    "paid_not_in_book",
-    "book_paid_not_received",
-    "book_unpaid_but_received",
-    "amount_differs",
-    "off_by_minor_unit",
-    "currency_differs",
-    "paid_twice",
-    "overpaid",
-    "refund_not_in_book",
-    "refund_not_received",
-    "not_settled",
-    "refund_not_settled",
-    "refund_amount_differs",
-    "dispute_won_not_returned",
-    "failed_refund_not_returned",
-    "settled_never_notified",
-    "fee_unexpected",
-    "late_money",
-    "unresolved",
-    "payment_in_doubt",
-    "ambiguous",
-    "payout_not_in_bank",
-    "bank_line_unknown",
-    "payout_amount_differs",
-    "wallet_balance_differs",
-    "transfer_one_sided",
-    "release_without_hold",
-    "payout_late",
-    "payment_unallocated",
-    "assignment_contradicted",
-    "closed_month_changed",
-]
-"""Closed vocabulary of causes."""
-
-BREAK_CAUSES: Final[tuple[BreakCause, ...]] = get_args(BreakCause)
-
-BANK_CAUSES: Final[frozenset[BreakCause]] = frozenset(
-    {"payout_not_in_bank", "bank_line_unknown", "payout_amount_differs"}
-)
-"""Causes that concern payouts and bank lines."""
-
-WALLET_CAUSES: Final[frozenset[BreakCause]] = frozenset(
-    {"wallet_balance_differs", "transfer_one_sided", "release_without_hold", "payout_late"}
-)
-"""Causes that concern balances at a provider."""
-
-PLACING_CAUSES: Final[frozenset[BreakCause]] = frozenset(
-    {"payment_unallocated", "assignment_contradicted"}
-)
-"""Causes of payments that a person must assign, or has assigned, to an order."""
-
-BOOKS_CAUSES: Final[frozenset[BreakCause]] = frozenset({"closed_month_changed"})
-"""Causes that concern the merchant's journal."""
-
-ORDER_CAUSES: Final[tuple[BreakCause, ...]] = tuple(
-    [
-        cause
-        for cause in BREAK_CAUSES
-        if cause not in BANK_CAUSES | WALLET_CAUSES | PLACING_CAUSES | BOOKS_CAUSES
-    ]
-)
-"""Causes that concern orders and their payments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +46,8 @@ class Break:
     cites       ids of events, records and lines that it rests on
     candidates  nearest lines that did not match, at most three, the nearest first
     left        unsettled amounts that it leaves, by currency without zeros; positive if money is
-                still to come. They are in the clearing account, for BANK_CAUSES in transit, and for
-                WALLET_CAUSES in the wallet
+                still to come. They are in the clearing account, in transit if the cause is about
+                the bank, and in the wallet if it is about one
     """
 
     cause: BreakCause
@@ -133,40 +70,6 @@ class Break:
 
 # --- money at risk -------------------------------------------------------------------------------
 
-HELD: Final[frozenset[BreakCause]] = frozenset(
-    {
-        "paid_not_in_book",
-        "book_unpaid_but_received",
-        "ambiguous",
-        "off_by_minor_unit",
-        "payment_unallocated",
-        "assignment_contradicted",
-        "release_without_hold",
-        "payout_late",
-        "closed_month_changed",
-    }
-)
-"""Causes whose money has arrived, but a file or a person must still confirm it."""
-
-OWED: Final[frozenset[BreakCause]] = frozenset(
-    {"paid_twice", "overpaid", "late_money", "refund_not_received", "refund_not_settled"}
-)
-"""Causes whose money has arrived, but belongs or may belong to the customer."""
-
-_SHORT: Final[dict[BreakCause, tuple[str, str]]] = {
-    "refund_amount_differs": ("settled", "returned"),
-    "fee_unexpected": ("fee", "expected_fee"),
-    "wallet_balance_differs": ("due", "stated"),
-}
-"""Causes whose money is at risk if the first fact, a cost or a sum due, exceeds the second."""
-
-_BY_SIGN: Final[frozenset[BreakCause]] = frozenset({"settled_never_notified", *BANK_CAUSES})
-"""Causes whose money is at risk if it is still to come.
-
-Examples are a line that took money, a payout that is short or missing in the bank, and an
-unexplained debit.
-"""
-
 
 def at_risk(found: Break) -> int:
     """Return the money that may be lost, in minor units: all of the break's money, or 0.
@@ -174,10 +77,10 @@ def at_risk(found: Break) -> int:
     Held or owed money is not at risk. Money is at risk if an amount is short, or if a line took it
     that no webhook or payout explains.
     """
-    if found.cause in HELD or found.cause in OWED or ("won", True) in found.facts:
+    risk, facts = CAUSES[found.cause].risk, dict(found.facts)
+    if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
         return 0
-    facts = dict(found.facts)
-    if found.cause == "amount_differs":
+    if risk == "sums":
         sums = {
             name: sum([m.minor for fact, m in found.facts if fact == name and isinstance(m, Money)])
             for name in ("captured", "booked", "settled", "expected", "tendered", "in_bank")
@@ -189,11 +92,11 @@ def at_risk(found: Break) -> int:
         else:
             came = sums["in_bank"] + sums["captured" if "captured" in facts else "settled"]
             short = came + sums["tendered"] < sums["booked"]
-    elif found.cause in _SHORT:
-        cost, due = (facts.get(name) for name in _SHORT[found.cause])
+    elif isinstance(risk, tuple):
+        cost, due = (facts.get(name) for name in risk)
         due = facts.get("expected", due)  # in the currency of what was taken
         short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
-    elif found.cause in _BY_SIGN:
+    elif risk == "left":
         short = any(money.minor > 0 for money in found.left)
     else:
         short = True
@@ -492,112 +395,6 @@ def _money_in(pair: list[Any]) -> Money:
 # --- the wording of breaks -----------------------------------------------------------------------
 
 
-SENTENCES: Final[dict[BreakCause, str]] = {
-    "paid_not_in_book": "{captured} was received, and the order book does not have the order",
-    "book_paid_not_received": "The order book says {status} for {booked}, and no payment is known",
-    "book_unpaid_but_received": "{captured} was received, and the order book says {status}",
-    "amount_differs": "{captured} was captured, and the {against} says {stated}: "
-    "{difference} apart",
-    "off_by_minor_unit": "{captured} was captured, and the {against} says {stated}, which differs "
-    "by the factor {factor}: major units were taken for minor units, or the other way round",
-    "currency_differs": "{captured} was captured, and the {against} says {stated}: "
-    "another currency",
-    "paid_twice": "Paid more than once: {owed} of the {captured} captured is owed back",
-    "overpaid": "{owed} of what was captured is beyond what the order costs, and owed back",
-    "refund_not_in_book": "{refunded} {how}, and the order book has {booked_refund} of it",
-    "refund_not_received": "The order book speaks of a refund, and none has come for all of it",
-    "not_settled": "{captured} was captured, and no statement that reaches beyond {due_at} holds "
-    "it",
-    "refund_not_settled": "{returned} {how}, and no statement that reaches beyond {due_at} has "
-    "taken it",
-    "refund_amount_differs": "{returned} {how}, and the statement has taken {settled} for it: "
-    "{difference} apart",
-    "dispute_won_not_returned": "A dispute was won, and by the statement the provider still keeps "
-    "{difference} of its money",
-    "failed_refund_not_returned": "The statement took {settled} for a refund that failed at "
-    "{failed_at}, and no line gives it back",
-    "settled_never_notified": "The statement has a {kind} of {settled}, and no webhook that was "
-    "read says so",
-    "fee_unexpected": "The provider took a fee of {fee}; {expected_fee} was expected",
-    "late_money": "{captured} came, or became known, after the order had been {why}",
-    "unresolved": "The ledger of the order is unresolved; captured so far: {captured}",
-    "payment_in_doubt": "The order is paid, and a further payment of it is in doubt, of up to "
-    "{at_stake}",
-    "ambiguous": "{captured} was captured, and several lines or orders fit it equally well",
-    "payout_not_in_bank": "The provider's payout {payout} of {paid_out} stands in no bank "
-    "statement, of those that reach beyond {due_at}",
-    "bank_line_unknown": "The bank booked {in_bank} at {booked_at}, and no payout of any "
-    "provider's statement is known for it",
-    "payout_amount_differs": "The provider's payout {payout} is {paid_out}, and the bank booked "
-    "{in_bank} for it: {difference} apart",
-    "wallet_balance_differs": "After {moved_at} the balance of {wallet} is {stated} by its "
-    "statement, and {due} by the lines before: {difference} apart",
-    "transfer_one_sided": "{moved} moved between your own balances at {moved_at}, by the statement "
-    "of {wallet}, and no statement of another one has the other side",
-    "release_without_hold": "{released} of {wallet} was released at {moved_at}, and no imported "
-    "statement says that so much had been held",
-    "payout_late": "Nothing was paid out from {wallet} since {last_at}, for longer than between "
-    "any two payouts before; {waiting} waits there, and was due by {due_at}",
-    "payment_unallocated": "{captured} of the payment {payment} is on no order",
-    "assignment_contradicted": "{captured} was captured, and the payment that was assigned to this "
-    "order was named for another one later",
-    "closed_month_changed": "What became known since {period} was closed moves {adjusted} between "
-    "its accounts, more than the {limit} of the rules",
-}
-
-NEXT_STEPS: Final[dict[BreakCause, str]] = {
-    "paid_not_in_book": "Add the order to the book, or match it with one of the candidates, or "
-    "refund it",
-    "book_paid_not_received": "Ask the provider for the payment; if there is none, correct the "
-    "book or match it with one of the candidates",
-    "book_unpaid_but_received": "Mark the order as paid in the book, or refund the payment",
-    "amount_differs": "Find out which amount is right, then correct the book or ask the provider",
-    "off_by_minor_unit": "Check in which unit the amount is written, in the import's mapping "
-    "and in the provider's profile, and correct it there",
-    "currency_differs": "Find out which currency was agreed, then correct the book or ask the "
-    "provider",
-    "paid_twice": "Refund the surplus to the customer",
-    "overpaid": "Refund the surplus to the customer",
-    "refund_not_in_book": "Enter what went back in the book, as a refund or as a lost dispute",
-    "refund_not_received": "Start the refund at the provider, or correct the book",
-    "not_settled": "Ask the provider when it pays this out, by the payment's reference",
-    "refund_not_settled": "Ask the provider whether this went through; if a refund failed, tell "
-    "the customer, and start it again",
-    "refund_amount_differs": "Ask the provider which amount is right, and for the difference",
-    "dispute_won_not_returned": "Ask the provider to give back what it took for the dispute",
-    "failed_refund_not_returned": "Ask the provider to give back what it took for the refund, and "
-    "send the customer their money otherwise",
-    "settled_never_notified": "Ask the provider to send the event again, and check that its "
-    "webhooks reach us",
-    "fee_unexpected": "Compare the fee with your contract and claim the difference, or correct the "
-    "expected fee",
-    "late_money": "Decide whether to accept the payment, then mark the order as paid, or refund it",
-    "unresolved": "Read the order's ledger and settle it with the provider; do not ship on it",
-    "payment_in_doubt": "Read the order's ledger and ask the provider what that payment brought; "
-    "refund it if it came",
-    "ambiguous": "Look at the lines and match by hand the two that belong together",
-    "payout_not_in_bank": "Ask the provider when and to which account it paid this out; if the "
-    "bank has it, import that account's statement",
-    "bank_line_unknown": "Import the provider's statement that tells of it, or match it with a "
-    "payout or an order; other business is left out once the rules say so (bank_payers, "
-    "other_business)",
-    "payout_amount_differs": "Ask the bank which charges it took, and the provider what it sent; "
-    "claim the difference, or accept it",
-    "wallet_balance_differs": "Import the statement of those days again, whole and without a "
-    "filter; if it is whole, ask the provider what changed the balance",
-    "transfer_one_sided": "Import the statement of the other balance; if it is imported, ask the "
-    "provider where the money is",
-    "release_without_hold": "Import the statement of the days before; if it is imported, ask the "
-    "provider what it released",
-    "payout_late": "Ask the provider why it pays nothing out, or withdraw the money",
-    "payment_unallocated": "Assign it to its order (`tallyhook unallocated assign`), or dismiss it "
-    "as to be refunded or as other business",
-    "assignment_contradicted": "Find out whose payment it is; if it is the other order's, withdraw "
-    "the assignment and assign it there",
-    "closed_month_changed": "Look at the adjusting entries in the journal of the first open month; "
-    "accept them, or reopen the month (`tallyhook period reopen`)",
-}
-
 APART: Final[dict[str, str]] = {
     "separators": "digits differ only by separators",
     "characters": "reference differs in {characters}",
@@ -619,74 +416,6 @@ _WORDS: Final[dict[str, dict[str, str]]] = {
     },
 }
 """Words of facts that are codes."""
-
-PARTNERS: Final[dict[BreakCause, tuple[BreakCause, ...]]] = {
-    "paid_not_in_book": ("book_paid_not_received",),
-    "book_paid_not_received": (
-        "paid_not_in_book",
-        "settled_never_notified",
-        "bank_line_unknown",
-    ),
-    "not_settled": ("settled_never_notified",),
-    "settled_never_notified": ("not_settled", "book_paid_not_received"),
-    "payout_not_in_bank": ("bank_line_unknown",),
-    "bank_line_unknown": ("payout_not_in_bank", "book_paid_not_received"),
-}
-"""Causes of breaks that may be the other half of a break. A match by hand closes both."""
-
-NOT_BY_HAND: Final[dict[BreakCause, str]] = {
-    "closed_month_changed": "adjusting entries of a closed month are accepted, or posted when the "
-    "open month is closed",
-    "payment_unallocated": "a payment of no order is given to one with `tallyhook unallocated "
-    "assign`",
-    "wallet_balance_differs": "a balance has no other line: import its statement whole, or accept "
-    "the difference",
-    "transfer_one_sided": "the other side is found by its statement: import that, or accept the "
-    "difference",
-    "release_without_hold": "the hold is found by its statement: import that, or accept the "
-    "difference",
-    "payout_late": "a payout that is late is matched once a statement has it",
-    "refund_not_settled": "what went back is matched with its line by the payment that the line "
-    "names: take the import of the line back, and import the file with that payment in a column "
-    "original_payment",
-}
-"""Causes that no match by hand closes, because no run would use it.
-The values say what closes them."""
-
-_STEPS_BY_HOW: Final[dict[tuple[BreakCause, str], str]] = {
-    ("refund_not_settled", "reversed"): "Ask the provider whether the payment was reversed, and "
-    "when it takes the money",
-    ("refund_not_settled", "dispute_lost"): "Ask the provider whether the dispute was lost, and "
-    "when it takes the money",
-    ("refund_not_in_book", "refunded"): "Enter the refund in the book",
-    ("wallet_balance_differs", "between files"): "Import the statement of the days between the two "
-    "files; if they follow each other, import both again, whole and without a filter",
-    ("refund_not_in_book", "reversed"): "Enter in the book that the payment was taken back",
-    ("refund_not_in_book", "dispute_lost"): "Book the chargeback: enter in the order book what it "
-    "took, as given back or as an entry of its own, by hand where your shop's export has no column "
-    "for it",
-}
-"""Next steps for returned money that went back in one way only, by cause and way."""
-
-_SETTLED_AT_ANOTHER_RATE: Final = (
-    "{captured} was captured, and the statement settles {settled} for it, a rate of {rate}: by the "
-    "rate of the rules it would be {expected}, {difference} apart"
-)
-
-_TAKEN_AT_ANOTHER_RATE: Final = (
-    "{returned} {how}, and the statement takes {settled} for it, a rate of {rate}: by the rate of "
-    "the rules it would be {expected}, {difference} apart"
-)
-
-_AT_ANOTHER_RATE: Final[dict[BreakCause, str]] = {
-    "amount_differs": _SETTLED_AT_ANOTHER_RATE,
-    "refund_amount_differs": _TAKEN_AT_ANOTHER_RATE,
-}
-
-_EXCHANGED_OTHERWISE: Final = (
-    "The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, a rate of "
-    "{rate}: by the rate of the rules it would be {expected}, {difference} apart"
-)
 
 _BANK_DIFFERS: Final = (
     "The bank booked {in_bank} for the order, and the order book says {booked}: {difference} apart"
@@ -711,13 +440,14 @@ def break_sentence(found: Break) -> str:
     facts += [("stated", value) for name, value in found.facts if name in ("booked", "settled")]
     if found.cause == "refund_not_in_book" and "how" not in dict(found.facts):
         facts.append(("how", "went back"))  # in several ways
-    form = SENTENCES[found.cause]
+    cause = CAUSES[found.cause]
+    form = cause.sentence
     if ("won", True) in found.facts:
         form = _DISPUTE_TAKEN_ELSEWHERE
     elif found.cause == "amount_differs" and "captured" not in dict(found.facts):
         form = _BANK_DIFFERS if "in_bank" in dict(found.facts) else _STATEMENT_DIFFERS
     elif any(name == "rate" for name, _ in found.facts):
-        form = _AT_ANOTHER_RATE.get(found.cause, _EXCHANGED_OTHERWISE)
+        form = cause.rated
     sentence = filled(form, tuple(facts)) + "."
     if any(name == "in_doubt" for name, _ in found.facts):
         sentence += filled(" Up to {in_doubt} may have been captured beside that.", found.facts)
@@ -746,14 +476,14 @@ def next_step(found: Break) -> str:
             "Look whether a candidate is this refund, and match it: a second one would pay the "
             "customer twice. If none is, start the refund at the provider, or correct the book."
         )
-    words = NEXT_STEPS[found.cause]
+    cause = CAUSES[found.cause]
     if any(name == "rate" for name, _ in found.facts):
-        who = "bank" if found.cause in BANK_CAUSES else "provider"
+        who = "bank" if cause.about == "bank" else "provider"
         return (
             f"Ask the {who} at which rate it exchanged and what it charged, or correct the rate in "
             "the rules; then accept the difference."
         )
-    return _STEPS_BY_HOW.get((found.cause, str(dict(found.facts).get("how"))), words) + "."
+    return cause.step_by_how.get(str(dict(found.facts).get("how")), cause.step) + "."
 
 
 def apart_words(candidate: Candidate) -> str:

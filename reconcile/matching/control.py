@@ -21,7 +21,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Final, Literal, TypeVar, get_args
 
 from reconcile.instants import Instant
-from reconcile.matching.breaks import BREAK_CAUSES, Break, BreakCause
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.money import Money
 
 Side = Literal["book", "takings", "settlement", "statement", "payouts", "bank"]

@@ -12,7 +12,8 @@ from reconcile.canonical import fingerprint
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.ledger.vocabulary import FindingCode
-from reconcile.matching.breaks import Break, BreakCause
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.control import Bucket
 from reconcile.matching.funds import Funds
 from reconcile.matching.rows import Lines

@@ -6,12 +6,12 @@ Leaves out: how the rows of a key are found, and how one order is judged.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final
 
 from reconcile.instants import DAY, EARLIEST
 from reconcile.ledger.ledger import Facts
-from reconcile.matching.breaks import Break, BreakCause, Candidate
+from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import MOST, days_between
+from reconcile.matching.causes import CAUSES
 from reconcile.matching.decide import (
     Decision,
     MatchKind,
@@ -46,11 +46,6 @@ from reconcile.matching.rules import Terms
 from reconcile.matching.settling import Settling, never_notified, unsettled_by
 from reconcile.matching.tally import Group, Tally
 from reconcile.money import Money
-
-APART: Final[frozenset[BreakCause]] = frozenset(
-    {"paid_twice", "overpaid", "payment_in_doubt", "assignment_contradicted"}
-)
-"""Causes reported apart from an order's price, without a search for a book line."""
 
 NOT_SEARCHED: Facts = (("searched", False),)
 """Fact of a break for which no partner was searched beyond its key."""
@@ -406,6 +401,6 @@ class Deciding:
         if facts == NOT_SEARCHED:
             self.tally.unsearched += 1
         for each in decisions:
-            if isinstance(each, Break) and each.cause not in APART:
+            if isinstance(each, Break) and not CAUSES[each.cause].apart:
                 each = replace(each, candidates=candidates, facts=each.facts + facts)
             self.tally.report(each)

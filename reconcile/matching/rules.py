@@ -13,13 +13,11 @@ from typing import Final, Literal
 
 from reconcile.instants import DAY, TICK, Duration, Instant
 from reconcile.matching.books import OTHERWISE, Methods
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.matching.control import Waiting
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow, name_of
 from reconcile.matching.suspense import NO_SUSPENSE, Suspense
 from reconcile.money import exponent_of
-
-_OF_A_MOVEMENT: Final = frozenset(("not_settled", "ambiguous", "refund_not_settled"))
-"""Causes of breaks whose subject is a source or an event instead of a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,14 +211,16 @@ class HandMatch:
     other: str
 
 
-def hand_match(cause: str, *, order: str | None, subject: str | None, given: str) -> HandMatch:
+def hand_match(
+    cause: BreakCause, *, order: str | None, subject: str | None, given: str
+) -> HandMatch:
     """Return the hand match that follows when a person assigns a line or an order to a break."""
     return HandMatch(one=own_line(cause, order=order, subject=subject), other=name_of(given))
 
 
-def own_line(cause: str, *, order: str | None, subject: str | None) -> str:
+def own_line(cause: BreakCause, *, order: str | None, subject: str | None) -> str:
     """Return the line that a break is about; without one, return its order."""
-    one = order if cause in _OF_A_MOVEMENT else subject or order
+    one = order if CAUSES[cause].of_movement else subject or order
     assert one is not None, "every break is about a line or an order"
     return one
 

@@ -13,8 +13,9 @@ from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Facts
 from reconcile.matching import returning
 from reconcile.matching.books import OF_WALLET, StatementKind
-from reconcile.matching.breaks import Break, BreakCause, Candidate
+from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import MOST, days_between
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.decide import Match, MatchKind
 from reconcile.matching.exchange import exchanges, exchanges_back, expected_of, implied_rate
 from reconcile.matching.funds import Capture, Funds, Return, left_of

@@ -19,7 +19,8 @@ from typing import Final, Literal, NamedTuple
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching.books import TO_BANK, StatementKind
-from reconcile.matching.breaks import Break, BreakCause
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.control import Control, WalletTie, break_totals
 from reconcile.matching.funds import left_of
 from reconcile.matching.period import Period

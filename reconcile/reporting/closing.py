@@ -23,7 +23,7 @@ from reconcile.instants import (
     format_known,
     parse_instant,
 )
-from reconcile.matching.breaks import NEXT_STEPS, BreakCause
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.matching.control import STATED_BALANCE
 from reconcile.money import Money
 from reconcile.periods import Month, month_named
@@ -36,7 +36,7 @@ from reconcile.reporting.report import (
     ExceptionRow,
     PeriodReport,
 )
-from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
+from reconcile.reporting.words import AGE_WORDS
 
 SHOWN: Final = 12
 """Number of hex digits of a closing's digest in an adjustment: unique among some hundreds."""
@@ -446,9 +446,6 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
 UNCONDITIONAL: Final[frozenset[BlockerCode]] = frozenset({"too_early", "unread"})
 """Conditions that allow no exception. With unread deliveries, the month's figures are unknown."""
 
-BLOCKING: Final[frozenset[BreakCause]] = frozenset({"unresolved", "payment_in_doubt", "ambiguous"})
-"""Causes of breaks that must be decided before a month is closed."""
-
 ACCEPTED: Final = "accepted"
 """State of a break that a person has accepted."""
 
@@ -584,7 +581,7 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
                 code="ties",
                 sentence=f"{tie.name} does not hold in {tie.currency or 'number'}: {tie.left} is "
                 f"{tie.left_value}, {tie.right} is {tie.right_value}.",
-                do=NEXT_STEPS["wallet_balance_differs"] + "."
+                do=CAUSES["wallet_balance_differs"].step + "."
                 if tie.right == STATED_BALANCE
                 else "Run `tallyhook db check`; do not close before it is understood.",
             )
@@ -615,12 +612,12 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
 
 def _breaks(report: PeriodReport) -> Iterator[Blocker]:
     undecided = [
-        line for line in report.break_lines if line.cause in BLOCKING and line.state != ACCEPTED
+        line for line in report.break_lines if CAUSES[line.cause].blocks and line.state != ACCEPTED
     ]
     causes = Counter(line.cause for line in undecided)
     for cause, count in sorted(causes.items()):
         ids = ", ".join([line.identity for line in undecided if line.cause == cause][:NAMED])
-        called, more = CAUSE_WORDS[cause], " …" if count > NAMED else ""
+        called, more = CAUSES[cause].name, " …" if count > NAMED else ""
         yield Blocker(
             code="breaks",
             sentence=f"Breaks to be decided, {called[:1].lower()}{called[1:]}: {count:,} "

@@ -63,7 +63,8 @@ from reconcile.ledger.events import PartKind
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.bank import Link
 from reconcile.matching.books import OF_WALLET, TO_BANK, BankLine, StatementKind, StatementLine
-from reconcile.matching.breaks import BANK_CAUSES, WALLET_CAUSES, Break, Step, acceptances
+from reconcile.matching.breaks import Break, Step, acceptances
+from reconcile.matching.causes import CAUSES
 from reconcile.matching.exchange import expected_of
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.returning import balance_of
@@ -556,9 +557,9 @@ def written_off(
 
     found  the break as any run saw it; its steps state what it left
     """
-    account: Role = "in_transit" if found.cause in BANK_CAUSES else "clearing"
+    account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None
-    if found.cause in WALLET_CAUSES:
+    if CAUSES[found.cause].about == "wallet":
         account, facts = "wallet", dict(found.facts)
         source, wallet = (str(facts.get(name) or "") or None for name in ("source", "sub_account"))
     for step, before, after in acceptances(steps):

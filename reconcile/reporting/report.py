@@ -26,13 +26,10 @@ from reconcile.instants import Duration, Instant
 from reconcile.ledger.ledger import Outcome
 from reconcile.ledger.vocabulary import FINDINGS, REASONS, FindingCode
 from reconcile.matching.balances import DifferenceState
-from reconcile.matching.breaks import BreakCause
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.wallets import WalletSums
 from reconcile.money import Money
-
-MISTAKES_OF_FILES: Final[frozenset[BreakCause]] = frozenset({"off_by_minor_unit"})
-"""Causes about a factor in a file, a mapping or a profile. Not part of money at risk."""
 
 
 def reason_words(code: str) -> str:

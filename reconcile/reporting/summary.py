@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from reconcile.matching.breaks import BREAK_CAUSES
+from reconcile.matching.causes import CAUSES
 from reconcile.reporting.report import (
     AGES,
     BreakAgeRow,
     PeriodReport,
 )
 from reconcile.reporting.tables import ReportTable, table_of
-from reconcile.reporting.words import AGE_WORDS, CAUSE_WORDS
+from reconcile.reporting.words import AGE_WORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def break_totals(report: PeriodReport) -> tuple[CauseTotal, ...]:
     found = []
     for currency, rows in _by_currency(report.breaks):
         parts = [
-            (CAUSE_WORDS[cause], [r for r in rows if r.cause == cause]) for cause in BREAK_CAUSES
+            (cause.name, [r for r in rows if r.cause == code]) for code, cause in CAUSES.items()
         ]
         for cause, own in (*parts, (f"All breaks in {currency}", rows)):
             if own:

@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, TypeVar
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import OF_WALLET, StatementKind
-from reconcile.matching.breaks import BREAK_CAUSES, BreakCause, at_risk
+from reconcile.matching.breaks import at_risk
+from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rules import Coverage
 from reconcile.matching.suspense import Suspended, age_of

@@ -6,6 +6,8 @@ Leaves out: sentences (`report.reason_words`, `breaks.break_sentence`).
 from collections.abc import Mapping
 from typing import Final
 
+from reconcile.matching.causes import CAUSES
+
 OUTCOME_WORDS: Final[Mapping[str, str]] = {
     "succeeded": "Paid",
     "authorized": "Reserved, not yet taken",
@@ -21,40 +23,6 @@ OUTCOME_WORDS: Final[Mapping[str, str]] = {
     "charged_back": "Lost in a dispute",
     "unresolved": "To be resolved",
     "no_order": "No order known",
-}
-
-CAUSE_WORDS: Final[Mapping[str, str]] = {
-    "paid_not_in_book": "Paid, not in the order book",
-    "book_paid_not_received": "Paid in the book, not received",
-    "book_unpaid_but_received": "Received, unpaid in the book",
-    "amount_differs": "Amounts differ",
-    "off_by_minor_unit": "Mistake of unit",
-    "currency_differs": "Currencies differ",
-    "paid_twice": "Paid more than once",
-    "overpaid": "Overpaid",
-    "refund_not_in_book": "Refund or lost dispute not in the order book",
-    "refund_not_received": "Refund in the book, not made",
-    "not_settled": "Not settled in time",
-    "refund_not_settled": "Refund not settled",
-    "refund_amount_differs": "Refund amounts differ",
-    "dispute_won_not_returned": "Dispute won, money not returned",
-    "failed_refund_not_returned": "Refund failed, money not returned",
-    "settled_never_notified": "Settled, no webhook read",
-    "fee_unexpected": "Fee other than agreed",
-    "late_money": "Money came, or became known, too late",
-    "unresolved": "Order to be resolved",
-    "payment_in_doubt": "Payment in doubt",
-    "ambiguous": "Several possible matches",
-    "payout_not_in_bank": "Payout not in the bank",
-    "bank_line_unknown": "Bank credit without a payout",
-    "payout_amount_differs": "Payout amounts differ",
-    "wallet_balance_differs": "Balance at the provider differs",
-    "transfer_one_sided": "Transfer with one side",
-    "release_without_hold": "Release without a hold",
-    "payout_late": "Payout is late",
-    "payment_unallocated": "Payment without an order",
-    "assignment_contradicted": "Assigned, and named for another order",
-    "closed_month_changed": "Closed month to be adjusted",
 }
 
 SUSPENSE_WORDS: Final[Mapping[str, str]] = {
@@ -98,7 +66,7 @@ FLOW_WORDS: Final[Mapping[str, str]] = {
 }
 
 BUCKET_WORDS: Final[Mapping[str, str]] = {
-    **CAUSE_WORDS,
+    **{code: cause.name for code, cause in CAUSES.items()},
     "by_reference": "Matched by reference",
     "by_payment": "Matched by payment",
     "by_group": "Matched as a group",
@@ -168,7 +136,7 @@ CODE_WORDS: Final[Mapping[str, Mapping[str, str]]] = {
     "before": OUTCOME_WORDS,
     "after": OUTCOME_WORDS,
     "bucket": {**BUCKET_WORDS, **OUTCOME_WORDS},
-    "cause": CAUSE_WORDS,
+    "cause": BUCKET_WORDS,
     "age": AGE_WORDS,
     "flow": {**FLOW_WORDS, "residual": "Left by rates and rounding"},
     "side": SIDE_WORDS,

@@ -122,7 +122,12 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "obody has told us anything of th": ALL,
         "We have had no word of this order": ALL,
     },
-    "reconcile/matching/breaks.py": {
+    "reconcile/matching/causes.py": {
+        "Paid in the book, not received": MATCHED,
+        "Not settled in time": MATCHED,
+        "Refund not settled": MATCHED,
+        "Settled, no webhook read": MATCHED,
+        "no event that was read s": MATCHED,
         "and no payment is known": MATCHED,
         "and none has come for all of it": MATCHED,
         "and no webhook that was read says so": MATCHED,
@@ -148,9 +153,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "reconcile/reporting/words.py": {
         "No payment known": MATCHED,
         "No order known": MATCHED,
-        "Paid in the book, not received": MATCHED,
-        "Not settled in time": MATCHED,
-        "Refund not settled": MATCHED,
         "Settled, no webhook read": MATCHED,
         "Not settled yet": MATCHED,
         "Nothing to compare with": MATCHED,
@@ -203,9 +205,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "As far as is known, no money arrived": BOUNDED,
         "No payment is known.": BOUNDED,
         "Refund of no payment": STATED,
-        "and no payment is known": MATCHED,
-        "and no event that was read says so": MATCHED,
-        "of which no event that was read speaks": MATCHED,
     },
     "app/evidence/bundle_letter.py": {
         "No message about this order could be read.": READ,

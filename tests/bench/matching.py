@@ -18,7 +18,8 @@ from time import perf_counter, process_time
 from typing import Any
 
 from app.core.process import look_seldom, pass_over_start
-from reconcile.matching.breaks import ORDER_CAUSES, Break
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import ORDER_CAUSES
 from reconcile.matching.match import Matching
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
 from tests.bench.processes import Ran, last_core, run

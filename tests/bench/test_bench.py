@@ -17,7 +17,7 @@ from rich.console import Console
 
 from app.core.clock import SystemClock
 from app.providers.request import Incoming
-from reconcile.matching.breaks import ORDER_CAUSES
+from reconcile.matching.causes import ORDER_CAUSES
 from tests.bench import engine, stored
 from tests.bench.__main__ import arguments
 from tests.bench.dataset import fill

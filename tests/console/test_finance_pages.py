@@ -17,7 +17,7 @@ import pytest
 
 from app.access.proposal import Proposal
 from app.console.application import build_console
-from app.console.words import BREAK_STATES, CAUSES, SIDE_SENTENCES, STEPS
+from app.console.words import BREAK_STATES, SIDE_SENTENCES, STEPS
 from app.core.jobs import Jobs
 from app.core.schedule import schedule_entries
 from app.finance import bank_store
@@ -29,7 +29,7 @@ from app.finance.reports.journal_forms import JOURNAL_FORMATS
 from app.finance.scheduled_work import FolderWay, Schedule, run_now
 from app.orders.order_facts import OrderFacts, tell_order
 from reconcile.instants import DAY, Instant, format_instant
-from reconcile.matching.breaks import ACTS, BREAK_CAUSES, STATES
+from reconcile.matching.breaks import ACTS, STATES
 from reconcile.matching.control import SIDES
 from reconcile.money import Money
 from tests.api.driving import event
@@ -73,7 +73,6 @@ async def breaks(client: httpx2.AsyncClient, query: str = "") -> dict[str, Any]:
 
 def test_every_word_of_a_break_has_a_sentence() -> None:
     assert set(SIDE_SENTENCES) == set(SIDES)
-    assert set(CAUSES) == set(BREAK_CAUSES)
     assert set(STATES) <= set(BREAK_STATES)
     assert set(ACTS) <= set(STEPS)
 

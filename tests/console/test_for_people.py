@@ -18,8 +18,9 @@ from app.finance.reconcile_period import RunRequest, reconcile_period
 from reconcile.instants import DAY, MINUTE, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.breaks import SETTLINGS as SETTLING_CODES
-from reconcile.reporting.closing import BLOCKING, CONDITIONS, Blocker, BlockerCode, unread
-from reconcile.reporting.words import CAUSE_WORDS, SIDE_WORDS
+from reconcile.matching.causes import CAUSES
+from reconcile.reporting.closing import CONDITIONS, Blocker, BlockerCode, unread
+from reconcile.reporting.words import SIDE_WORDS
 from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import place, read, take_back, upload
@@ -191,7 +192,7 @@ async def test_a_search_for_nothing_keeps_its_field(console: RunningConsole) -> 
 def test_every_code_has_a_name() -> None:
     assert set(FINDINGS) == set(FINDING_CODES)
     assert set(SETTLINGS) == set(SETTLING_CODES)
-    assert called("paid_twice") == CAUSE_WORDS["paid_twice"]
+    assert called("paid_twice") == CAUSES["paid_twice"].name
     assert called("of_tomorrow") == "Of tomorrow"
 
 
@@ -236,7 +237,7 @@ def test_a_reason_against_closing_has_no_code_and_a_way_for_its_reader() -> None
     (judge,) = [e for e in _checks([blocker], over=True, may_judge=True) if e["where"]]
     (look,) = [e for e in _checks([blocker], over=True, may_judge=False) if e["where"]]
     assert (judge["where"], look["where"]) == ("/do/reverify", "/deliveries")
-    assert len(BLOCKING) < len(CAUSE_WORDS)  # so that the sentence must not speak of every break
+    assert not all(each.blocks for each in CAUSES.values())  # so it must not speak of every break
     assert "Others may stay open" in CONDITIONS["breaks"]
 
 

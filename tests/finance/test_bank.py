@@ -41,7 +41,7 @@ from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import JournalText
 from app.finance.rule_file import read_rules
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
-from reconcile.matching.breaks import BANK_CAUSES
+from reconcile.matching.causes import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope

@@ -10,7 +10,8 @@ from app.core.errors import UsageError
 from app.finance.break_acts import BreakAct, SeenBreak
 from app.finance.break_choice import ChosenBreaks, act_on_chosen, few_breaks, read_choice, sums_of
 from reconcile.instants import DAY
-from reconcile.matching.breaks import Break, BreakCause, Step, life
+from reconcile.matching.breaks import Break, Step, life
+from reconcile.matching.causes import BreakCause
 from reconcile.money import Money
 from tests.reconcile.books_truth import AS_OF
 from tests.rows import for_each

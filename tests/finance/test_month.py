@@ -10,7 +10,7 @@ from app.config.settings import Settings
 from app.receiving.inbox import open_inbox
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
-from reconcile.matching.breaks import ORDER_CAUSES
+from reconcile.matching.causes import ORDER_CAUSES
 from tests.api.driving import driving
 from tests.bench.stored import opened
 from tests.database.builders import histories
@@ -72,7 +72,8 @@ def test_every_cause_comes_in_every_currency() -> None:
     plots = Counter((story.plot, story.currency) for story in month.stories())
     odd = [plot.__name__ for plot in (*ORDINARY, *BROKEN, *WENT_BACK)]
     assert {plots[plot, currency] for plot in odd for currency in CURRENCIES} == {1}
-    assert {gap.cause for gap in month.truth().gaps.values()} == set(ORDER_CAUSES)
+    causes = {gap.cause for gap in month.truth().gaps.values()}
+    assert causes == {*ORDER_CAUSES}, "add a plot to BROKEN of tests/finance/plots"
 
 
 def test_a_month_is_the_same_however_often_it_is_made() -> None:

@@ -18,7 +18,6 @@ from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookLine, BookStatus, StatementKind, StatementLine, match_key
-from reconcile.matching.breaks import ORDER_CAUSES
 from reconcile.matching.ledger_lines import Doubted, FailedRefund, LedgerLine, Taken
 from reconcile.matching.rows import NO_KEY, BookRow, StatementRow, TakingRow, ledger_line_row
 from reconcile.matching.rules import Coverage, Covered, ExpectedFee, MatchRules, Span, Tolerance
@@ -407,7 +406,7 @@ TROUBLES: dict[str, Callable[[Case], Case]] = {
         c.pays().books().books(reference=c.reference.lower()).settles().breaks_as("ambiguous")
     ),
 }
-"""One case for each cause of a break."""
+"""One case for each cause about an order."""
 
 FURTHER: dict[str, Callable[[Case], Case]] = {
     "some of a surplus given back": lambda c: (
@@ -545,8 +544,6 @@ CALM: dict[str, Callable[[Case], Case]] = {
     ),
 }  # fmt: skip
 """Cases without a break that are not plain either."""
-
-assert set(TROUBLES) == set(ORDER_CAUSES)
 
 
 @dataclass(frozen=True, slots=True)

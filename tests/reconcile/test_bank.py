@@ -14,15 +14,8 @@ from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.matching import bank as bank_module
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, StatementLine
-from reconcile.matching.breaks import (
-    BANK_CAUSES,
-    Break,
-    Step,
-    break_in,
-    break_sentence,
-    break_text,
-    next_step,
-)
+from reconcile.matching.breaks import Break, Step, break_in, break_sentence, break_text, next_step
+from reconcile.matching.causes import BANK_CAUSES
 from reconcile.matching.control import FAMILIES
 from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
-from reconcile.matching.breaks import BREAK_CAUSES, BreakCause
+from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
 from reconcile.reporting import closing
 from reconcile.reporting import report as r

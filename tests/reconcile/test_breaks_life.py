@@ -1,9 +1,10 @@
 """Where a break stands is a fold of what runs saw and people did."""
 
-from typing import Any
+from typing import Any, get_args
 
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching import breaks
+from reconcile.matching.causes import CAUSES, BreakCause
 from reconcile.money import Money
 from tests.rows import for_each
 
@@ -101,6 +102,10 @@ def money(minor: int) -> Money:
     return Money(minor=minor, currency="KES")
 
 
+def test_every_cause_has_its_record_in_order() -> None:
+    assert tuple(CAUSES) == get_args(BreakCause), "see reconcile/matching/causes.py"
+
+
 @for_each(
     ("cause", "facts", "left", "lost"),
     [
@@ -166,7 +171,7 @@ def money(minor: int) -> Money:
     ],
 )
 def test_money_at_risk_is_what_may_be_lost(
-    cause: breaks.BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
+    cause: BreakCause, facts: tuple[tuple[str, int | str | bool], ...], left: int, lost: int
 ) -> None:
     found = breaks.Break(
         cause=cause,

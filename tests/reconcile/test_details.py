@@ -8,6 +8,7 @@ from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.records import Record
 from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BreakCause
 from reconcile.matching.rules import HandMatch, hand_match
 from reconcile.money import Money
 from tests.reconcile.books_cases import case, decided
@@ -151,7 +152,7 @@ def test_three_lines_that_fit_are_reported_however_many_there_are() -> None:
     ],
 )
 def test_who_gives_a_line_to_a_break_means_its_own_line_or_its_order(
-    cause: str, order: str | None, subject: str | None, one: str
+    cause: BreakCause, order: str | None, subject: str | None, one: str
 ) -> None:
     found = hand_match(cause, order=order, subject=subject, given="stm_2")
     assert found == HandMatch(one=one, other="stm_2")

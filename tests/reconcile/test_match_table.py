@@ -7,7 +7,8 @@ import pytest
 
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
-from reconcile.matching.breaks import ORDER_CAUSES, Break, break_sentence, next_step
+from reconcile.matching.breaks import Break, break_sentence, next_step
+from reconcile.matching.causes import ORDER_CAUSES
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage
@@ -32,7 +33,11 @@ from tests.reconcile.books_truth import (
 from tests.rows import for_each
 
 
-@for_each("cause", ORDER_CAUSES)
+def test_every_cause_about_an_order_has_a_case() -> None:
+    assert tuple(TROUBLES) == ORDER_CAUSES, "add a case to TROUBLES of tests/reconcile/books_truth"
+
+
+@for_each("cause", TROUBLES)
 def test_each_cause_is_found_alone_with_its_money(cause: str) -> None:
     trouble = TROUBLES[cause](case())
     (found,) = decided(trouble)[0]
@@ -409,7 +414,7 @@ def test_what_may_have_been_taken_is_at_stake(
         assert said == any(each.currency == money.currency for each in in_doubt)
 
 
-@for_each("cause", ORDER_CAUSES)
+@for_each("cause", TROUBLES)
 def test_every_break_says_what_differs_and_what_to_do(cause: str) -> None:
     for made in (case(), case(minor=77)):
         (found,) = decided(TROUBLES[cause](made))[0]
@@ -600,5 +605,5 @@ def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) ->
     breaks = [each for each in reported if isinstance(each, Break)]
     assert sorted((e.cause, str(e.order), e.money.minor) for e in breaks) == expected
     assert sorted((e.kind, str(e.order)) for e in reported if isinstance(e, Match)) == matches
-    assert len(expected) == 9 * (len(ORDER_CAUSES) + len(FURTHER))
+    assert len(expected) == 9 * (len(TROUBLES) + len(FURTHER))
     assert matching.control().holds

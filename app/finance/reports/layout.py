@@ -17,12 +17,12 @@ from app.core.pages.charts import Series, bars, stacked
 from app.core.text import counted
 from app.core.zones import local_text, wall_clock, zone_named
 from reconcile import instants
+from reconcile.matching.causes import CAUSES
 from reconcile.money import Money, major_text
 from reconcile.periods import Calendar
 from reconcile.reporting.report import (
     AGES,
     GROUPS,
-    MISTAKES_OF_FILES,
     CoverageRow,
     PeriodReport,
     Scope,
@@ -243,7 +243,7 @@ def at_risk(report: PeriodReport) -> str:
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count
-        if row.state != "accepted" and row.cause in MISTAKES_OF_FILES:
+        if row.state != "accepted" and CAUSES[row.cause].risk == "mistake":
             units[row.currency] += row.sum
             count["units"] += row.count
         if row.at_risk:

@@ -7,7 +7,8 @@ from typing import Any
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, TICK, Duration, Instant, parse_instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementLine, match_key
-from reconcile.matching.breaks import BREAK_CAUSES, Break
+from reconcile.matching.breaks import Break
+from reconcile.matching.causes import BREAK_CAUSES
 from reconcile.matching.ledger_lines import LedgerLine, Taken
 from reconcile.matching.rules import Coverage
 from reconcile.money import Money

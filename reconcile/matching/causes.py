@@ -1,0 +1,425 @@
+"""Causes of breaks: one record each, from which their words and what follows from them derive.
+
+A further cause is a code in `BreakCause` and a record in `CAUSES`; then the matching reports it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from reconcile.ledger.vocabulary import FindingCode
+
+BreakCause = Literal[
+    "paid_not_in_book",
+    "book_paid_not_received",
+    "book_unpaid_but_received",
+    "amount_differs",
+    "off_by_minor_unit",
+    "currency_differs",
+    "paid_twice",
+    "overpaid",
+    "refund_not_in_book",
+    "refund_not_received",
+    "not_settled",
+    "refund_not_settled",
+    "refund_amount_differs",
+    "dispute_won_not_returned",
+    "failed_refund_not_returned",
+    "settled_never_notified",
+    "fee_unexpected",
+    "late_money",
+    "unresolved",
+    "payment_in_doubt",
+    "ambiguous",
+    "payout_not_in_bank",
+    "bank_line_unknown",
+    "payout_amount_differs",
+    "wallet_balance_differs",
+    "transfer_one_sided",
+    "release_without_hold",
+    "payout_late",
+    "payment_unallocated",
+    "assignment_contradicted",
+    "closed_month_changed",
+]
+"""Closed vocabulary of causes."""
+
+About = Literal["order", "bank", "wallet", "placing", "books"]
+"""Subject of a cause.
+
+order    an order and its payments
+bank     payouts and bank lines
+wallet   a balance at a provider
+placing  a payment that a person must assign, or has assigned, to an order
+books    the merchant's journal
+"""
+
+Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
+"""Which part of a break's money may be lost.
+
+all      all of it
+held     none: it has arrived, but a file or a person must still confirm it
+owed     none: it has arrived, but belongs or may belong to the customer
+mistake  none: a file has a mistake of unit
+left     all, if it is still to come: a line that took money, a payout that is short or missing in
+         the bank, an unexplained debit
+sums     all, if less came than is due
+a pair   all, if the first fact, a cost or a sum due, exceeds the second
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cause:
+    """Words of a cause, and what follows from it.
+
+    name         a few words, for cells
+    meaning      one sentence, for pages
+    sentence     what differs, with the break's facts; as the next three, without a full stop
+    rated        that sentence if the amounts are compared at a rate
+    step         what a person should do
+    step_by_how  that step for money that went back in one way only
+    partners     causes of breaks that may be the other half. A match by hand closes both
+    not_by_hand  what closes the break, if no match by hand does because no run would use it
+    two_people   why it always takes two people to accept the break; empty if it doesn't
+    accepts      findings on the break's order that are accepted with the break
+    late         the decision to propose if the break is about late money
+    blocks       whether a month is not closed before the break is decided
+    apart        whether it is reported apart from an order's price, without a search for a book
+                 line
+    of_movement  whether the break's subject is a source or an event instead of a line
+    """
+
+    name: str
+    meaning: str
+    sentence: str
+    rated: str = ""
+    step: str
+    step_by_how: Mapping[str, str] = field(default_factory=dict)
+    about: About = "order"
+    risk: Risk = "all"
+    partners: tuple[BreakCause, ...] = ()
+    not_by_hand: str = ""
+    two_people: str = ""
+    accepts: tuple[FindingCode, ...] = ()
+    late: Literal["accept", "refund"] | None = None
+    blocks: bool = False
+    apart: bool = False
+    of_movement: bool = False
+
+
+CAUSES: Final[Mapping[BreakCause, Cause]] = {
+    "paid_not_in_book": Cause(
+        name="Paid, not in the order book",
+        meaning="The money arrived, and the order book does not know the order.",
+        sentence="{captured} was received, and the order book does not have the order",
+        step="Add the order to the book, or match it with one of the candidates, or refund it",
+        risk="held",
+        partners=("book_paid_not_received",),
+    ),
+    "book_paid_not_received": Cause(
+        name="Paid in the book, not received",
+        meaning="The order book says paid, and no payment is known.",
+        sentence="The order book says {status} for {booked}, and no payment is known",
+        step="Ask the provider for the payment; if there is none, correct the book or match it "
+        "with one of the candidates",
+        partners=("paid_not_in_book", "settled_never_notified", "bank_line_unknown"),
+        accepts=("fulfilled_but_not_paid",),
+    ),
+    "book_unpaid_but_received": Cause(
+        name="Received, unpaid in the book",
+        meaning="The money arrived, and the order book says unpaid.",
+        sentence="{captured} was received, and the order book says {status}",
+        step="Mark the order as paid in the book, or refund the payment",
+        risk="held",
+    ),
+    "amount_differs": Cause(
+        name="Amounts differ",
+        meaning="Order book or statement names another amount than was captured.",
+        sentence="{captured} was captured, and the {against} says {stated}: {difference} apart",
+        rated="{captured} was captured, and the statement settles {settled} for it, a rate of "
+        "{rate}: by the rate of the rules it would be {expected}, {difference} apart",
+        step="Find out which amount is right, then correct the book or ask the provider",
+        risk="sums",
+    ),
+    "off_by_minor_unit": Cause(
+        name="Mistake of unit",
+        meaning="The amounts differ by a factor of 100: somebody mixed up the units.",
+        sentence="{captured} was captured, and the {against} says {stated}, which differs by the "
+        "factor {factor}: major units were taken for minor units, or the other way round",
+        step="Check in which unit the amount is written, in the import's mapping and in the "
+        "provider's profile, and correct it there",
+        risk="mistake",
+    ),
+    "currency_differs": Cause(
+        name="Currencies differ",
+        meaning="Order book or statement names another currency than was captured.",
+        sentence="{captured} was captured, and the {against} says {stated}: another currency",
+        step="Find out which currency was agreed, then correct the book or ask the provider",
+    ),
+    "paid_twice": Cause(
+        name="Paid more than once",
+        meaning="The order was paid more than once.",
+        sentence="Paid more than once: {owed} of the {captured} captured is owed back",
+        step="Refund the surplus to the customer",
+        risk="owed",
+        accepts=("paid_twice", "paid_after_cancel"),
+        late="refund",
+        apart=True,
+    ),
+    "overpaid": Cause(
+        name="Overpaid",
+        meaning="More arrived than was due.",
+        sentence="{owed} of what was captured is beyond what the order costs, and owed back",
+        step="Refund the surplus to the customer",
+        risk="owed",
+        accepts=("overpaid", "paid_after_cancel"),
+        late="refund",
+        apart=True,
+    ),
+    "refund_not_in_book": Cause(
+        name="Refund or lost dispute not in the order book",
+        meaning="Money went back, by a refund or a lost dispute, and the order book does not know "
+        "it.",
+        sentence="{refunded} {how}, and the order book has {booked_refund} of it",
+        step="Enter what went back in the book, as a refund or as a lost dispute",
+        step_by_how={
+            "refunded": "Enter the refund in the book",
+            "reversed": "Enter in the book that the payment was taken back",
+            "dispute_lost": "Book the chargeback: enter in the order book what it took, as given "
+            "back or as an entry of its own, by hand where your shop's export has no column for it",
+        },
+    ),
+    "refund_not_received": Cause(
+        name="Refund in the book, not made",
+        meaning="The order book says given back, and no event that was read says so.",
+        sentence="The order book speaks of a refund, and none has come for all of it",
+        step="Start the refund at the provider, or correct the book",
+        risk="owed",
+        late="refund",
+    ),
+    "not_settled": Cause(
+        name="Not settled in time",
+        meaning="The provider has not paid this out yet, and the time for it is over.",
+        sentence="{captured} was captured, and no statement that reaches beyond {due_at} holds it",
+        step="Ask the provider when it pays this out, by the payment's reference",
+        partners=("settled_never_notified",),
+        of_movement=True,
+    ),
+    "refund_not_settled": Cause(
+        name="Refund not settled",
+        meaning="Money went back, and no statement has taken it yet.",
+        sentence="{returned} {how}, and no statement that reaches beyond {due_at} has taken it",
+        step="Ask the provider whether this went through; if a refund failed, tell the customer, "
+        "and start it again",
+        step_by_how={
+            "reversed": "Ask the provider whether the payment was reversed, and when it takes the "
+            "money",
+            "dispute_lost": "Ask the provider whether the dispute was lost, and when it takes the "
+            "money",
+        },
+        risk="owed",
+        not_by_hand="what went back is matched with its line by the payment that the line names: "
+        "take the import of the line back, and import the file with that payment in a column "
+        "original_payment",
+        of_movement=True,
+    ),
+    "refund_amount_differs": Cause(
+        name="Refund amounts differ",
+        meaning="A refund was settled with another amount than was given back.",
+        sentence="{returned} {how}, and the statement has taken {settled} for it: {difference} "
+        "apart",
+        rated="{returned} {how}, and the statement takes {settled} for it, a rate of {rate}: by "
+        "the rate of the rules it would be {expected}, {difference} apart",
+        step="Ask the provider which amount is right, and for the difference",
+        risk=("settled", "returned"),
+    ),
+    "dispute_won_not_returned": Cause(
+        name="Dispute won, money not returned",
+        meaning="A dispute was won, and its money has not come back.",
+        sentence="A dispute was won, and by the statement the provider still keeps {difference} of "
+        "its money",
+        step="Ask the provider to give back what it took for the dispute",
+    ),
+    "failed_refund_not_returned": Cause(
+        name="Refund failed, money not returned",
+        meaning="A refund failed, and its money has not come back.",
+        sentence="The statement took {settled} for a refund that failed at {failed_at}, and no "
+        "line gives it back",
+        step="Ask the provider to give back what it took for the refund, and send the customer "
+        "their money otherwise",
+    ),
+    "settled_never_notified": Cause(
+        name="Settled, no webhook read",
+        meaning="The statement holds money of which no event that was read speaks.",
+        sentence="The statement has a {kind} of {settled}, and no webhook that was read says so",
+        step="Ask the provider to send the event again, and check that its webhooks reach us",
+        risk="left",
+        partners=("not_settled", "book_paid_not_received"),
+    ),
+    "fee_unexpected": Cause(
+        name="Fee other than agreed",
+        meaning="The provider took another fee than was agreed.",
+        sentence="The provider took a fee of {fee}; {expected_fee} was expected",
+        step="Compare the fee with your contract and claim the difference, or correct the expected "
+        "fee",
+        risk=("fee", "expected_fee"),
+    ),
+    "late_money": Cause(
+        name="Money came, or became known, too late",
+        meaning="Money came, or became known, after the order was canceled or given up.",
+        sentence="{captured} came, or became known, after the order had been {why}",
+        step="Decide whether to accept the payment, then mark the order as paid, or refund it",
+        risk="owed",
+        accepts=("paid_after_cancel",),
+        late="accept",
+    ),
+    "unresolved": Cause(
+        name="Order to be resolved",
+        meaning="What arrived does not fit the order.",
+        sentence="The ledger of the order is unresolved; captured so far: {captured}",
+        step="Read the order's ledger and settle it with the provider; do not ship on it",
+        blocks=True,
+    ),
+    "payment_in_doubt": Cause(
+        name="Payment in doubt",
+        meaning="The order is paid, and a further payment of it may have brought more.",
+        sentence="The order is paid, and a further payment of it is in doubt, of up to {at_stake}",
+        step="Read the order's ledger and ask the provider what that payment brought; refund it if "
+        "it came",
+        blocks=True,
+        apart=True,
+    ),
+    "ambiguous": Cause(
+        name="Several possible matches",
+        meaning="Several lines could be meant, and nothing says which.",
+        sentence="{captured} was captured, and several lines or orders fit it equally well",
+        step="Look at the lines and match by hand the two that belong together",
+        risk="held",
+        blocks=True,
+        of_movement=True,
+    ),
+    "payout_not_in_bank": Cause(
+        name="Payout not in the bank",
+        meaning="The provider says that it paid this out, and the bank does not have it.",
+        sentence="The provider's payout {payout} of {paid_out} stands in no bank statement, of "
+        "those that reach beyond {due_at}",
+        step="Ask the provider when and to which account it paid this out; if the bank has it, "
+        "import that account's statement",
+        about="bank",
+        risk="left",
+        partners=("bank_line_unknown",),
+    ),
+    "bank_line_unknown": Cause(
+        name="Bank credit without a payout",
+        meaning="Money came to the bank, and no payout of a statement explains it.",
+        sentence="The bank booked {in_bank} at {booked_at}, and no payout of any provider's "
+        "statement is known for it",
+        step="Import the provider's statement that tells of it, or match it with a payout or an "
+        "order; other business is left out once the rules say so (bank_payers, other_business)",
+        about="bank",
+        risk="left",
+        partners=("payout_not_in_bank", "book_paid_not_received"),
+    ),
+    "payout_amount_differs": Cause(
+        name="Payout amounts differ",
+        meaning="The bank booked another amount than the provider paid out.",
+        sentence="The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for "
+        "it: {difference} apart",
+        rated="The provider's payout {payout} is {paid_out}, and the bank booked {in_bank} for it, "
+        "a rate of {rate}: by the rate of the rules it would be {expected}, {difference} apart",
+        step="Ask the bank which charges it took, and the provider what it sent; claim the "
+        "difference, or accept it",
+        about="bank",
+        risk="left",
+    ),
+    "wallet_balance_differs": Cause(
+        name="Balance at the provider differs",
+        meaning="A balance at the provider does not follow from the lines before it.",
+        sentence="After {moved_at} the balance of {wallet} is {stated} by its statement, and {due} "
+        "by the lines before: {difference} apart",
+        step="Import the statement of those days again, whole and without a filter; if it is "
+        "whole, ask the provider what changed the balance",
+        step_by_how={
+            "between files": "Import the statement of the days between the two files; if they "
+            "follow each other, import both again, whole and without a filter",
+        },
+        about="wallet",
+        risk=("due", "stated"),
+        not_by_hand="a balance has no other line: import its statement whole, or accept the "
+        "difference",
+        two_people="a balance that differs from its statement is accepted by two people only",
+    ),
+    "transfer_one_sided": Cause(
+        name="Transfer with one side",
+        meaning="Money left one of your balances at the provider and reached no other.",
+        sentence="{moved} moved between your own balances at {moved_at}, by the statement of "
+        "{wallet}, and no statement of another one has the other side",
+        step="Import the statement of the other balance; if it is imported, ask the provider where "
+        "the money is",
+        about="wallet",
+        not_by_hand="the other side is found by its statement: import that, or accept the "
+        "difference",
+    ),
+    "release_without_hold": Cause(
+        name="Release without a hold",
+        meaning="The provider released money that no statement says it held.",
+        sentence="{released} of {wallet} was released at {moved_at}, and no imported statement "
+        "says that so much had been held",
+        step="Import the statement of the days before; if it is imported, ask the provider what it "
+        "released",
+        about="wallet",
+        risk="held",
+        not_by_hand="the hold is found by its statement: import that, or accept the difference",
+    ),
+    "payout_late": Cause(
+        name="Payout is late",
+        meaning="The provider pays out regularly, and has not for longer than ever.",
+        sentence="Nothing was paid out from {wallet} since {last_at}, for longer than between any "
+        "two payouts before; {waiting} waits there, and was due by {due_at}",
+        step="Ask the provider why it pays nothing out, or withdraw the money",
+        about="wallet",
+        risk="held",
+        not_by_hand="a payout that is late is matched once a statement has it",
+    ),
+    "payment_unallocated": Cause(
+        name="Payment without an order",
+        meaning="A payment arrived that is on no order.",
+        sentence="{captured} of the payment {payment} is on no order",
+        step="Assign it to its order (`tallyhook unallocated assign`), or dismiss it as to be "
+        "refunded or as other business",
+        about="placing",
+        risk="held",
+        not_by_hand="a payment of no order is given to one with `tallyhook unallocated assign`",
+        two_people="a payment is left without an order by two people only: assign it, or dismiss "
+        "it",
+    ),
+    "assignment_contradicted": Cause(
+        name="Assigned, and named for another order",
+        meaning="A payment was assigned to the order, and named for another later.",
+        sentence="{captured} was captured, and the payment that was assigned to this order was "
+        "named for another one later",
+        step="Find out whose payment it is; if it is the other order's, withdraw the assignment "
+        "and assign it there",
+        about="placing",
+        risk="held",
+        apart=True,
+    ),
+    "closed_month_changed": Cause(
+        name="Closed month to be adjusted",
+        meaning="Something became known of a closed month, of more than the rules' limit.",
+        sentence="What became known since {period} was closed moves {adjusted} between its "
+        "accounts, more than the {limit} of the rules",
+        step="Look at the adjusting entries in the journal of the first open month; accept them, "
+        "or reopen the month (`tallyhook period reopen`)",
+        about="books",
+        risk="held",
+        not_by_hand="adjusting entries of a closed month are accepted, or posted when the open "
+        "month is closed",
+    ),
+}
+
+BREAK_CAUSES: Final = tuple(CAUSES)
+
+ORDER_CAUSES: Final = tuple([code for code, cause in CAUSES.items() if cause.about == "order"])
+
+BANK_CAUSES: Final = frozenset([code for code, cause in CAUSES.items() if cause.about == "bank"])
