@@ -316,7 +316,7 @@ def release_orders(
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
 
     async def work(context: AppContext) -> int:
-        why = checked_reason(reason, [], countries=context.countries) if reason else ""
+        why = checked_reason(context, reason) if reason else ""
         if references:
             return await holds.release(context, set(references), reason=held, why=why, by=by)
         return await holds.release_all(context, reason=held, why=why, by=by)

@@ -381,9 +381,7 @@ class Application:
             return await self._ask(view, act, problem, form=form)
         try:
             if form.reason:
-                reason = checked_reason(
-                    view.given.get("reason", ""), [], countries=view.context.countries
-                )
+                reason = checked_reason(view.context, view.given.get("reason", ""))
             if not act.download and not await first():
                 return self._sent_before(view, form)
             done = await act.do(view, reason)

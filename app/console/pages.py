@@ -26,6 +26,7 @@ from app.core.pages.charts import Series, bars, stacked
 from app.core.pages.letters import Drawing
 from app.evidence.bundle_letter import Spoken, drawing
 from app.evidence.letter_times import Times, letter_zone
+from app.orders.customers import MAX_REASON
 from app.receiving.caught_up import unread_notice
 from reconcile.instants import format_instant, moment_of, parse_instant
 from reconcile.ledger.vocabulary import FINDINGS
@@ -94,6 +95,7 @@ class Pages:
             side_words=SIDE_WORDS,
             taken_words=words.TAKEN,
             environment=console.context.database.environment,
+            max_reason=MAX_REASON,
             merchant=console.context.settings.merchant,
             zone=str(console.context.calendar_zone),
             now=lambda: format_instant(console.context.clock.now()),

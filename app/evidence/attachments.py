@@ -383,7 +383,7 @@ async def detach(context: AppContext, name: str, *, reason: str, by: str | None)
     The trail keeps its digest, the deletion and the reason. Raise UsageError if the person may not,
     the reason is empty, or it is deleted already; NotFoundError for an unknown id.
     """
-    checked = checked_reason(reason, [], countries=context.countries)
+    checked = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="detached")
         found = await _standing(connection, name)

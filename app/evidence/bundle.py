@@ -408,7 +408,7 @@ async def build_evidence(
     """
     full = request.reason is not None
     if full:
-        checked_reason(request.reason or "", [], countries=context.countries)
+        checked_reason(context, request.reason or "")
     async with context.database.reading() as connection:  # checked before anything is read
         await permitted(connection, by=request.by, action="evidence_built")
         if full:
@@ -421,8 +421,7 @@ async def build_evidence(
     dossier = await _sealed_dossier(context, request, lines=lines, signer=signer)
     reason = ""
     if request.reason:
-        phones = sorted(dossier.phones)
-        reason = checked_reason(request.reason, phones, countries=context.countries)
+        reason = checked_reason(context, request.reason, phones=dossier.phones)
     now, witnesses = context.clock.now(), witnesses_of(context.settings)
     async with context.database.reading() as connection:
         marks = await marks_of(connection, [request.order])

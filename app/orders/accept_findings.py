@@ -41,7 +41,7 @@ async def accept_finding(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="finding_accepted")
         phones = await phones_of(connection, order, sources=context.sources)
-        why = checked_reason(reason, phones, countries=context.countries)
+        why = checked_reason(context, reason, phones=phones)
         await record_acceptance(connection, context, order, codes=[accepted], who=who)
         await note_in_trail(
             connection,
@@ -69,7 +69,7 @@ async def release_hold(
     await explain_order(context, order)
     async with context.database.reading() as connection:
         phones = await phones_of(connection, order, sources=context.sources)
-    why = checked_reason(reason, phones, countries=context.countries)
+    why = checked_reason(context, reason, phones=phones)
     await release(context, [order], reason=held, why=why, by=by)
 
 

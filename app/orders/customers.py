@@ -4,7 +4,7 @@ They are read to mask them, and for a person with permission who gives a reason.
 """
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from app.access.operator_store import Operator, acting_alone, acts_since
@@ -64,17 +64,17 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
     return [each for each in phones if Masking([each]).touches(text)]
 
 
-def checked_reason(reason: str, phones: list[str], *, countries: Collection[str]) -> str:
+def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = ()) -> str:
     """Return a reason in the form in which the audit trail may store it.
 
-    countries  `AppContext.countries`, for numbers without a plus sign
+    phones  numbers and addresses that it must not contain
 
     Raises UsageError where it is empty or contains a phone number.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
         raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
-    if Masking(phones).touches(checked) or looks_like_a_phone(checked, countries):
+    if Masking(phones).touches(checked) or looks_like_a_phone(checked, context.countries):
         raise UsageError(
             "leave the phone number out of --reason, and the email address: the trail is kept for "
             "ever"
@@ -127,7 +127,7 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
             action="unmasked",
             subject=order,
             at=context.clock.now(),
-            reason=checked_reason(reason, found, countries=context.countries),
+            reason=checked_reason(context, reason, phones=found),
             facts={"phones": len(found)},
         )
     return found
@@ -151,7 +151,7 @@ async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by:
             action="unmasked",
             subject=delivery_id,
             at=context.clock.now(),
-            reason=checked_reason(reason, phones, countries=context.countries),
+            reason=checked_reason(context, reason, phones=phones),
             facts={"bytes": len(body)},
         )
     return body

@@ -28,7 +28,7 @@ async def add_note(context: AppContext, order: str, *, note: str, by: str | None
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="note_added")
         phones = await phones_of(connection, order, sources=context.sources)
-        checked = checked_reason(note, phones, countries=context.countries)
+        checked = checked_reason(context, note, phones=phones)
         await note_in_trail(
             connection,
             who,

@@ -180,7 +180,7 @@ async def judge_unread(
     Raises NotFoundError where it is no unreadable message that needs that, and UsageError without a
     reason or for a person without permission.
     """
-    why = checked_reason(reason, [], countries=context.countries)
+    why = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="message_judged")
         if not await run(connection, is_unread, delivery):

@@ -133,7 +133,7 @@ async def propose_unmasking(
         raise UsageError(f"name 1 to {MOST_ORDERS} orders")
     if asked.purpose not in PURPOSES:
         raise UsageError(f"the purpose is one of: {', '.join(PURPOSES)}")
-    reason = checked_reason(asked.reason, [], countries=context.countries)
+    reason = checked_reason(context, asked.reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=asked.by, action="unmasked")
         known = await gather(connection, [each for each in orders if fault_of(each) is None])

@@ -109,7 +109,7 @@ async def erase(
     erasure.dry_run = dry_run
     if dry_run:
         return erasure
-    reason = checked_reason(asked.reason, erasure.identifiers, countries=context.countries)
+    reason = checked_reason(context, asked.reason, phones=erasure.identifiers)
     if asked.order is not None and not asked.files_of_others and erasure.of_others():
         raise UsageError(
             f"{files_of_others(erasure)} would go, too: --dry-run lists them; to erase them with "
@@ -205,7 +205,7 @@ async def propose_erasure(
     if not proved(await who_may(context, by=asked.by, action="erased")):
         return None
     found = await erase(context, asked, dry_run=True, progress=progress)
-    reason = checked_reason(asked.reason, found.identifiers, countries=context.countries)
+    reason = checked_reason(context, asked.reason, phones=found.identifiers)
     counts, person = found.counts(), person_of(context, phone=asked.phone, email=asked.email)
     others = f", {files_of_others(found)}" if asked.order and found.of_others() else ""
     whose, subject, given = f"the order {asked.order}", asked.order or "", dict[str, str]()

@@ -145,7 +145,7 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
     keep."""
     if not identity.strip():
         raise UsageError("--identity says how you checked that it is the person who asks")
-    return checked_reason(identity, sorted(found.identifiers), countries=context.countries)
+    return checked_reason(context, identity, phones=found.identifiers)
 
 
 async def propose_export(

@@ -584,7 +584,7 @@ async def _without(again: ErasureReplay, path: Path, without: Without) -> Replay
     """Make a new journal from the copy in the database, and set the existing file aside."""
     context = again.context
     action: Final = "restored_without_erasures"
-    reason = checked_reason(without.reason, [], countries=context.countries)
+    reason = checked_reason(context, without.reason)
     await who_may(context, by=without.by, action=action)
     async with context.database.reading() as connection:
         copy = await erase_store.known_lines(connection)

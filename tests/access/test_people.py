@@ -92,7 +92,7 @@ async def test_a_name_is_written_as_its_person_writes_it(context: AppContext) ->
     for name in ("Bo\u200dss", "\u202eBoss", "Boss\u200b"):
         with pytest.raises(UsageError, match="printable"):
             await invite_operator(context, name=name, role="viewer", by="Boss")
-    assert checked_reason("با علی\u200cرضا حرف زدم", [], countries=())
+    assert checked_reason(context, "با علی\u200cرضا حرف زدم")
     check_reason("با علی\u200cرضا\nحرف زدم")
 
 

@@ -11,6 +11,7 @@ from datetime import UTC
 from functools import cache
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
@@ -91,6 +92,9 @@ def _all_presets() -> tuple[str, ...]:
     return tuple(map(presets.preset_text, presets.shipped_presets()))
 
 
+IN_KENYA: Final[Any] = SimpleNamespace(countries=("254",))
+"""What a reason needs to know of the context."""
+
 TARGETS: Final = {
     "settings": Target(texts=_example, reads=_settings),
     "environment": Target(texts=_example, reads=_environment),
@@ -129,7 +133,7 @@ TARGETS: Final = {
     ),
     "reason": Target(
         texts=lambda: ("the customer called about ORD-1 on 2026-11-20", "0712 345 678"),
-        reads=lambda text, _: checked_reason(text, ["254712345678"], countries=("254",)),
+        reads=lambda text, _: checked_reason(IN_KENYA, text, phones=["254712345678"]),
     ),
     "moment": Target(
         texts=lambda: ("2026-11-20 10:00", "2026-11-20", "2026-11-20T10:00:00.123Z"),
