@@ -8,7 +8,7 @@ from app.access import credentials, sessions
 from app.access.challenges import begun_at, new_challenge
 from app.access.passkeys import PasskeyAnswer, creation_options, passkey_origin
 from app.console.signing_in import link_grant_of, qr_code
-from app.console.view import ActionResult, Document, Field, Form, View
+from app.console.view import Act, ActionResult, Document, Field, Form, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
 from app.monitoring.work_notices import (
@@ -80,7 +80,7 @@ async def account_document(view: View) -> Document:
 BY_LINK: Final = "The demo's visitor has no password and no second factor: they came by a link."
 
 
-async def ask_password(view: View) -> Form:
+async def ask_change_password(view: View) -> Form:
     if await sessions.account_of(view.context, view.person.name) is None:
         return Form(subject=view.person.name, lines=(BY_LINK,), back="/me", ready=False)
     least = f"At least {credentials.PASSWORD_MIN} characters: some words in a row are good."
@@ -100,7 +100,7 @@ async def ask_password(view: View) -> Form:
     )
 
 
-async def do_password(view: View, reason: str) -> str:
+async def do_change_password(view: View, reason: str) -> str:
     password, again = view.given.get("new", ""), view.given.get("again", "")
     if not compare_digest(password.encode(), again.encode()):
         raise UsageError("the two new passwords are not the same")
@@ -270,7 +270,7 @@ async def _ended(view: View) -> list[sessions.OwnSession]:
     return found
 
 
-async def ask_end_own(view: View) -> Form:
+async def ask_end_own_session(view: View) -> Form:
     found = await _ended(view)
     here = sessions.session_id(view.cookie)
     if not found:
@@ -289,13 +289,13 @@ async def ask_end_own(view: View) -> Form:
     )
 
 
-async def do_end_own(view: View, reason: str) -> str:
+async def do_end_own_session(view: View, reason: str) -> str:
     found = [each.id for each in await _ended(view)]
     await sessions.end_own_sessions(view.context, name=view.person.name, ids=found)
     return "/me"
 
 
-async def ask_notices(view: View) -> Form:
+async def ask_choose_notices(view: View) -> Form:
     choice = await notice_choice(view.context, view.person.name)
     ways = ways_set_up(view.context)
     return Form(
@@ -331,7 +331,7 @@ async def ask_notices(view: View) -> Form:
     )
 
 
-async def do_notices(view: View, reason: str) -> str:
+async def do_choose_notices(view: View, reason: str) -> str:
     when, how = view.given.get("pace"), view.given.get("way")
     pace = next((each for each in PACES if each == when), None)
     way = next((each for each in WAYS if each == how), None)
@@ -340,3 +340,54 @@ async def do_notices(view: View, reason: str) -> str:
     me, address = view.person.name, view.given.get("address", "")
     await choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
     return "/me"
+
+
+ACTS: Final = (
+    Act(
+        "Change your password",
+        "password_changed",
+        ask_change_password,
+        do_change_password,
+        done="Your password is changed, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        "Set a second factor",
+        "second_factor_set",
+        ask_second_factor,
+        do_second_factor,
+        done="It counts from now on, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        "Add a passkey",
+        "passkey_added",
+        ask_add_passkey,
+        do_add_passkey,
+        done="It counts from now on, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        "Remove your passkey",
+        "passkey_removed",
+        ask_remove_passkey,
+        do_remove_passkey,
+        done="It counts no more, and your other sessions have ended.",
+        kept=False,
+    ),
+    Act(
+        "Link the company's account",
+        "company_linked",
+        ask_link_company,
+        do_link_company,
+        kept=False,
+    ),
+    Act("End your session", "me", ask_end_own_session, do_end_own_session, done="It has ended."),
+    Act(
+        "Choose how you are notified",
+        "notices_chosen",
+        ask_choose_notices,
+        do_choose_notices,
+        done="It counts from now on.",
+    ),
+)

@@ -6,7 +6,7 @@ Breaks are assigned, commented, accepted and matched by hand, one by one or seve
 from collections import Counter
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
 from app.access.bookmarks import bookmarks_of
@@ -15,7 +15,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View
 from app.console.words import SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
@@ -24,7 +24,7 @@ from app.finance.bank_match import Booked, booked_page, named_lines
 from app.finance.break_acts import BreakAct
 from app.finance.limits import Allowance
 from reconcile.instants import format_instant
-from reconcile.matching.breaks import STANDINGS, STATES, Act, apart_words, break_sentence
+from reconcile.matching.breaks import STANDINGS, STATES, apart_words, break_sentence
 from reconcile.matching.causes import BREAK_CAUSES, CAUSES
 from reconcile.matching.rows import name_of
 from reconcile.money import Money, to_json
@@ -119,7 +119,7 @@ async def break_document(view: View) -> Document:
     }
 
 
-async def late_money_document(view: View) -> Document:
+async def late_document(view: View) -> Document:
     """GET /late?state=&skip="""
     wanted = view.choice("state", STANDINGS)
     found = []
@@ -428,7 +428,9 @@ def _none_chosen(view: View, error: UsageError) -> Form:
     return Form(subject="Breaks", lines=(line,), back=_list(view), ready=False)
 
 
-async def _act(view: View, kind: Act, *, value: str = "", reason: str = "") -> str | ActionResult:
+async def _act(
+    view: View, kind: Literal["assigned", "accepted"], *, value: str = "", reason: str = ""
+) -> str | ActionResult:
     """Act on the chosen breaks, or propose to."""
     chosen = await _chosen(view)
     proposal = await break_acts.act_on_breaks(
@@ -578,3 +580,56 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
         seen=view.given.get("seen") or None,
     )
     return proposed(done) if isinstance(done, Proposal) else "/late"
+
+
+ACTS: Final = (
+    Act(
+        "Assign breaks",
+        "break_assigned",
+        ask_assign,
+        do_assign,
+        done="Assigned.",
+        typed=("where",),
+        form_on="/breaks",
+    ),
+    Act(
+        "Comment on a break",
+        "break_commented",
+        ask_comment,
+        do_comment,
+        button="Add the comment",
+        done="Your comment stands in the history below.",
+    ),
+    Act(
+        "Accept breaks",
+        "break_accepted",
+        ask_accept,
+        do_accept,
+        done="Accepted: nothing more is to be done.",
+        typed=("where",),
+        form_on="/breaks",
+    ),
+    Act(
+        "Match by hand",
+        "break_matched",
+        ask_match,
+        do_match,
+        button="Match them",
+        done="They are matched. If their sums differ, the next run reports the difference.",
+    ),
+    Act(
+        "Take a match back",
+        "break_unmatched",
+        ask_unmatch,
+        do_unmatch,
+        button="Take it back",
+        done="They are matched no more.",
+    ),
+    Act(
+        "Decide about late money",
+        "late_money_settled",
+        ask_settle,
+        do_settle,
+        done="It was decided.",
+    ),
+)

@@ -1,12 +1,12 @@
 """Page of an order's dispute case, with attachments and letter; and attachments of breaks."""
 
 from datetime import tzinfo
-from typing import Any
+from typing import Any, Final
 
 from starlette.responses import Response
 
 from app.console.pages import download, file_part
-from app.console.view import Document, Field, Form, View
+from app.console.view import Act, Document, Field, Form, View
 from app.console.words import address
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -251,3 +251,29 @@ async def _letter_taken(
     """Return whether the letter's file name must be short, and the letter's bytes."""
     letter, content = await take_letter(context, asked, form, lines=lines_naming)
     return letter.case.limits.name_chars is not None, content
+
+
+ACTS: Final = (
+    Act(
+        "Letter", "letter_taken", ask_letter, do_letter, button="Download the letter", download=True
+    ),
+    Act(
+        "Attach a file", "attached", ask_attach, do_attach, done="The file is attached.", file=True
+    ),
+    Act(
+        "Detach a file",
+        "detached",
+        ask_detach,
+        do_detach,
+        button="Delete it",
+        done="The file is gone.",
+    ),
+    Act(
+        "See an attached file",
+        "attachment_read",
+        ask_exhibit,
+        do_exhibit,
+        button="Download it",
+        download=True,
+    ),
+)

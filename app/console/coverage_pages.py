@@ -1,8 +1,9 @@
 """Page of covered days, and the actions that declare coverage and withdraw a declaration."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from app.console.view import Document, Field, Form, View
+from app.console.view import Act, Document, Field, Form, View
 from app.core.errors import NotFoundError
 from app.finance import coverage
 from app.finance.imports import ImportKind
@@ -43,7 +44,7 @@ def covered_days(lines: Sequence[coverage.CoverageLine], calendar: Calendar) -> 
     ]
 
 
-async def ask_declare(view: View) -> Form:
+async def ask_declare_coverage(view: View) -> Form:
     lines = await coverage.list_coverage(view.context)
     known = {(line.kind, line.name): line for line in lines}
     words = dict(NAMED)
@@ -88,7 +89,7 @@ def day_fields(*, required: bool) -> tuple[Field, ...]:
     )
 
 
-async def do_declare(view: View, reason: str) -> str:
+async def do_declare_coverage(view: View, reason: str) -> str:
     kind, _, name = view.given.get("name", "").partition(" ")
     known = {each: each for each, _ in NAMED}
     if kind not in known:
@@ -106,7 +107,7 @@ async def do_declare(view: View, reason: str) -> str:
     return "/coverage"
 
 
-async def ask_withdraw(view: View) -> Form:
+async def ask_withdraw_coverage(view: View) -> Form:
     number = view.number("number")
     lines = await coverage.list_coverage(view.context)
     line = next((each for each in lines if each.number == number), None)
@@ -120,7 +121,24 @@ async def ask_withdraw(view: View) -> Form:
     )
 
 
-async def do_withdraw(view: View, reason: str) -> str:
+async def do_withdraw_coverage(view: View, reason: str) -> str:
     number = view.number("number") or 0
     await coverage.withdraw_coverage(view.context, number, reason=reason, by=view.person.name)
     return "/coverage"
+
+
+ACTS: Final = (
+    Act(
+        "Declare which days files cover",
+        "coverage_declared",
+        ask_declare_coverage,
+        do_declare_coverage,
+    ),
+    Act(
+        "Take back which days files cover",
+        "coverage_withdrawn",
+        ask_withdraw_coverage,
+        do_withdraw_coverage,
+        button="Take it back",
+    ),
+)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.access.proposal import Proposal
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import BANK_PLACES, address
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
@@ -656,3 +656,17 @@ async def do_run(view: View, reason: str) -> str:
     work = partial(view.console.work, reconcile_period.reconcile_for, asked, by=by, reason=reason)
     await view.job("run", "run", work=work)  # only one closing at a time
     return "/runs"
+
+
+ACTS: Final = (
+    Act(
+        "Start a run",
+        "reconciled",
+        ask_run,
+        do_run,
+        button="Run it now",
+        done="The run was started; what became of it stands here.",
+    ),
+    Act("Close a month", "period_closed", ask_close, do_close),
+    Act("Reopen a month", "period_reopened", ask_reopen, do_reopen, button=PROPOSE),
+)

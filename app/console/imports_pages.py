@@ -17,7 +17,7 @@ from app.console.uploads import (
     MAX_FILE_BYTES,
     Upload,
 )
-from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address, file_part, of_forms
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import job_document
@@ -295,7 +295,7 @@ async def _of_address(view: View) -> tuple[int, imports.ImportKind, str]:
     return found.number, found.kind, found.file
 
 
-async def ask_take_back(view: View) -> Form:
+async def ask_withdraw_import(view: View) -> Form:
     number, kind, file = await _of_address(view)
     count = partial(
         view.console.work, withdraw_import.withdrawable, number, kind=kind, by=view.person.name
@@ -324,7 +324,7 @@ async def ask_take_back(view: View) -> Form:
     return Form(subject=subject, lines=lines, back=back, fields=(sealed,), button=button)
 
 
-async def do_take_back(view: View, reason: str) -> str | ActionResult:
+async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     """Withdraw the import, or propose to."""
     number, kind, _ = await _of_address(view)
     by, shown = view.person.name, view.given.get("seen", "")
@@ -345,3 +345,15 @@ async def do_take_back(view: View, reason: str) -> str | ActionResult:
         line = "You may leave this page. The import says when it is taken back."
         return ActionResult(title="It is being taken back", lines=(line,), back=back)
     return proposed(job.result) if isinstance(job.result, Proposal) else back
+
+
+ACTS: Final = (
+    Act(
+        "Take an import back",
+        "records_withdrawn",
+        ask_withdraw_import,
+        do_withdraw_import,
+        button="Take it back",
+        done="It was taken back: none of its lines is in force any more.",
+    ),
+)

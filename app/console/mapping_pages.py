@@ -6,7 +6,7 @@ from typing import Final
 from app.console.imports_pages import KINDS, upload_of
 from app.console.upload_acts import begin_reading
 from app.console.uploads import Upload
-from app.console.view import Field, Form, View
+from app.console.view import Act, Field, Form, View
 from app.console.words import address
 from app.core.errors import UsageError
 from app.finance.files import presets
@@ -63,7 +63,7 @@ def _kind(view: View) -> ImportKind:
     return kind
 
 
-async def ask_map(view: View) -> Form:
+async def ask_map_columns(view: View) -> Form:
     """Ask what each column means, then what each word means in columns that use a fixed
     vocabulary."""
     upload, kind = upload_of(view, view.needed("upload")), _kind(view)
@@ -166,7 +166,7 @@ def _words_in(seen: TablePreview, column: str, given: Mapping[str, str]) -> Sequ
     return list(dict.fromkeys([column, *words])) if is_word else words
 
 
-async def do_map(view: View, reason: str) -> str:
+async def do_map_columns(view: View, reason: str) -> str:
     """Read the file in a dry run with the chosen columns."""
     upload, kind, given = upload_of(view, view.needed("upload")), _kind(view), view.given
     seen, known = await _looked_at(view, upload), presets.KINDS[kind]
@@ -265,3 +265,28 @@ async def ask_drop_mapping(view: View) -> Form:
 async def do_drop_mapping(view: View, reason: str) -> str:
     await delete_named(view.context, view.needed("mapping"), by=view.person.name)
     return "/imports"
+
+
+ACTS: Final = (
+    Act(
+        "Map the columns of a file",
+        "statement_imported",
+        ask_map_columns,
+        do_map_columns,
+        button="Read it by these columns",
+    ),
+    Act(
+        "Save a mapping",
+        "mapping_saved",
+        ask_save_mapping,
+        do_save_mapping,
+        done="The mapping is saved.",
+    ),
+    Act(
+        "Delete a mapping",
+        "mapping_deleted",
+        ask_drop_mapping,
+        do_drop_mapping,
+        done="The mapping is deleted.",
+    ),
+)

@@ -18,7 +18,7 @@ from app.access.proposals import ProposalKind
 from app.console.orders_pages import GROUPS
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import ActionResult, Document, Field, Form, View, stated
+from app.console.view import Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import FINDINGS, HOLDS, TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted, is_human_text
@@ -607,3 +607,76 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
     answer = as_csv(document, "orders", zone=zone) if form == "csv" else as_json(document)
     answer.headers["Content-Disposition"] = f'attachment; filename="numbers-{found.id}.{form}"'
     return answer
+
+
+ACTS: Final = (
+    Act(
+        "Evidence bundle",
+        "evidence_built",
+        ask_evidence,
+        do_evidence,
+        button="Download the bundle",
+        download=True,
+    ),
+    Act(
+        "Prove that it is sealed",
+        "orders",
+        ask_prove,
+        do_prove,
+        button="Download the proofs",
+        download=True,
+    ),
+    Act(
+        "Notify the shop again",
+        "notifications_redelivered",
+        ask_tell_again,
+        do_tell_again,
+        button="Notify the shop again",
+        done="The shop is being notified again; the notifications below say whether it took it.",
+    ),
+    Act(
+        "Judge refused deliveries again",
+        "deliveries_reverified",
+        ask_reverify,
+        do_reverify,
+        button="Judge them again",
+        done="The refused deliveries were judged again; what was accepted is in the list now.",
+    ),
+    Act("See the phone number", "unmasked", ask_unmask, do_unmask, button="Show it"),
+    Act("See customers' numbers", "unmasked", ask_unmask_many, do_unmask_many, button="Propose it"),
+    Act("See the numbers", "unmasked", ask_see_numbers, do_see_numbers, button="Show them"),
+    Act("Take the body", "unmasked", ask_body, do_body, button="Download it", download=True),
+    Act(
+        "Accept a finding",
+        "finding_accepted",
+        ask_accept_finding,
+        do_accept_finding,
+        done="It is accepted. The order needs no person for it, until something new arrives.",
+    ),
+    Act(
+        "Release a held order",
+        "orders_released",
+        ask_release,
+        do_release,
+        done="It is released, and judged again.",
+    ),
+    Act("Add a note", "note_added", ask_note, do_note, done="Your note stands below."),
+    Act("Pin an order", "orders", ask_pin, do_pin, done="It stands above your list of orders."),
+    Act("Unpin an order", "orders", ask_unpin, do_unpin, done="It is pinned no more."),
+    Act("Save a list", "orders", ask_save_list, do_save_list, done="It stands above the list."),
+    Act(
+        "Take a saved list away",
+        "orders",
+        ask_drop_list,
+        do_drop_list,
+        button="Take it away",
+        done="It is saved no more.",
+    ),
+    Act(
+        "Take an alarm",
+        "alarm_taken",
+        ask_take_alarm,
+        do_take_alarm,
+        done="The alarm has your name now.",
+    ),
+)

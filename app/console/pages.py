@@ -139,7 +139,7 @@ class Pages:
             "own": _own(view, page),
             "mistake": mistake,
         }
-        return self._answer(page.template, values, 200 if mistake is None else 400)
+        return self._answer(page.template_name, values, 200 if mistake is None else 400)
 
     def _navigation(self, view: View, page: Page | None) -> list[dict[str, Any]]:
         """Return the menu: single pages by their own word, each group by its first page."""

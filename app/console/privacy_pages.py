@@ -18,7 +18,7 @@ from starlette.responses import Response
 from app.access.operators import AFTER_ALL, trail
 from app.console.pages import download
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import ROWS, ActionResult, Document, Field, Form, View
+from app.console.view import ROWS, Act, ActionResult, Document, Field, Form, View
 from app.console.words import address, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
@@ -291,3 +291,25 @@ async def do_take_copy(view: View, reason: str) -> Response:
     )
     made = await view.console.makes(export.export, asked, approved=found)
     return download(made.archive, f"copy-{found.id}.zip", "application/zip")
+
+
+ACTS: Final = (
+    Act("Erase personal data", "erased", ask_erase, do_erase, button="Propose it", kept=False),
+    Act(
+        "A copy of a person's data",
+        "data_exported",
+        ask_copy,
+        do_copy,
+        button="Propose it",
+        kept=False,
+    ),
+    Act(
+        "Take the copy",
+        "data_exported",
+        ask_take_copy,
+        do_take_copy,
+        button="Download it",
+        download=True,
+        kept=False,
+    ),
+)

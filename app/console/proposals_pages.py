@@ -2,11 +2,11 @@
 
 import json
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from app.access.proposal import Proposal
 from app.access.proposals import LAST
-from app.console.view import ActionResult, Document, Field, Form, View
+from app.console.view import Act, ActionResult, Document, Field, Form, View
 from app.console.words import BEGUN, DONE_BY, OPEN, PROPOSALS, address
 from app.core.jobs import job_document
 from app.core.text import capital
@@ -179,3 +179,30 @@ async def do_withdraw(view: View, reason: str) -> str:
     name, by = view.needed("proposal"), view.person.name
     done = await view.console.proposals.withdraw(name, by=by, reason=reason)
     return address("proposals", done.id)
+
+
+ACTS: Final = (
+    Act(
+        "Approve a proposal",
+        "proposal_approved",
+        ask_approve,
+        do_approve,
+        done="You approved it, and it was done.",
+        kept=False,
+    ),  # it may have a number
+    Act(
+        "Reject a proposal",
+        "proposal_rejected",
+        ask_reject,
+        do_reject,
+        done="You rejected it; nothing was done.",
+    ),
+    Act(
+        "Withdraw a proposal",
+        "proposal_withdrawn",
+        ask_withdraw,
+        do_withdraw,
+        button="Take it back",
+        done="You took it back; nothing was done.",
+    ),
+)

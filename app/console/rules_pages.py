@@ -7,7 +7,7 @@ from typing import Final
 from app.access.proposal import Proposal
 from app.console.finance_pages import day
 from app.console.proposals_pages import proposed
-from app.console.view import PROPOSE, ROWS, ActionResult, Document, Field, Form, View, stated
+from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import address
 from app.core.errors import NotFoundError, UsageError
 from app.core.jobs import Job, job_document
@@ -258,7 +258,7 @@ async def _suggested_fees(view: View) -> fee_suggestions.FeeSuggestions:
     return await fee_suggestions.suggest_fees(view.context, since=since, until=until)
 
 
-async def ask_preview(view: View) -> Form:
+async def ask_preview_rules(view: View) -> Form:
     saved = await match_rules.current_rules(view.context)
     rules = "" if saved is None else saved.toml
     if view.word("from") is not None:  # including the suggested fees
@@ -287,7 +287,7 @@ async def ask_preview(view: View) -> Form:
     )
 
 
-async def do_preview(view: View, reason: str) -> str:
+async def do_preview_rules(view: View, reason: str) -> str:
     return await _tried(view, view.given.get("rules", "").replace("\r\n", "\n"))
 
 
@@ -345,3 +345,17 @@ async def do_save_rules(view: View, reason: str) -> str | ActionResult:
 async def _still_against(view: View, job: Job) -> bool:
     """Return whether the rules in force are still those that the preview compared with."""
     return job.mark == await tried_as(view, rules_tried(job))
+
+
+ACTS: Final = (
+    Act("A rule", "rules_saved", ask_add_rule, do_add_rule, button="Compare"),
+    Act("Try rules", "rules_saved", ask_preview_rules, do_preview_rules, button="Compare"),
+    Act(
+        "Put rules in force",
+        "rules_saved",
+        ask_save_rules,
+        do_save_rules,
+        button="Put them in force",
+        done="The rules are in force; the next run goes by them.",
+    ),
+)

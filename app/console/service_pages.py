@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from app.access import operators, sessions, tokens
 from app.access.company_account import refuse_without_passwords
 from app.access.proposals import VOUCHING, newcomer_notice
-from app.console.view import ActionResult, Document, Field, Form, View, stated
+from app.console.view import Act, ActionResult, Document, Field, Form, View, stated
 from app.console.words import ACTIONS, NOTIFICATIONS
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import job_document
@@ -311,7 +311,7 @@ async def do_redeliver_all(view: View, reason: str) -> str:
     return "/notifications"
 
 
-async def ask_rotate(view: View) -> Form:
+async def ask_rotate_key(view: View) -> Form:
     return Form(
         subject="the key that signs the log",
         lines=(
@@ -329,7 +329,7 @@ async def ask_rotate(view: View) -> Form:
     )
 
 
-async def do_rotate(view: View, reason: str) -> ActionResult:
+async def do_rotate_key(view: View, reason: str) -> ActionResult:
     try:
         key = await rotate_key(view.context, by=view.person.name)
     except ConfigurationError as error:
@@ -345,7 +345,7 @@ async def do_rotate(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_verify(view: View) -> Form:
+async def ask_verify_log(view: View) -> Form:
     return Form(
         subject="the log",
         lines=(
@@ -359,7 +359,7 @@ async def ask_verify(view: View) -> Form:
     )
 
 
-async def do_verify(view: View, reason: str) -> str:
+async def do_verify_log(view: View, reason: str) -> str:
     """Verify the log in another process. Operators who ask meanwhile share the result."""
 
     async def work() -> VerifiedLog:
@@ -526,7 +526,7 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
     )
 
 
-async def ask_revoke(view: View) -> Form:
+async def ask_revoke_token(view: View) -> Form:
     name = view.needed("token")
     found = next(
         (each for each in await tokens.known_tokens(view.context) if each.name == name), None
@@ -548,12 +548,12 @@ async def ask_revoke(view: View) -> Form:
     )
 
 
-async def do_revoke(view: View, reason: str) -> str:
+async def do_revoke_token(view: View, reason: str) -> str:
     await tokens.withdraw_token(view.context, name=view.needed("token"), by=view.person.name)
     return "/tokens"
 
 
-async def ask_checks(view: View) -> Form:
+async def ask_run_checks(view: View) -> Form:
     return Form(
         subject="Going live",
         lines=(
@@ -568,13 +568,13 @@ async def ask_checks(view: View) -> Form:
     )
 
 
-async def do_checks(view: View, reason: str) -> str:
+async def do_run_checks(view: View, reason: str) -> str:
     await note_checks(view.context, by=view.person.name)
     await view.job("checks", "golive", work=partial(view.console.work, check_all))
     return "/golive"
 
 
-async def ask_sign(view: View) -> Form:
+async def ask_sign_item(view: View) -> Form:
     item = stated("item", view.choice("item", ITEMS))
     sentence = {**REHEARSED, **STATED}.get(item)
     if sentence is None:
@@ -598,6 +598,62 @@ async def ask_sign(view: View) -> Form:
     )
 
 
-async def do_sign(view: View, reason: str) -> str:
+async def do_sign_item(view: View, reason: str) -> str:
     await sign(view.context, view.needed("item"), by=view.person.name, note=reason)
     return "/golive"
+
+
+ACTS: Final = (
+    Act(
+        "Notify the shop again",
+        "notifications_redelivered",
+        ask_redeliver,
+        do_redeliver,
+        button="Send it again",
+        done="It is being sent again; its state says whether the shop took it.",
+    ),
+    Act(
+        "Notify the shop of all of it again",
+        "notifications_redelivered",
+        ask_redeliver_all,
+        do_redeliver_all,
+        button="Send all of them again",
+        done="All of them are being sent again; their states say whether the shop took them.",
+    ),
+    Act("Begin a new evidence key", "key_rotated", ask_rotate_key, do_rotate_key),
+    Act("Verify the log", "log", ask_verify_log, do_verify_log, button="Verify it now"),
+    Act("Invite somebody", "operator_invited", ask_invite, do_invite, button="Make the link"),
+    Act(
+        "Disable an operator",
+        "operator_disabled",
+        ask_disable,
+        do_disable,
+        button="Disable them",
+        done="They may do nothing any more.",
+    ),
+    Act(
+        "End sessions",
+        "sessions_ended",
+        ask_end_sessions,
+        do_end_sessions,
+        button="End them all",
+        done="All their sessions have ended.",
+    ),
+    Act("Make a token", "token_added", ask_add_token, do_add_token),
+    Act(
+        "Revoke a token",
+        "token_revoked",
+        ask_revoke_token,
+        do_revoke_token,
+        done="It was revoked; the next request with it is refused.",
+    ),
+    Act("Run the checks", "golive_checked", ask_run_checks, do_run_checks, button="Run them now"),
+    Act(
+        "Sign an item",
+        "item_signed",
+        ask_sign_item,
+        do_sign_item,
+        button="State it",
+        done="Your statement stands below.",
+    ),
+)

@@ -9,7 +9,7 @@ import httpx2
 
 from app.access.operators import note_in_trail, permitted
 from app.config.load import load_settings
-from app.console.view import ActionResult, Document, Field, Form, View
+from app.console.view import Act, ActionResult, Document, Field, Form, View
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, UsageError
 from app.core.http import Exchange
@@ -248,3 +248,6 @@ def service_address(given: str, *, own: str) -> str:
         "where the service listens is http://127.0.0.1 with its port, or what is set as "
         "TALLYHOOK_PUBLIC_URL"
     )
+
+
+ACTS: Final = (Act("Send a test event", "test_event_sent", ask_test_event, do_test_event),)

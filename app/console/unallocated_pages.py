@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from app.access.operators import MAY
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, View
 from app.console.words import address
 from app.core.text import capital
 from app.finance import place_payment as placing
@@ -101,7 +101,7 @@ def _button(view: View, *, alone: bool) -> str:
     return "" if alone and view.person.role in MAY["payment_assigned"] else PROPOSE
 
 
-async def ask_assign(view: View) -> Form:
+async def ask_assign_payment(view: View) -> Form:
     found = await _payment(view)
     suggested = await placing.suggested_orders(view.context, found)
     named = view.word("order")
@@ -131,7 +131,7 @@ async def ask_assign(view: View) -> Form:
     )
 
 
-async def ask_withdraw(view: View) -> Form:
+async def ask_withdraw_payment(view: View) -> Form:
     found = await _payment(view)
     because, ready = None, found.state in ("assigned", "dismissed")
     if ready:
@@ -147,7 +147,7 @@ async def ask_withdraw(view: View) -> Form:
     )
 
 
-async def ask_dismiss(view: View) -> Form:
+async def ask_dismiss_payment(view: View) -> Form:
     found = await _payment(view)
     why = Field(
         name="as",
@@ -179,19 +179,44 @@ async def _do(view: View, asked: placing.Placing) -> str | ActionResult:
     return address("unallocated", asked.payment)
 
 
-async def do_assign(view: View, reason: str) -> str | ActionResult:
+async def do_assign_payment(view: View, reason: str) -> str | ActionResult:
     order, seen = view.given.get("order", "").strip(), view.given.get("replaces", "")
     return await _do(view, _asked(view, "assign", order=order, reason=reason, replaces=seen))
 
 
-async def do_withdraw(view: View, reason: str) -> str | ActionResult:
+async def do_withdraw_payment(view: View, reason: str) -> str | ActionResult:
     seen = view.given.get("replaces", "")
     return await _do(view, _asked(view, "withdraw", reason=reason, replaces=seen))
 
 
-async def do_dismiss(view: View, reason: str) -> str | ActionResult:
+async def do_dismiss_payment(view: View, reason: str) -> str | ActionResult:
     why = {str(each): each for each in DISMISSED_AS}.get(view.given.get("as", ""))
     to, seen = view.given.get("to", "").strip(), view.given.get("replaces", "")
     return await _do(
         view, _asked(view, "dismiss", dismiss=why, to=to, reason=reason, replaces=seen)
     )
+
+
+ACTS: Final = (
+    Act(
+        "Assign a payment to an order",
+        "payment_proposed",
+        ask_assign_payment,
+        do_assign_payment,
+        done="It is the order's now, which is judged again.",
+    ),
+    Act(
+        "Withdraw what was decided about a payment",
+        "payment_proposed",
+        ask_withdraw_payment,
+        do_withdraw_payment,
+        done="It was withdrawn; the order that had it is judged again.",
+    ),
+    Act(
+        "Dismiss a payment of no order",
+        "payment_proposed",
+        ask_dismiss_payment,
+        do_dismiss_payment,
+        button="Propose it",
+    ),
+)

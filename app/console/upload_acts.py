@@ -25,7 +25,7 @@ from app.console.uploads import (
     Upload,
     mappings_in,
 )
-from app.console.view import PROPOSE, ActionResult, Field, Form, View
+from app.console.view import PROPOSE, Act, ActionResult, Field, Form, View
 from app.console.words import address, of_forms, plain_money
 from app.core.errors import UsageError
 from app.core.ids import new_token
@@ -443,7 +443,7 @@ async def do_import_all(view: View, reason: str) -> str:
     return "/imports"
 
 
-async def ask_accept_difference(view: View) -> Form:
+async def ask_accept_balance_difference(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     differs, back = differs_in(upload), address("imports", upload.name)
     if differs is None:
@@ -464,7 +464,7 @@ async def ask_accept_difference(view: View) -> Form:
     )
 
 
-async def do_accept_difference(view: View, reason: str) -> ActionResult:
+async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     """Propose to import a bank file despite the difference of balances that was shown."""
     upload = upload_of(view, view.needed("upload"))
     differs = differs_in(upload)
@@ -518,3 +518,39 @@ async def ask_try_folder(view: View) -> Form:
 async def do_try_folder(view: View, reason: str) -> str:
     await import_folder.try_again(view.context)
     return "/imports"
+
+
+ACTS: Final = (
+    Act("Send files", "statement_imported", ask_upload, do_upload, button="Read them", file=True),
+    Act("Import a file", "statement_imported", ask_import, do_import),
+    Act(
+        "Import all clear files",
+        "statement_imported",
+        ask_import_all,
+        do_import_all,
+        button="Import them",
+    ),
+    Act("Read a file otherwise", "statement_imported", ask_read_as, do_read_as),
+    Act(
+        "Accept a difference of balances",
+        "bank_imported",
+        ask_accept_balance_difference,
+        do_accept_balance_difference,
+        button=PROPOSE,
+    ),
+    Act(
+        "Delete a file that waits",
+        "statement_imported",
+        ask_discard,
+        do_discard,
+        done="The file was deleted; nothing of it was imported.",
+    ),
+    Act(
+        "Try the files of the import folder again",
+        "statement_imported",
+        ask_try_folder,
+        do_try_folder,
+        button="Try them again",
+        done="They are tried again within half a minute.",
+    ),
+)

@@ -6,7 +6,7 @@ is one list of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlencode
 
@@ -237,7 +237,7 @@ def stated(name: str, value: T | None) -> T:
 Document = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page.
 
@@ -245,10 +245,10 @@ class Page:
     reads     permission that a role needs
     load      makes the document, or a download. Raises NotFoundError, and UsageError for bad
               parameters
-    template  shows the document, which it knows as `doc`
     rows      list of the document that is its .csv, with those of all following pages
     following  parameter of the address that leads to the next page, by the document's member that
               has its value; None there: it is the last page
+    template  shows the document, which it knows as `doc`; empty: named as `load` before `_document`
     group     part of the navigation; empty: its title is at the top
     live      whether it reloads when something arrived
     typed     parameters that a person types into a form. After a mistake in one, the form's page
@@ -260,13 +260,18 @@ class Page:
     title: str
     reads: Reading
     load: Callable[[View], Awaitable[Document | Response]]
-    template: str
     rows: str
+    _: KW_ONLY
+    template: str = ""
     group: str = ""
-    live: bool = True
+    live: bool = False
     typed: tuple[str, ...] = ()
     form_on: str = ""
     following: Mapping[str, str] = field(default_factory=lambda: {"next": "before"})
+
+    @property
+    def template_name(self) -> str:
+        return self.template or f"{self.load.__name__.removesuffix('_document')}.html"
 
     @property
     def listed(self) -> bool:
@@ -350,14 +355,15 @@ class ActionResult:
     rows: tuple[tuple[str, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Act:
-    """One action, with a form at `/do/<name>`.
+    """One action, with a form at `/do/<name>`. The name is that of `do` after `do_`.
 
     permission  action that a role must be allowed to take; if it changes nothing, to look at
     ask         makes the form. Raises like a page's `load`
     do          takes the action, with the reason and `view.given`. Returns the address of the page
                 that shows the result, a result to show at once, or a download
+    button      text of the form's button; empty: the title's verb, such as "Pin it"
     done        sentence on top of that page
     file        whether the form has a file
     download    whether it only makes a file: the form stays, and may be sent again, which adds
@@ -367,15 +373,23 @@ class Act:
                 a phone number
     """
 
-    name: str
     title: str
-    button: str
     permission: Action | Reading
     ask: Callable[[View], Awaitable[Form]]
     do: Callable[[View, str], Awaitable[str | ActionResult | Response]]
+    _: KW_ONLY
+    button: str = ""
     done: str = ""
     file: bool = False
     download: bool = False
     typed: tuple[str, ...] = ()
     form_on: str = ""
     kept: bool = True
+
+    @property
+    def name(self) -> str:
+        return self.do.__name__.removeprefix("do_").replace("_", "-")
+
+    @property
+    def button_text(self) -> str:
+        return self.button or f"{self.title.partition(' ')[0]} it"

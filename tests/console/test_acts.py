@@ -34,13 +34,13 @@ async def test_a_refused_form_shows_what_was_sent_but_no_number(
         looked.append(view.subject)
         return Form(subject="a thing", lines=(), back="/", password="password" in fields)
 
-    async def do(view: View, reason: str) -> str:
+    async def do_try(view: View, reason: str) -> str:
         raise UsageError("it is jammed")
 
     async def confirms(*_: object) -> bool:
         return fields["password"] == "right"
 
-    act = Act(name="try", title="Try", button="Try", permission="orders", ask=ask, do=do)
+    act = Act("Try", "orders", ask, do_try)
     monkeypatch.setattr("app.console.application.ACTS", (act,))
     monkeypatch.setattr("app.console.signing_in.SigningIn.confirms", confirms)
     made = replace(console, application=build_console(console.console))
