@@ -1,6 +1,5 @@
 """Results of reading a verified body: its events, or why it cannot be read exactly."""
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from reconcile.ledger.events import Event
@@ -33,8 +32,7 @@ NOBODYS = Belonging()
 """For a body that states neither, or whose profile does not say where they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(NamedTuple):
     """Content of a delivery.
 
     events       at least one, in the order of the body

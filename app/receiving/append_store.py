@@ -55,8 +55,7 @@ class Envelope:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arrival:
+class Arrival(NamedTuple):
     """One verified delivery on its way into the store.
 
     headers  `name: value` lines, Latin-1, credentials left out

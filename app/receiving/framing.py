@@ -8,8 +8,7 @@ size, problem, count]` for a refused request.
 import json
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from app.receiving.refusal_store import Rejection
 from reconcile.instants import Instant
@@ -21,8 +20,7 @@ _SIZES: Final = struct.Struct(">II")
 """Sizes in bytes of a head and of its body."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Received:
+class Received(NamedTuple):
     """One accepted request as received. `headers` are as in `Arrival`. `url` has no secrets. `peer`
     is the kind of its address (`kind_of`), empty if unknown. `lane` is the sender's share of the
     questions to the provider: see `lane_of`."""

@@ -6,7 +6,7 @@ The receiver only asks whether a request is refused. Its content is read later f
 """
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from urllib.parse import unquote_plus
 
 from app.core.reading import Belonging, Reading, Unreadable
@@ -104,8 +104,7 @@ def _several(
 ) -> list[Arrival]:
     """Return an arrival for each event of a body, with the event's own bytes."""
     return [
-        replace(
-            whole,
+        whole._replace(
             delivery_id=f"{whole.delivery_id}-{number}" if number else whole.delivery_id,
             digest=hashlib.sha256(raw).hexdigest(),
             body=raw,

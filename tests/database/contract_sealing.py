@@ -66,7 +66,7 @@ def genuine(event_id: str, **fields: Any) -> Arrival:
     found = arrival(said(event_id, "succeeded", **fields))
     digest = hashlib.sha256(found.body).hexdigest()
     assert found.event is not None
-    return replace(found, digest=digest, event=replace(found.event, digest=digest))
+    return found._replace(digest=digest, event=replace(found.event, digest=digest))
 
 
 def placed(number: int, order: str = "A") -> Record:
@@ -90,7 +90,7 @@ async def some_of_each(inbox: Inbox) -> None:
     """Keep deliveries of several verdicts, a record, an audit entry, and the revisions of a
     fold."""
     again = genuine("e1", order="A")
-    await keep(inbox, again, replace(again, delivery_id="dlv_again"), arrival(None))
+    await keep(inbox, again, again._replace(delivery_id="dlv_again"), arrival(None))
     async with inbox.database.writing() as connection:
         await add_records(connection, [placed(1)], details='{"answer": "kept"}')
         await add_entry(
@@ -291,7 +291,7 @@ class SealingContract:
     async def test_a_delivery_joined_to_its_order_gets_a_second_leaf(self, inbox: Inbox) -> None:
         await begin(inbox)
         orphan = genuine("e1", payment="p")
-        await keep(inbox, orphan, replace(orphan, delivery_id="dlv_again"))
+        await keep(inbox, orphan, orphan._replace(delivery_id="dlv_again"))
         await seal(inbox)
         await keep(inbox, genuine("e2", order="A", payment="p"))
         assert await seal(inbox) == 3

@@ -5,7 +5,6 @@ import resource
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ WRONG: dict[str, dict[str, Any]] = {
 async def test_a_refused_row_fails_its_batch_alone(inbox: Inbox, wrong: dict[str, Any]) -> None:
     await keep(inbox, arrival(said("first", order="A"), delivery_id="dlv_first"))
     batch = [arrival(said(f"e{n}", order=f"O{n}", payment=f"p{n}")) for n in range(5)]
-    batch[2] = replace(batch[2], **wrong)
+    batch[2] = batch[2]._replace(**wrong)
     with pytest.raises((DBAPIError, StoreUnavailable, sqlite3.Error)):
         await keep(inbox, *batch)
     for table in ("deliveries", "events", "order_due", "unsealed"):

@@ -6,7 +6,6 @@ import shutil
 import sqlite3
 import subprocess
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -353,7 +352,7 @@ async def test_a_rejection_read_twice_is_kept_and_counted_once(
         await inbox.queue.submit(refused)
         await read(inbox)
         if judged_again:
-            arrived = replace(arrival(said("e1", order="A")), delivery_id=refused.delivery_id)
+            arrived = arrival(said("e1", order="A"))._replace(delivery_id=refused.delivery_id)
             async with inbox.database.writing() as connection:
                 await delete_rejections(connection, [refused.delivery_id])
                 await keep_arrivals(connection, [arrived])

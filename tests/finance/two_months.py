@@ -628,7 +628,7 @@ class TwoMonths:
     @staticmethod
     async def _stored(inbox: Inbox, some: Sequence[Arrival], *, now: Instant | None) -> None:
         if now is not None:
-            some = [replace(e, delivery_id=new_id("dlv_", now), received_at=now) for e in some]
+            some = [e._replace(delivery_id=new_id("dlv_", now), received_at=now) for e in some]
         for begin in range(0, len(some), 1_000):
             await inbox.append([Ready(None, list(some[begin : begin + 1_000]))])
 

@@ -228,7 +228,7 @@ async def test_what_came_in_each_minute(inbox: Inbox) -> None:
     async with inbox.database.reading() as connection:
         assert len(await arrivals_since(connection, 0)) == 2
     known = arrival(said("e1", order="A"), at=60)
-    other = replace(arrival(said("e2", order="A")), source="other")
+    other = arrival(said("e2", order="A"))._replace(source="other")
     await keep(inbox, known, other, rejection(), rejection(), unknown)
     async with inbox.database.reading() as connection:
         found = await arrivals_since(connection, minute - ARRIVALS_KEPT)
