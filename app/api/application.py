@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
@@ -57,7 +57,7 @@ class AnswerMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on to the application."""
-        if scope["type"] != "http" or scope["path"].startswith("/webhooks/"):
+        if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
 
@@ -73,6 +73,27 @@ class AnswerMiddleware:
             await send(message)
 
         await self._application(scope, receive, answer)
+
+
+class _Application(Starlette):
+    """Application whose first routes are called directly. Starlette's middleware and router would
+    take a fifth of a delivery's processor time."""
+
+    direct: Sequence[Route] = ()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        for route in self.direct if scope["type"] == "http" else ():
+            if found := route.path_regex.match(scope["path"]):
+                scope["path_params"] = found.groupdict()
+                try:
+                    await route.app(scope, receive, send)
+                except Exception as error:
+                    answer = await _on_fault(Request(scope), error)
+                    await answer(scope, receive, send)
+                    raise  # for the log
+                return
+        await super().__call__(scope, receive, send)
 
 
 class _Whole(Convertor[str]):
@@ -132,10 +153,13 @@ def build_application(
         )
         return Response(await asyncio.to_thread(made), media_type=JSONResponse.media_type)
 
-    application = Starlette(
+    deliveries = [
+        Route("/webhooks/{source}", webhooks),
+        Route("/webhooks/{source}/", webhooks),  # as some people register it
+    ]
+    application = _Application(
         routes=[
-            Route("/webhooks/{source}", webhooks),
-            Route("/webhooks/{source}/", webhooks),  # as some people register it
+            *deliveries,
             Route("/livez", health.livez),
             Route("/readyz", health.readyz),
             Route("/metrics", health.metrics),
@@ -153,6 +177,7 @@ def build_application(
     )
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
+    application.direct = deliveries
     return application
 
 

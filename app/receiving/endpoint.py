@@ -89,12 +89,12 @@ class Webhooks:
         headers = scope["headers"]
         end, address = scope["path_params"]["source"], _address(scope)
         source = self.receiver.source_of(end)
-        refused = self._refused(headers)
+        refused, declared = self._by_headers(headers)
         if scope["method"] != "POST" and not self._hears(source, scope["method"]):
             await _send(send, _problem(405, self._allowed(source)))
             return
         try:
-            body = None if refused else await self._body(headers, receive)
+            body = None if refused else await self._body(declared, receive)
         except ClientGone:
             return
         except NoRoom:
@@ -136,14 +136,17 @@ class Webhooks:
         methods = ["POST"] if known is None else sorted(known.methods)
         return (b"allow", ", ".join(methods).encode("ascii"))
 
-    def _refused(self, headers: list[Header]) -> int | None:
-        """Return the status code if the headers alone refuse the request, else None."""
-        size = 0
+    def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
+        """Return the status code if the headers alone refuse the request, else None; and the body's
+        length as declared by the sender, or 0."""
+        size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
-            if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-                return 415
-        return 431 if size > self._limits.max_header_bytes else None
+            if name == b"content-length" and value.isdigit():
+                declared = declared or int(value[:19])
+            elif name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+                return 415, 0
+        return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
         """Return status and code of a request refused unread, within its address's allowance."""
@@ -155,9 +158,9 @@ class Webhooks:
             log.info("delivery refused by its headers", status=status, reason=code)
         return (429 if decided == "too_many" else status), code
 
-    async def _body(self, headers: list[Header], receive: Receive) -> bytes | None:
+    async def _body(self, declared: int, receive: Receive) -> bytes | None:
         """Read the body. Return None, and keep nothing, once it exceeds the limit."""
-        if _declared(headers) > self._limits.max_body_bytes:
+        if declared > self._limits.max_body_bytes:
             return None
         message = await receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
@@ -188,14 +191,6 @@ class Webhooks:
             self._long_bytes -= counted
 
 
-def _declared(headers: list[Header]) -> int:
-    """Return the body's length as declared by the sender, or 0."""
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:19])
-    return 0
-
-
 def _address(scope: Scope) -> str:
     client = scope.get("client")
     return client[0] if client else ""
@@ -221,16 +216,13 @@ class Written(NamedTuple):
 
 def _written(answer: ReceiverAnswer) -> Written:
     """Convert an acknowledgement to HTTP: ours in our form, a provider's own reply in its form."""
-    if answer.status >= 300:
-        return _problem(answer.status)
-    if answer.reply is not None:
-        reply = answer.reply
+    status, verdict, delivery_id, reply, _ = answer
+    if status >= 300:
+        return _problem(status)
+    if reply is not None:
         return Written(reply.status, [*reply.headers, _length(reply.body)], reply.body)
-    body = b'{"verdict": "%b", "delivery": "%b"}' % (
-        (answer.verdict or "").encode(),
-        answer.delivery_id.encode(),
-    )
-    return Written(answer.status, (_JSON, _length(body)), body)
+    body = f'{{"verdict": "{verdict or ""}", "delivery": "{delivery_id}"}}'.encode()
+    return Written(status, (_JSON, _length(body)), body)
 
 
 def _length(body: bytes) -> Header:

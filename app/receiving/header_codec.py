@@ -37,11 +37,10 @@ def write_headers(
     lines = []
     for name, value in headers:
         if name in private:
-            lines.append(b"%b: %b" % (name, left_out(value)))
+            value = left_out(value)
         elif name in _LEFT_OUT:
-            lines.append(name + b": (left out)")
-        else:
-            lines.append(name + b": " + value)
+            value = b"(left out)"
+        lines.append(name + b": " + value)
     # Decoded once: doing so line by line takes twice as long.
     return (before + b"\n".join(lines).decode("latin-1")).removesuffix("\n")
 

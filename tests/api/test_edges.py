@@ -171,11 +171,14 @@ async def test_a_mistake_of_ours_has_the_form_of_every_problem(
         raise AssertionError("what nobody outside must see")
 
     monkeypatch.setattr("app.api.routes.order_document", broken)
-    answer = await driver.api("GET", "/orders/ORD-1")
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert faults(SCHEMAS["Problem"], answer.json()) == []
-    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
-    assert "nobody outside" not in answer.text
+    monkeypatch.setattr("app.receiving.endpoint.receive_delivery", broken)
+    asked = await driver.api("GET", "/orders/ORD-1")
+    delivered = await driver.client.post("/webhooks/shop", content=b"{}")
+    for answer in (asked, delivered):
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert faults(SCHEMAS["Problem"], answer.json()) == []
+        assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+        assert "nobody outside" not in answer.text
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"amount": NaN}', b"\xff", b"9" * 30])

@@ -35,7 +35,7 @@ async def taken(webhooks: Webhooks, *sizes: int | None) -> int | None:
     async def receive() -> dict[str, Any]:
         return next(left)
 
-    body = await webhooks._body([], receive)
+    body = await webhooks._body(0, receive)
     return None if body is None else len(body)
 
 
@@ -92,7 +92,7 @@ async def test_long_bodies_under_way_share_the_room(second: int, fits: bool) -> 
             await more.wait()
         return message
 
-    waiting = asyncio.create_task(webhooks._body([], slowly))
+    waiting = asyncio.create_task(webhooks._body(0, slowly))
     await asyncio.sleep(0)
     if fits:
         assert await taken(webhooks, FREE_BYTES, second) == FREE_BYTES + second
