@@ -10,7 +10,7 @@ from app.wiring.service import gate_limits
 from tests.api import wire
 from tests.api.test_answering import WHOLE, answering
 from tests.api.wire import connect
-from tests.bench.slow import DRIPS, OPENINGS
+from tests.floods.slow import DRIPS, OPENINGS
 
 GONE_S = 15
 """Seconds after which a slow connection must be closed."""

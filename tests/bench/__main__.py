@@ -9,70 +9,49 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
-from tests.bench import engine
-from tests.bench.beside import beside_figures
 from tests.bench.bundles import bundle_figures
+from tests.bench.burst import burst_figures
 from tests.bench.console import console_figures
-from tests.bench.flood import flood_figures
 from tests.bench.importing import import_figures
-from tests.bench.ingest import loading
 from tests.bench.machine import machine
-from tests.bench.many import many, many_figures
-from tests.bench.matching import match_figures, match_month
+from tests.bench.many import many_figures
 from tests.bench.offered import offered_figures
-from tests.bench.order_trees import order_tree_figures
 from tests.bench.period import report_figures
-from tests.bench.rebuild import rebuild, rebuild_figures
 from tests.bench.reconcile import reconcile_figures
-from tests.bench.recovery import recovery_figures
 from tests.bench.report import Figure, print_facts, print_figures, write_json
 from tests.bench.scaling import scaling_figures
-from tests.bench.sealing import sealing_figures
 from tests.bench.shared import run_shared, shared_figures
 from tests.bench.sizes import FULL, QUICK, Sizes
+from tests.bench.start import start_figures
+from tests.bench.stock import stock_figures
 
 VAR = Path(__file__).parents[2] / "var"
-Part = Callable[[Path, Sizes], list[Figure]]
-_PARTS: Mapping[str, Part] = {
-    "evidence": bundle_figures,
-    "fold": engine.folding,
-    "reading": engine.reading,
-    "rebuild": lambda folder, sizes: rebuild_figures(rebuild(folder, orders=sizes.rebuild_orders)),
+PARTS: Mapping[str, Callable[[Path, Sizes], list[Figure]]] = {
+    "burst": burst_figures,
     "offered": offered_figures,
-    "flood": flood_figures,
-    "put_beside_burst": beside_figures,
+    "start": start_figures,
+    "stock": stock_figures,
+    "many": many_figures,
     "postgresql": lambda folder, sizes: shared_figures(run_shared(folder, sizes=sizes)),
     "scaling": scaling_figures,
-    "recovery": recovery_figures,
     "import": import_figures,
-    "match": lambda folder, sizes: match_figures(match_month(folder, orders=sizes.match_orders)),
     "reconcile": reconcile_figures,
     "report": report_figures,
-    "sealing": sealing_figures,
-    "order_trees": order_tree_figures,
-    "many": lambda folder, sizes: many_figures(many(folder, sizes=sizes)),
+    "evidence": bundle_figures,
     "console": console_figures,
 }
-_LOADING = ("ingest", "flatness")
-"""Two figures of the same rounds of load."""
-
-PARTS = (*_PARTS, *_LOADING)
 
 
 def measure(names: Sequence[str], sizes: Sizes) -> list[Figure]:
     """Measure the named parts, each in a folder on the disk that is deleted afterwards."""
-    parts = [part for name, part in _PARTS.items() if name in names]
-    if set(_LOADING) & set(names):
-        parts.append(partial(loading, names=names))
     found: list[Figure] = []
-    for part in parts:
+    for name in names:
         with tempfile.TemporaryDirectory(prefix="bench-", dir=VAR) as folder:
-            found += part(Path(folder), sizes)
+            found += PARTS[name](Path(folder), sizes)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Seconds to build and to verify the bundle of an order with 20 deliveries."""
+"""Seconds to build and verify the bundle of an order with 20 deliveries, and to write a letter."""
 
 import asyncio
 from pathlib import Path
@@ -7,6 +7,8 @@ from time import perf_counter
 
 from app.core.logs import configure_logging
 from app.evidence.bundle import Built, BundleRequest, build_evidence
+from app.evidence.dispute_case import CaseRequest
+from app.evidence.letter_forms import take_letter
 from app.evidence.verify_evidence import verify_evidence
 from app.finance.read_lines import lines_naming
 from tests.api.driving import driving
@@ -19,10 +21,10 @@ TIMES = 7
 """Bundles that are built; the median counts. The first also seals new leaves."""
 
 
-async def _bundled(folder: Path) -> tuple[list[float], list[float], list[Built]]:
-    """Return the seconds of each build and each verification, and the bundles."""
+async def _bundled(folder: Path) -> tuple[list[float], list[float], list[float], list[Built]]:
+    """Return the seconds of each build, verification and letter, and the bundles."""
     request = BundleRequest(order="ORD-1", as_of=LATER, reason="the bench")
-    building, verifying, built = [], [], list[Built]()
+    building, verifying, writing, built = [], [], [], list[Built]()
     async with driving(folder, with_worker=False, looking=True) as driver:
         await live_through(driver)
         for _ in range(TIMES):
@@ -32,13 +34,17 @@ async def _bundled(folder: Path) -> tuple[list[float], list[float], list[Built]]
             began = perf_counter()
             assert verify_evidence(built[-1].archive, now=LATER).valid
             verifying.append(perf_counter() - began)
-    return building, verifying, built
+            began = perf_counter()
+            letter = CaseRequest(order="ORD-1")
+            assert (await take_letter(driver.context, letter, "pdf", lines=lines_naming))[1]
+            writing.append(perf_counter() - began)
+    return building, verifying, writing, built
 
 
 def bundle_figures(folder: Path, _: Sizes) -> list[Figure]:
-    """Measure building and verifying, without the start of a process."""
+    """Measure all three, without the start of a process."""
     configure_logging(format="json", level="warning")
-    building, verifying, built = asyncio.run(_bundled(folder))
+    building, verifying, writing, built = asyncio.run(_bundled(folder))
     checks = {
         f"it has {DELIVERIES} deliveries": built[-1].deliveries == DELIVERIES,
         "every build gives the same bytes": built[0].archive == built[-1].archive,
@@ -59,5 +65,11 @@ def bundle_figures(folder: Path, _: Sizes) -> list[Figure]:
             unit="s",
             checks=checks,
             details={"slowest": round(max(verifying), 4)},
+        ),
+        Figure(
+            name="letter about a dispute of it, PDF",
+            value=round(median(writing), 4),
+            unit="s",
+            details={"slowest": round(max(writing), 4)},
         ),
     ]

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from app.core.clock import SystemClock
+from reconcile.instants import SECOND
 from tests.bench.load import Leg, Target, send
 from tests.bench.orders import Stretch
 from tests.bench.processes import last_core, on_cores
@@ -50,10 +51,13 @@ class Generator:
             self._process.wait()
         self._process.stdout.close()
 
-    def prepare(self, stretch: Stretch) -> int:
-        """Write and sign the stretch's requests; return the sum of their bodies' digests."""
-        order = {"seed": stretch.seed, "first": stretch.first, "count": stretch.count}
-        return int(self._ask(do="prepare", secret=self._secret, stretch=order)["digests"], 16)
+    def prepare(self, stretch: Stretch, *, rate: int | None = None) -> int:
+        """Write and sign the stretch's requests; return the sum of their bodies' digests.
+
+        rate  a second, at which they will be sent: each is dated for its turn
+        """
+        asked = {"secret": self._secret, "stretch": asdict(stretch), "rate": rate}
+        return int(self._ask(do="prepare", **asked)["digests"], 16)
 
     def send(
         self,
@@ -63,8 +67,10 @@ class Generator:
         warm: int,
         times: int = 1,
         rate: int | None = None,
+        count: int | None = None,
     ) -> Leg:
         asked = {"connections": connections, "warm": warm, "times": times, "rate": rate}
+        asked["count"] = count
         return Leg(**self._ask(do="send", port=target.port, pid=target.pid, **asked))
 
     def _ask(self, **command: Any) -> dict[str, Any]:
@@ -81,12 +87,13 @@ class Generator:
         return answer
 
 
-def prepared(stretch: Stretch, secret: str) -> tuple[list[bytes], int]:
+def prepared(stretch: Stretch, secret: str, *, rate: int | None = None) -> tuple[list[bytes], int]:
     """Return the signed requests, and the sum of their bodies' SHA-256."""
     signer, now = source(secret), SystemClock().now()
     requests, digests = [], 0
-    for message in mixed(stretch, now=now):
-        requests.append(signed_request(signer, message, now=now))
+    for place, message in enumerate(mixed(stretch, now=now)):
+        due = now if rate is None else now + place * SECOND // rate
+        requests.append(signed_request(signer, message, now=due))
         digests += int.from_bytes(hashlib.sha256(message.body).digest())
     return requests, digests
 
@@ -96,7 +103,9 @@ def main() -> None:
     for line in sys.stdin:
         command = json.loads(line)
         if command["do"] == "prepare":
-            requests, digests = prepared(Stretch(**command["stretch"]), command["secret"])
+            requests, digests = prepared(
+                Stretch(**command["stretch"]), command["secret"], rate=command["rate"]
+            )
             answer: dict[str, Any] = {"digests": f"{digests:x}"}
         else:
             answer = _sent(requests, command)
@@ -107,7 +116,7 @@ def _sent(requests: list[bytes], command: dict[str, Any]) -> dict[str, Any]:
     gc.collect()
     gc.disable()  # a collection would walk all prepared requests and show as the server's latency
     target = Target(port=command["port"], pid=command["pid"])
-    sizes = {name: command[name] for name in ("connections", "warm", "times", "rate")}
+    sizes = {name: command[name] for name in ("connections", "warm", "times", "rate", "count")}
     try:
         return asdict(send(requests, target=target, **sizes))
     except (OSError, TimeoutError) as error:

@@ -11,8 +11,8 @@ from contextlib import closing
 from pathlib import Path
 
 from app.core.ids import new_secret
-from tests.bench.ingest import SEED, environment
-from tests.bench.processes import Ran, last_core, run
+from tests.bench.orders import SEED
+from tests.bench.processes import Ran, environment, last_core, run
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
 from tests.bench.sizes import BARS, Sizes

@@ -178,12 +178,14 @@ def send(
     warm: int,
     times: int = 1,
     rate: int | None = None,
+    count: int | None = None,
 ) -> Leg:
-    """Send all requests `times` over, more than `warm` in all.
+    """Send all requests, or the first `count`, `times` over, more than `warm` in all.
 
     With a `rate` send so many a second, if a connection is free; latency then counts from when a
     request was due. Raises ConnectionError if a connection is lost, TimeoutError without an answer.
     """
+    requests = requests[:count]
     course = Course(requests, total=len(requests) * times, warm=warm, pid=target.pid, rate=rate)
     opened: dict[int, Connection] = {}
     try:

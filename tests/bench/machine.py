@@ -1,8 +1,10 @@
 """Facts about the measured machine, to compare two runs."""
 
+import contextlib
 import os
 import platform
 import sqlite3
+import time
 from pathlib import Path
 
 MIB = 1024 * 1024
@@ -14,6 +16,7 @@ def machine(folder: Path) -> dict[str, object]:
     return {
         "processor": _processor(),
         "cores": f"{cores} of {os.cpu_count()}",
+        "20,000,000 additions, s": pace_s(),
         "load average before": os.getloadavg()[0],
         "memory": f"{memory:,} MiB",
         "system": f"{platform.system()} {platform.release()}",
@@ -43,10 +46,37 @@ def filesystem(folder: Path) -> str:
     return best[1]
 
 
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process, user and system."""
+def cpu_seconds(pid: int, *, ended: bool = False) -> float:
+    """Return the processor time of all threads of a process, user and system.
+
+    ended  also of its child processes that it has waited for
+    """
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return sum(map(int, fields[11 : 15 if ended else 13])) / os.sysconf("SC_CLK_TCK")
+
+
+def family(pid: int) -> list[int]:
+    """Return a process and all of its living descendants."""
+    found = [pid]
+    for each in found:
+        children = Path(f"/proc/{each}/task/{each}/children")
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found += map(int, children.read_text().split())
+    return found
+
+
+def family_seconds(pid: int) -> float:
+    """Return the processor time of a process and its descendants, those that ended too."""
+    while True:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            return sum(cpu_seconds(each, ended=True) for each in family(pid))
+
+
+def pace_s() -> float:
+    """Return the processor seconds of 20,000,000 additions in a loop of a script: the pace."""
+    began = time.process_time()
+    exec("for number in range(20_000_000): total += number", {"total": 0})
+    return time.process_time() - began
 
 
 def rss_mib(pid: int) -> float:

@@ -7,7 +7,6 @@ checks the database with `db check`.
 
 import asyncio
 import hashlib
-import http.client
 import json
 import mmap
 import os
@@ -16,11 +15,11 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.config.settings import Settings
 from app.core.clock import SystemClock
@@ -34,11 +33,10 @@ from app.sealing.log_queue_store import SWEPT
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.transparency.merkle import Tail
 from tests.bench import stored
+from tests.bench.burst import SERVE, drain, turn
 from tests.bench.generator import Generator
-from tests.bench.ingest import environment
-from tests.bench.load import Target, quantile
-from tests.bench.orders import Stretch
-from tests.bench.processes import server
+from tests.bench.orders import Stretch, after
+from tests.bench.processes import environment, server
 from tests.bench.report import Figure
 from tests.bench.requests import SOURCE, secret_text, source
 from tests.bench.sizes import BARS, Sizes
@@ -49,9 +47,6 @@ EVERY = 100
 """One delivery in so many names an order."""
 
 PER_CUSTOMER = 4
-SCRAPES = 20
-CONNECTIONS = 16
-SEED = 20_261_124
 HEADERS = "host: bench\ncontent-type: application/json"
 
 _BODY = (
@@ -158,72 +153,80 @@ def _insert(table: str, columns: tuple[str, ...]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({marks})"
 
 
+class Paces(NamedTuple):
+    """A leg: deliveries a second, and µs of the processor that the whole way of one takes."""
+
+    acknowledged: float
+    drained: float
+    us: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Many:
-    """Results of the commands and requests.
+    """Results of the commands, and of the same legs with an empty database and with a full one.
 
-    metrics_ms        of each request for the metrics
-    check_s, report   of `db check`, before the erasure
-    deep_s, deep      of `db check --deep`
-    erase_s, erased   of `erase --phone`; traces: whether the number is still in a file
-    p99_ms            of acknowledgements: of the empty database and of the full one, by leg
+    report, erased  what `db check` and `erase --phone` printed; the erasure took `erase_s`
+    traces          whether the number that was erased is still in a file
+    legs            (empty, full): acknowledged and drained a second, µs of the processor
+    whole           whether the full one holds each delivery and ledger, and no other
     """
 
     deliveries: int
-    orders: int
     database_bytes: int
-    metrics_ms: list[float]
-    check_s: float
     report: dict[str, Any]
-    deep_s: float
-    deep: dict[str, Any]
+    legs: list[tuple[Paces, Paces]]
+    whole: bool
     erase_s: float
     erased: dict[str, Any]
     traces: bool
-    p99_ms: list[tuple[float, float]]
 
 
 def many(folder: Path, *, sizes: Sizes) -> Many:
-    secret, path, empty = secret_text(new_secret()), folder / "many.db", folder / "empty.db"
-    count = sizes.many_deliveries
+    """Make a database of very many deliveries, check it, load it, and erase one customer of it."""
+    secret, path, count = secret_text(new_secret()), folder / "many.db", sizes.many_deliveries
+    paths, env, sent = (folder / "empty.db", path), environment(path, secret), list[Stretch]()
     make_many(path, deliveries=count, phone_key=make_phone_key(folder / "many.phone.key"))
-    size = path.stat().st_size
-    env = environment(path, secret)
+    size, legs = path.stat().st_size, list[tuple[Paces, Paces]]()
     _command(["refold", "--all"], env)
-    check_s, report = _command(["db", "check", "--format", "json"], env)
-    deep_s, deep = _command(["db", "check", "--deep", "--format", "json"], env)
-    words, p99 = ["app", "serve", "--port"], list[tuple[float, float]]()
-    with (
-        server(words, log=folder / "many.log", env=env) as full,
-        server(words, log=folder / "empty.log", env=environment(empty, secret)) as other,
-        Generator(secret) as generator,
-    ):
-        metrics = [_scrape(full) for _ in range(SCRAPES)]
+    _, report = _command(["db", "check", "--format", "json"], env)
+    with ExitStack() as stack:
+        targets = [
+            stack.enter_context(
+                server(SERVE, log=each.with_suffix(".log"), env=environment(each, secret))
+            )
+            for each in paths
+        ]
+        generator = stack.enter_context(Generator(secret))
+
+        def prepare() -> None:
+            sent.append(after(sent, sizes.many_orders))
+            generator.prepare(sent[-1])
+
         for number in range(sizes.many_legs + 1):
-            orders = sizes.many_orders
-            generator.prepare(Stretch(seed=SEED, first=number * orders, count=orders))
-            sides = (other, full) if number % 2 else (full, other)
-            legs = {
-                each.pid: generator.send(each, connections=CONNECTIONS, warm=200) for each in sides
-            }
-            p99.append((legs[other.pid].p99_ms, legs[full.pid].p99_ms))
+            sides = (0, 1) if number % 2 else (1, 0)
+            prepare()
+            turns = {n: turn(generator, targets[n], sizes, paths[n]) for n in sides}
+            prepare()
+            drained = {n: drain(generator, targets[n], paths[n], sizes) for n in sides}
+            empty, full = (
+                Paces(turns[n].leg.rate, drained[n], turns[n].us(turns[n].whole)) for n in (0, 1)
+            )
+            legs.append((empty, full))
+    with stored.opened(path) as connection:
+        held = connection.execute("SELECT count(*) FROM deliveries").fetchone()[0]
+    orders = len(range(0, count, EVERY)) + sum(each.count for each in sent)
+    whole = (held, stored.ledgers(path)) == (count + sum(each.events for each in sent), orders)
     erase = ["erase", "--phone", f"+{phone_of(0)}", "--reason", "asked", "--format", "json"]
     erase_s, erased = _command(erase, env)
-    with stored.opened(path) as connection:
-        orders = connection.execute("SELECT count(*) FROM ledgers").fetchone()[0]
     return Many(
         deliveries=count,
-        orders=min(orders, len(range(0, count, EVERY))),
         database_bytes=size,
-        metrics_ms=metrics,
-        check_s=check_s,
         report=report,
-        deep_s=deep_s,
-        deep=deep,
+        legs=legs[1:],
+        whole=whole,
         erase_s=erase_s,
         erased=erased,
         traces=any(_holds(each, phone_of(0).encode()) for each in folder.glob("many.db*")),
-        p99_ms=p99[1:],
     )
 
 
@@ -232,28 +235,13 @@ def _command(words: list[str], env: dict[str, str]) -> tuple[float, dict[str, An
     began = perf_counter()
     done = subprocess.run(
         [sys.executable, "-m", "app", *words],
-        env=os.environ | env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        env=os.environ | env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     seconds = perf_counter() - began
     if done.returncode not in (0, 1):
         raise RuntimeError(f"{words[0]} failed; its last words:\n{done.stderr[-2_000:]}")
     print(f"many: {' '.join(words)} took {seconds:.1f} s", file=sys.stderr)
     return seconds, json.loads(done.stdout) if "json" in words else {}
-
-
-def _scrape(target: Target) -> float:
-    with closing(http.client.HTTPConnection("127.0.0.1", target.port, timeout=60)) as connection:
-        began = perf_counter()
-        connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        answer.read()
-        milliseconds = (perf_counter() - began) * 1000
-    if answer.status != 200:
-        raise RuntimeError(f"/metrics answered {answer.status}")
-    return milliseconds
 
 
 def _holds(path: Path, sought: bytes) -> bool:
@@ -263,37 +251,46 @@ def _holds(path: Path, sought: bytes) -> bool:
         return held.find(sought) >= 0
 
 
-def many_figures(found: Many) -> list[Figure]:
-    sizes = {"deliveries": found.deliveries, "GB": found.database_bytes / 1e9}
-    checks = (
-        ("db check", found.report, found.check_s, BARS["many check"]),
-        ("db check --deep", found.deep, found.deep_s, None),
-    )
+def many_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    return figures_of(many(folder, sizes=sizes))
+
+
+def figures_of(found: Many) -> list[Figure]:
+    """Return the shares of an empty database, and the erasure."""
+    size = {"GB": found.database_bytes / 1e9}
+    checks = {
+        "`db check` found nothing before": found.report["found"] == 0
+        and found.report["bodies"] == found.deliveries,
+        "each delivery and order is there": found.whole,
+    }
+    shares = [
+        [full_value / empty_value for empty_value, full_value in zip(*leg, strict=True)]
+        for leg in found.legs
+    ]
+    acknowledged, drained, us = zip(*shares, strict=True)
+    what = f"with {found.deliveries:,} deliveries stored"
     return [
         Figure(
-            name="figures of many deliveries",
-            value=quantile(sorted(found.metrics_ms), 0.95),
-            unit="ms for /metrics (p95)",
-            bar=BARS["many metrics"],
-            details={**sizes, "median ms": statistics.median(found.metrics_ms)},
-        ),
-        *(
-            Figure(
-                name=f"{command} of many deliveries",
-                value=(report["bodies"] + report["orders"]) / seconds,
-                unit="rows/s",
-                bar=bar,
-                checks={
-                    "every delivery and order was checked": report["bodies"] == found.deliveries
-                    and report["orders"] == found.orders,
-                    "nothing was found": report["found"] == 0,
-                },
-                details={**sizes, "seconds": seconds},
-            )
-            for command, report, seconds, bar in checks
+            name=f"backlog drained {what}",
+            value=statistics.median(drained),
+            unit="share of empty",
+            bar=BARS["many drained"],
+            checks=checks,
+            details={**size, "each": drained, "processor time": statistics.median(us)},
         ),
         Figure(
-            name="erase --phone among many",
+            name=f"acknowledged {what}",
+            value=statistics.median(acknowledged),
+            unit="share of empty",
+            bar=BARS["many acknowledged"],
+            checks=checks,
+            details={
+                "each": acknowledged,
+                "a second": [full.acknowledged for _, full in found.legs],
+            },
+        ),
+        Figure(
+            name=f"erasure of a customer {what}",
             value=found.erase_s,
             unit="s",
             bar=BARS["many erase"],
@@ -301,13 +298,6 @@ def many_figures(found: Many) -> list[Figure]:
                 "all of the customer's deliveries went": found.erased["deliveries"] == PER_CUSTOMER,
                 "nothing of the number is left in a file": not found.traces,
             },
-            details={**sizes, "kept": found.erased["kept"]},
-        ),
-        Figure(
-            name="acknowledgement beside many",
-            value=statistics.median(full / empty for empty, full in found.p99_ms),
-            unit="of an empty database's p99",
-            bar=BARS["many p99"],
-            details={**sizes, "p99 ms, empty and full": found.p99_ms},
+            details={**size, "kept": found.erased["kept"]},
         ),
     ]

@@ -5,12 +5,13 @@ processes."""
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from reconcile.instants import MILLISECOND, SECOND, Instant, format_instant
 
 EVENTS_PER_ORDER = 4
+SEED = 20_261_120
 
 Step = tuple[str, int, int, int]
 """What happens, in which attempt (0: the first), hundredths of the price paid, and given back."""
@@ -65,6 +66,7 @@ _BODY = (
 )
 _REASON = ', "reason": "insufficient_funds"'
 _REFUND = ', "refund": {{"reference": "{}", "amount": {}, "currency": "KES"}}'
+_NOTE = '"note": "{}", '
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,15 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Orders number `first` to `first + count - 1` of a seed's endless row of orders."""
+    """Orders number `first` to `first + count - 1` of a seed's endless row of orders.
+
+    size  bytes that each body has at least
+    """
 
     seed: int
     first: int
     count: int
+    size: int = 0
 
     @property
     def events(self) -> int:
@@ -103,7 +109,13 @@ class Stretch:
     def messages(self, *, ended_at: Instant) -> Iterator[list[Message]]:
         """Yield each order's messages by date, the last one at `ended_at`."""
         for number in range(self.first, self.first + self.count):
-            yield _messages(self.seed, number, ended_at)
+            yield _messages(self.seed, number, ended_at, self.size)
+
+
+def after(sent: Sequence[Stretch], count: int) -> Stretch:
+    """Return the stretch of so many orders that follows the last one sent."""
+    first = sent[-1].first + sent[-1].count if sent else 0
+    return Stretch(seed=SEED, first=first, count=count)
 
 
 def _chance(seed: int, number: int) -> random.Random:
@@ -114,7 +126,7 @@ def _event_id(chance: random.Random) -> str:
     return f"evt_{chance.getrandbits(96):024x}"
 
 
-def _messages(seed: int, number: int, ended_at: Instant) -> list[Message]:
+def _messages(seed: int, number: int, ended_at: Instant, size: int) -> list[Message]:
     chance = _chance(seed, number)
     ids = [_event_id(chance) for _ in range(EVENTS_PER_ORDER)]
     named = {
@@ -139,6 +151,9 @@ def _messages(seed: int, number: int, ended_at: Instant) -> list[Message]:
             refund=_REFUND.format(refund, _major(price * back // 100)) if back else "",
             **named,
         )
+        if short := max(0, size - len(body) - len(_NOTE.format(""))):
+            note = f"{chance.getrandbits(4 * short):0{short}x}"
+            body = body.replace("{", "{" + _NOTE.format(note), 1)
         found.append(Message(ids[place], body.encode()))
     return found
 

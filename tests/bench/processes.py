@@ -17,9 +17,19 @@ from tests.bench.machine import peak_rss_mib
 from tests.forking import Started
 from tests.ports import free_port
 
+DATABASE = "bench.db"
 START_S = 120
 END_S = 120
 WATCH_S = 0.02
+
+
+def environment(database: Path, secret: str) -> dict[str, str]:
+    """Return the settings that a service needs; all others are defaults."""
+    return {
+        "TALLYHOOK_ENVIRONMENT": "sandbox",
+        "TALLYHOOK_DATABASE_URL": f"sqlite+aiosqlite:///{database.absolute()}",
+        "TALLYHOOK_SOURCES__SHOP__SECRETS": secret,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

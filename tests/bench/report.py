@@ -34,19 +34,24 @@ class Figure:
     @property
     def holds(self) -> bool:
         """Whether the value meets its bar and every check is true."""
+        return self.verdict in ("", "held", "goal")
+
+    @property
+    def verdict(self) -> str:
+        """What the table says of the value."""
+        if not all(self.checks.values()):
+            return "WRONG"
         if self.bar is None:
-            met = True
-        elif self.bar.sense == "at least":
-            met = self.value >= self.bar.value
-        else:
-            met = self.value <= self.bar.value
-        return met and all(self.checks.values())
+            return ""
+        if self.bar.goal is not None and self.bar.met(self.value, self.bar.goal):
+            return "goal"
+        return "held" if self.bar.met(self.value, self.bar.value) else "MISSED"
 
     def document(self) -> dict[str, Any]:
         """Return the figure as JSON values."""
         details = dict(self.details)
         if self.bar is not None:
-            details["bar_means"] = self.bar.sense
+            details |= {"bar_means": self.bar.sense, "goal": self.bar.goal}
         if self.checks:
             details["checks"] = dict(self.checks)
         return {
@@ -81,12 +86,14 @@ def print_facts(console: Console, title: str, facts: Mapping[str, object]) -> No
 def print_figures(console: Console, figures: Sequence[Figure]) -> None:
     """Print the table, then the checks and details of each figure."""
     table = Table(box=box.SIMPLE_HEAD)
-    for column in ("figure", "value", "unit", "bar", "holds"):
-        table.add_column(column, justify="right" if column in ("value", "bar") else "left")
+    for column in ("figure", "value", "unit", "bar", "goal", "verdict"):
+        right = column in ("value", "bar", "goal")
+        table.add_column(column, justify="right" if right else "left")
     for figure in figures:
-        bar = "" if figure.bar is None else f"{_SIGNS[figure.bar.sense]} {number(figure.bar.value)}"
-        word = "yes" if figure.holds else "NO"
-        table.add_row(figure.name, number(figure.value), figure.unit, bar, word)
+        sign = "" if figure.bar is None else _SIGNS[figure.bar.sense]
+        given = (None, None) if figure.bar is None else (figure.bar.value, figure.bar.goal)
+        bars = ["" if each is None else f"{sign} {number(each)}" for each in given]
+        table.add_row(figure.name, number(figure.value), figure.unit, *bars, figure.verdict)
     console.print(table)
     for figure in figures:
         checked = {each: "yes" if true else "NO" for each, true in figure.checks.items()}

@@ -71,6 +71,26 @@ def settle(path: Path) -> float:
     return time.monotonic() - started
 
 
+def wait_until_sealed(path: Path) -> None:
+    """Wait until nothing is to be sealed. Raises TimeoutError after `SETTLE_S`."""
+    started = time.monotonic()
+    with opened(path) as connection:
+        while connection.execute("SELECT EXISTS (SELECT 1 FROM unsealed)").fetchone()[0]:
+            if time.monotonic() - started > SETTLE_S:
+                raise TimeoutError("deliveries are still unsealed; the sealer does not keep up")
+            time.sleep(0.02)
+
+
+def unsealed(path: Path) -> int:
+    """Return how many deliveries have no leaf."""
+    with opened(path) as connection:
+        count: int = connection.execute(
+            "SELECT (SELECT count(*) FROM deliveries) - "
+            "(SELECT count(*) FROM log_leaves WHERE kind = 'delivery')"
+        ).fetchone()[0]
+    return count
+
+
 def position(connection: sqlite3.Connection) -> int:
     """Return the number of the last row of the inbox that was read."""
     query = "SELECT value FROM counters WHERE name='inbox position'"
@@ -78,19 +98,9 @@ def position(connection: sqlite3.Connection) -> int:
     return 0 if row is None else int(row[0])
 
 
-def unread(path: Path) -> int:
-    """Return how many deliveries wait to be read."""
-    query = "SELECT sum(count) FROM inbox WHERE seq > ?"
-    with opened(path) as connection, opened(Path(f"{path}.inbox")) as inbox:
-        return int(inbox.execute(query, (position(connection),)).fetchone()[0] or 0)
-
-
-def due(path: Path) -> int:
-    """Return how many orders wait to be folded."""
-    query = "SELECT count(*) FROM order_due WHERE due_at <= ?"
+def ledgers(path: Path) -> int:
     with opened(path) as connection:
-        count: int = connection.execute(query, (SystemClock().now(),)).fetchone()[0]
-    return count
+        return outcome_counts(connection).total()
 
 
 def audit(path: Path, *, sent: Iterable[Stretch], digests: int) -> Audit:

@@ -4,6 +4,8 @@ import hashlib
 import json
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,28 +14,34 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import StringIO
 from pathlib import Path
 
+import httpx2
 import pytest
 from rich.console import Console
 
 from app.core.clock import SystemClock
 from app.providers.request import Incoming
-from reconcile.matching.causes import ORDER_CAUSES
-from tests.bench import engine, stored
+from reconcile.instants import MINUTE, Instant
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+from tests.bench import obvious, sampler, stored
 from tests.bench.__main__ import arguments
-from tests.bench.dataset import fill
+from tests.bench.burst import Rounds, Turn, figures_of
+from tests.bench.dataset import arrivals, fill
 from tests.bench.generator import prepared
-from tests.bench.ingest import Rounds, Served, ingest_figures
 from tests.bench.load import Course, Leg, Target, is_whole, quantile, send
-from tests.bench.matching import match_figures, match_month
-from tests.bench.orders import SCRIPTS, Stretch
-from tests.bench.processes import Ran
-from tests.bench.rebuild import Rebuilt, rebuild_figures
+from tests.bench.orders import SCRIPTS, Stretch, order_reference
 from tests.bench.report import Figure, number, print_figures, write_json
 from tests.bench.requests import mixed, source
 from tests.bench.shared import Shared, rate, shared_figures
 from tests.bench.sizes import Bar
 from tests.bench.stored import Audit
 
+AT = Instant(1_795_168_800_000_000)
+"""2026-11-20T10:00:00Z"""
+
+SECRET = "whsec_" + "A" * 44
 STRETCH = Stretch(seed=7, first=3, count=2 * len(SCRIPTS))
 
 
@@ -42,30 +50,36 @@ STRETCH = Stretch(seed=7, first=3, count=2 * len(SCRIPTS))
 
 def test_every_script_folds_to_the_outcome_the_ground_truth_says() -> None:
     numbers = range(STRETCH.first, STRETCH.first + STRETCH.count)
-    for place, messages in zip(numbers, STRETCH.messages(ended_at=engine.AT), strict=True):
-        ledger = engine.fold_once(engine.history_of(messages))
+    for place, messages in zip(numbers, STRETCH.messages(ended_at=AT), strict=True):
+        arrived = [
+            Delivery(delivery_id=each.delivery_id, received_at=AT, event=each.event)
+            for each in arrivals(iter(messages), source(SECRET), AT)
+            if each.event
+        ]
+        history = History(order=order_reference(place), deliveries=frozenset(arrived))
+        ledger = fold(history, policy=Policy(), as_of=AT + MINUTE)
         assert ledger.outcome == SCRIPTS[place % len(SCRIPTS)][0]
 
 
 def test_the_ids_named_without_the_messages_are_those_of_the_messages() -> None:
-    told = [m.event_id for order in STRETCH.messages(ended_at=engine.AT) for m in order]
+    told = [m.event_id for order in STRETCH.messages(ended_at=AT) for m in order]
     assert list(STRETCH.event_ids()) == told
     assert len(set(told)) == STRETCH.events
     assert told != sorted(told)
 
 
 def test_bodies_are_about_as_long_as_the_service_is_promised_to_get() -> None:
-    sizes = [len(m.body) for order in STRETCH.messages(ended_at=engine.AT) for m in order]
+    sizes = [len(m.body) for order in STRETCH.messages(ended_at=AT) for m in order]
     assert 400 < sum(sizes) / len(sizes) < 500
 
 
 def test_mixing_loses_and_adds_nothing() -> None:
-    told = sorted(m.event_id for m in mixed(STRETCH, now=engine.AT))
+    told = sorted(m.event_id for m in mixed(STRETCH, now=AT))
     assert told == sorted(STRETCH.event_ids())
 
 
 def test_prepared_requests_are_genuine_and_whole() -> None:
-    secret = "whsec_" + "A" * 44
+    secret = SECRET
     requests, digests = prepared(STRETCH, secret)
     judge, total = source(secret), 0
     for request in requests:
@@ -78,17 +92,21 @@ def test_prepared_requests_are_genuine_and_whole() -> None:
     assert (len(requests), total) == (STRETCH.events, digests)
 
 
-def test_the_crooked_history_has_seven_deliveries_and_is_found_crooked() -> None:
-    crooked = engine.crooked_history()
-    assert len(crooked.deliveries) == 7
-    assert engine.found_in(engine.fold_once(crooked)) >= engine.WANTED
+def test_a_body_has_the_length_that_was_asked_for_and_says_the_same() -> None:
+    long = [m for order in replace(STRETCH, size=690).messages(ended_at=AT) for m in order]
+    plain = [m for order in STRETCH.messages(ended_at=AT) for m in order]
+    assert {len(each.body) for each in long} == {690}
+    for one, other in zip(long, plain, strict=True):
+        said, wanted = json.loads(one.body), json.loads(other.body)
+        assert len(said.pop("note")) > 100
+        assert said["id"] == wanted["id"]
+        assert said["data"]["order"] == wanted["data"]["order"]
 
 
-def test_the_signed_kilobyte_is_a_genuine_kilobyte() -> None:
-    reader, request = engine.signed_kilobyte()
-    assert len(request.body) == 1024
-    assert reader.verify(request, now=engine.AT) is None
-    assert reader.verify(request._replace(body=request.body + b" "), now=engine.AT) is not None
+def test_requests_for_a_rate_are_dated_for_their_turns() -> None:
+    requests, _ = prepared(STRETCH, SECRET, rate=1)
+    dates = [int(each.split(b"webhook-timestamp: ")[1].split(b"\r")[0]) for each in requests]
+    assert dates == list(range(dates[0], dates[0] + STRETCH.events))
 
 
 # --- the load ------------------------------------------------------------------------------------
@@ -122,7 +140,7 @@ def answering(body: bytes, *, status: int = 200) -> Iterator[Target]:
 
 
 def test_a_leg_counts_every_answer_but_the_warm_up() -> None:
-    requests, _ = prepared(Stretch(seed=1, first=0, count=10), "whsec_" + "A" * 44)
+    requests, _ = prepared(Stretch(seed=1, first=0, count=10), SECRET)
     with answering(b'{"verdict": "accepted"}') as target:
         leg = send(requests, target=target, connections=4, warm=8, times=2)
     assert (leg.sent, leg.counted, leg.refused) == (80, 72, [])
@@ -142,7 +160,7 @@ def test_the_clock_starts_with_the_last_answer_of_the_warm_up_and_stops_with_the
 
 @pytest.mark.parametrize(("body", "status"), [(b'{"verdict": "duplicate"}', 200), (b"", 503)])
 def test_only_a_stored_delivery_counts_as_acknowledged(body: bytes, status: int) -> None:
-    requests, _ = prepared(Stretch(seed=1, first=0, count=2), "whsec_" + "A" * 44)
+    requests, _ = prepared(Stretch(seed=1, first=0, count=2), SECRET)
     with answering(body, status=status) as target:
         leg = send(requests, target=target, connections=2, warm=1)
     assert sorted(leg.refused) == list(range(8))
@@ -173,7 +191,7 @@ def test_quantiles_are_values_that_were_seen() -> None:
 def filled(tmp_path: Path) -> tuple[Path, int]:
     """Return a database with the stretch's deliveries and right ledgers, and the digests' sum."""
     path = tmp_path / "small.db"
-    fill(path, STRETCH, engine.new_source())
+    fill(path, STRETCH, source(SECRET))
     with closing(sqlite3.connect(path)) as connection, connection:
         outcomes = STRETCH.outcomes().elements()
         connection.executemany(
@@ -237,16 +255,10 @@ def test_the_audit_sees_a_wrong_outcome(filled: tuple[Path, int]) -> None:
     assert not stored.audit(path, sent=[STRETCH], digests=digests).outcomes_agree
 
 
-def test_a_filled_database_waits_for_all_its_orders_to_be_folded(
-    filled: tuple[Path, int],
-) -> None:
-    assert stored.due(filled[0]) == STRETCH.count
-
-
 # --- figures and their report --------------------------------------------------------------------
 
 
-BAR, CEILING = Bar(10.0, "at least"), Bar(10.0, "at most")
+BAR, CEILING = Bar(10.0, "at least", 20.0), Bar(10.0, "at most", 5.0)
 
 
 def figure(value: float = 1.0, **more: object) -> Figure:
@@ -254,12 +266,20 @@ def figure(value: float = 1.0, **more: object) -> Figure:
 
 
 @pytest.mark.parametrize(
-    ("value", "bar", "holds"),
-    [(9.9, BAR, False), (10.0, BAR, True), (10.1, BAR, True),
-     (9.9, CEILING, True), (10.0, CEILING, True), (10.1, CEILING, False)],
+    ("value", "bar", "verdict"),
+    [(9.9, BAR, "MISSED"), (10.0, BAR, "held"), (20.0, BAR, "goal"),
+     (5.0, CEILING, "goal"), (10.0, CEILING, "held"), (10.1, CEILING, "MISSED"),
+     (1.0, None, "")],
 )  # fmt: skip
-def test_a_figure_holds_when_its_value_meets_its_bar(value: float, bar: Bar, holds: bool) -> None:
-    assert figure(value, bar=bar).holds is holds
+def test_a_figure_holds_when_its_value_meets_its_bar(
+    value: float, bar: Bar | None, verdict: str
+) -> None:
+    found = figure(value, bar=bar)
+    assert (found.verdict, found.holds) == (verdict, verdict != "MISSED")
+
+
+def test_a_bar_in_seconds_grows_with_the_job() -> None:
+    assert CEILING.times(0.5) == Bar(5.0, "at most", 2.5)
 
 
 def test_no_speed_makes_up_for_a_wrong_answer() -> None:
@@ -290,12 +310,6 @@ def test_numbers_are_as_long_as_they_are_useful() -> None:
     ]  # fmt: skip
 
 
-def test_a_fold_without_the_findings_it_must_have_does_not_hold() -> None:
-    quick = engine.Cost(best=1.0, median=1.0)
-    assert engine.fold_figure(quick, engine.WANTED, 7).holds
-    assert not engine.fold_figure(quick, frozenset({"redelivered"}), 7).holds
-
-
 def leg(*, seconds: float = 1.0, refused: int = 0) -> Leg:
     return Leg(
         sent=110, counted=100, refused=list(range(refused)), seconds=seconds, p50_ms=1.0,
@@ -303,30 +317,77 @@ def leg(*, seconds: float = 1.0, refused: int = 0) -> Leg:
     )  # fmt: skip
 
 
-def rounds(*, refused: int = 0, lost: int = 0) -> Rounds:
-    served = [Served(leg=leg(seconds=9.0), waiting=0, settling=0.0)]
-    served += [Served(leg=leg(seconds=2.0, refused=refused), waiting=5, settling=2.0)]
-    audit = Audit(
-        stored=220, lost=lost, surplus=0, bodies_agree=True, folded=55, outcomes_agree=True
+def turn(*, rate: float, whole: float = 1.0) -> Turn:
+    return Turn(
+        leg=leg(seconds=100 / rate), whole=whole * 110e-6, receiver=whole * 44e-6, settling=1.0
     )
-    return Rounds(served=served, idle=[leg(), leg()], audit=audit)
 
 
-def test_the_ingest_ratio_leaves_the_warm_up_out_and_shows_the_folding_left_over() -> None:
-    ratio = ingest_figures(rounds())[0]
-    assert (ratio.value, ratio.holds) == (0.5, True)
-    assert ratio.details["with the folding that was left over"] == 0.25
+def rounds(**checks: bool) -> Rounds:
+    """Return a warm-up that nothing may count, and two rounds."""
+    done = Rounds(drained=[9_000.0, 9_000.0, 9_000.0], checks=checks)
+    rates = {"service": 2_000, "obvious": 100, "lean": 1_000, "nothing": 8_000}
+    for side, each in rates.items():
+        whole = 400.0 if side == "service" else 100.0
+        done.turns[side] = [turn(rate=1.0), *(turn(rate=each, whole=whole) for _ in range(2))]
+    done.profile = {("receive", "a"): 0.4, ("read", "b"): 0.15, ("fold", "c"): 0.45}
+    return done
 
 
-def test_the_ingest_ratio_does_not_hold_beside_a_starved_yardstick() -> None:
-    starved = rounds()
-    starved.idle = [replace(each, server_cpu=0.5) for each in starved.idle]
-    assert not ingest_figures(starved)[0].holds
+def test_a_burst_is_compared_with_all_that_do_less_without_the_warm_up() -> None:
+    obvious, lean, receiver, whole, drained = figures_of(rounds(whole=True))
+    assert [obvious.value, lean.value, drained.value] == pytest.approx([20, 2, 9_000])
+    assert [receiver.value, whole.value] == pytest.approx([1.6, 4])
+    told = [whole.details[f"of it {stage}"] for stage in ("receive", "read", "fold", "seal")]
+    assert told == pytest.approx([160, 60, 180, 0])
+    assert whole.details["profile"][0] == "receive a 40.0%"
 
 
-@pytest.mark.parametrize("wrong", [{"refused": 1}, {"lost": 1}])
-def test_the_ingest_ratio_does_not_hold_when_a_delivery_is_missing(wrong: dict[str, int]) -> None:
-    assert not ingest_figures(rounds(**wrong))[0].holds
+def test_no_figure_of_a_burst_holds_with_a_delivery_lost() -> None:
+    assert not any(figure.holds for figure in figures_of(rounds(none_is_lost=False)))
+
+
+@pytest.mark.parametrize("opened", [obvious.with_sessions, obvious.with_a_thread])
+async def test_the_obvious_receiver_keeps_what_is_genuine_once(
+    tmp_path: Path, opened: obvious.Opens
+) -> None:
+    app = obvious.application(str(tmp_path / "o.db"), SECRET, opened)
+    requests, _ = prepared(replace(STRETCH, count=1), SECRET)
+    statuses = []
+    async with app.router.lifespan_context(app):
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://bench") as client:
+            for request in [*requests, requests[0], requests[0] + b" "]:
+                head, _, body = request.partition(b"\r\n\r\n")
+                lines = [line.split(b": ", 1) for line in head.split(b"\r\n")[1:]]
+                headers = [(name, value) for name, value in lines if name != b"content-length"]
+                answer = await client.post("/webhooks/shop", content=body, headers=headers)
+                statuses.append(answer.status_code)
+    assert statuses == [200] * 5 + [401]
+    with closing(sqlite3.connect(tmp_path / "o.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM webhook").fetchone() == (4,)
+
+
+def test_a_profile_charges_processor_time_to_the_stage_that_used_it(tmp_path: Path) -> None:
+    """A child process folds for half a second, and sleeps as long."""
+    samples = sampler.planted(tmp_path)
+    code = (
+        "import time\nfrom tests.bench.test_bench import AT, STRETCH\n"
+        "from reconcile.ledger.fold import fold\n"
+        "from reconcile.ledger.history import History\n"
+        "from reconcile.ledger.policy import Policy\n"
+        "ends = time.thread_time() + 0.5\n"
+        "while time.thread_time() < ends:\n"
+        "    fold(History(order='1', deliveries=frozenset()), policy=Policy(), as_of=AT)\n"
+        "time.sleep(1)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], env=os.environ | samples, check=True)
+    found = sampler.sampled(tmp_path, 0)
+    spent = dict.fromkeys(sampler.STAGES, 0)
+    for (stage, _), used in found.items():
+        spent[stage] += used
+    assert 0.3e9 < spent["fold"] < 0.7e9
+    assert spent["start"] > spent["seal"] == 0
 
 
 def test_processes_that_take_turns_are_no_faster_together() -> None:
@@ -343,34 +404,7 @@ def test_the_ratio_on_postgresql_is_that_of_sides_that_met_the_same_machine() ->
     assert ratio.details["per round"] == [0.5, 0.5, 0.25]
 
 
-def test_a_rebuild_on_two_cores_does_not_hold_with_other_ledgers() -> None:
-    start, one, two = (
-        Ran(seconds=seconds, processor=seconds, peak_rss_mib=1.0) for seconds in (1.0, 11.0, 6.0)
-    )
-    rebuilt = Rebuilt(
-        events=1_000_000, ran=one, on_two=two, digests=("a", "a"), first=one, empty=start,
-        scan=1.0, before=0, ledgers=250_000, right=True,
-    )  # fmt: skip
-    _, figure, _ = rebuild_figures(rebuilt)
-    assert (figure.value, figure.holds) == (200_000, True)
-    _, figure, _ = rebuild_figures(replace(rebuilt, digests=("a", "b")))
-    assert not figure.holds
-
-
 def test_an_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         arguments(["nothing"])
     assert "there is no 'nothing'" in capsys.readouterr().err
-
-
-# --- matching ------------------------------------------------------------------------------------
-
-
-def test_a_month_is_matched_in_a_process_of_its_own_and_compared(tmp_path: Path) -> None:
-    """Every break of the truth is found and no other; speed with a wrong answer holds nothing."""
-    found = match_month(tmp_path, orders=2_500)
-    assert (found.false, found.missed, found.ties) == (0, 0, True)
-    assert found.breaks >= len(ORDER_CAUSES)
-    assert found.of_each == 1
-    for wrong in (replace(found, false=1), replace(found, missed=1), replace(found, ties=False)):
-        assert not match_figures(wrong)[0].holds

@@ -15,13 +15,12 @@ from app.core.clock import SystemClock
 from app.core.ids import new_secret
 from reconcile.instants import DAY, format_instant
 from tests.bench.dataset import fill
-from tests.bench.flood import a_process, told
-from tests.bench.ingest import DATABASE, environment
 from tests.bench.machine import rss_mib
 from tests.bench.orders import Stretch
-from tests.bench.processes import server
+from tests.bench.processes import DATABASE, environment, server
 from tests.bench.requests import secret_text, source
-from tests.bench.steady import Steady
+from tests.floods.flood import a_process, told
+from tests.floods.steady import Steady
 from tests.forking import start
 
 RATE = 150
@@ -79,7 +78,7 @@ def exported(folder: Path, *, orders: int, warm_s: float) -> tuple[float, list[E
     fill(folder / DATABASE, Stretch(seed=9, first=0, count=orders), source(secret))
     assert run(("refold",), folder, settings).code == 0
     with server(["app", "serve", "--port"], log=folder / "serve.log", env=settings) as target:
-        provider = ("tests.bench.steady", str(target.port), secret, str(RATE))
+        provider = ("tests.floods.steady", str(target.port), secret, str(RATE))
         with a_process(*provider) as quiet:
             time.sleep(warm_s)
             told(quiet)

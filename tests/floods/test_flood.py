@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.flood import RING_BYTES, Flooded, flood
+from tests.floods.flood import RING_BYTES, Flooded, flood
 from tests.forking import start
 
 MIB = 1024 * 1024

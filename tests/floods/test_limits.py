@@ -14,10 +14,10 @@ import pytest
 from app.receiving.endpoint import FREE_BYTES
 from app.receiving.guard import MAX_PIPELINED
 from tests.api.driving import event, signed
-from tests.bench.slow import SlowClients
 from tests.e2e.processes import Process, serving
 from tests.e2e.test_service import now
 from tests.floods.memory import forget_peak, peak_mib
+from tests.floods.slow import SlowClients
 from tests.floods.wire import connect, is_hung_up, post, status_of
 from tests.waiting import PATIENCE_S, until
 

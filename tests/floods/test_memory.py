@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.api.driving import SECRET
-from tests.bench.flood import a_process, told
 from tests.e2e.processes import Process, running
+from tests.floods.flood import a_process, told
 from tests.floods.large import KINDS, SENDERS, send_large
 from tests.floods.memory import MIB, MemoryGroup, forget_peak, memory_group, peak_mib
 
@@ -61,7 +61,7 @@ def check(process: Process, group: MemoryGroup, *, count: int) -> None:
     """Send so many beside genuine deliveries, and check what holds then."""
     pid = process.popen.pid
     assert pid in group.members
-    with a_process("tests.bench.steady", str(process.port), SECRET, str(RATE)) as provider:
+    with a_process("tests.floods.steady", str(process.port), SECRET, str(RATE)) as provider:
         send_large(process.port, WARM, most=MOST)
         assert (process.popen.poll(), group.killed) == (None, 0)
         forget_peak(pid)

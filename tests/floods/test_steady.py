@@ -12,13 +12,12 @@ import httpx2
 import pytest
 
 from app.core.ids import new_secret
-from tests.bench.flood import a_process, told
-from tests.bench.ingest import DATABASE, environment
 from tests.bench.machine import rss_mib
-from tests.bench.processes import server
+from tests.bench.processes import DATABASE, environment, server
 from tests.bench.requests import secret_text
-from tests.bench.steady import Steady
 from tests.e2e.processes import command, token
+from tests.floods.flood import a_process, told
+from tests.floods.steady import Steady
 from tests.forking import start
 from tests.waiting import PATIENCE_S, until
 
@@ -59,7 +58,7 @@ def a_day(folder: Path, *, seconds: int) -> Day:
         with httpx2.Client(base_url=address, headers=bearer, timeout=PATIENCE_S) as client:
             # It listens before its reader has begun.
             until(lambda: client.get("/readyz").status_code == 200)
-            deliverer = ("tests.bench.steady", str(target.port), secret, str(RATE))
+            deliverer = ("tests.floods.steady", str(target.port), secret, str(RATE))
             with a_process(*deliverer) as provider:
                 until(lambda: written(folder / DATABASE))
                 for second in range(seconds):

@@ -1,6 +1,6 @@
 """A provider that delivers at a steady rate, whatever else is going on.
 
-`python -m tests.bench.steady PORT SECRET RATE [SEED]` delivers until its standard input ends, then
+`python -m tests.floods.steady PORT SECRET RATE [SEED]` delivers until its standard input ends, then
 writes its results as one JSON line."""
 
 import json

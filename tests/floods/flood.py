@@ -16,15 +16,12 @@ from sqlite3 import connect
 
 from app.config.settings import Settings
 from app.core.ids import new_secret
-from tests.bench.ingest import DATABASE, environment
 from tests.bench.load import Target, send
 from tests.bench.machine import rss_mib
-from tests.bench.processes import server
-from tests.bench.report import Figure
+from tests.bench.processes import DATABASE, environment, server
 from tests.bench.requests import PATH, secret_text
-from tests.bench.sizes import BARS, Sizes
-from tests.bench.slow import SlowClients
-from tests.bench.steady import Steady
+from tests.floods.slow import SlowClients
+from tests.floods.steady import Steady
 from tests.forking import Started
 
 UNSIGNED = (
@@ -105,15 +102,15 @@ def flood(
     settings |= {f"TALLYHOOK_{name}": value for name, value in more.items()}
     with server(["app", "serve", "--port"], log=log, env=settings, start=start) as target:
         provider = str(target.port), secret, str(rate)
-        with a_process("tests.bench.steady", *provider) as genuine:
+        with a_process("tests.floods.steady", *provider) as genuine:
             time.sleep(warm_s)
             quiet = told(genuine)
         memory, size, lines = rss_mib(target.pid), _size(folder), log.stat().st_size
         peak, seconds, gone_s, left = 0.0, 0.0, float("inf"), dict[str, int]()
         with (
-            a_process("tests.bench.steady", *provider, "2") as genuine,
+            a_process("tests.floods.steady", *provider, "2") as genuine,
             SlowClients(target.port, slow) as clients,
-            a_process("tests.bench.flood", str(target.port), str(unsigned)) as flooding,
+            a_process("tests.floods.flood", str(target.port), str(unsigned)) as flooding,
         ):
             began, dripped, now = time.monotonic(), 0.0, 0.0
             while now < LONGEST_S:
@@ -159,55 +156,6 @@ def told(genuine: subprocess.Popen[str]) -> Steady:
 
 def _size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.glob(f"{DATABASE}*"))
-
-
-def flood_figures(folder: Path, sizes: Sizes) -> list[Figure]:
-    """Measure how many genuine deliveries got through, how fast, and what the flood cost."""
-    found = flood(
-        folder, unsigned=sizes.flood_unsigned, slow=sizes.flood_slow, rate=sizes.flood_rate
-    )
-    (count, size), during, before = found.rejections, found.flooded, found.quiet
-    return [
-        Figure(
-            name="genuine deliveries acknowledged in a flood",
-            value=during.share,
-            unit="of those sent",
-            bar=BARS["flood share"],
-            checks={
-                "every slow connection was closed": not any(found.slow_left.values()),
-                "the rejections kept are within the ring's bound": size <= RING_BYTES,
-                "the log grew by no more than its budget": found.log <= found.log_bound,
-            },
-            details={
-                "unsigned requests": found.unsigned,
-                "seconds until all were answered": found.seconds,
-                "slow connections": found.slow,
-                "seconds until the last was closed": found.slow_gone_s,
-                "genuine deliveries": during.sent,
-                "rejections kept": count,
-                "bytes of rejections kept": size,
-                "bytes that the database's files grew by": found.written,
-                "bytes that the log grew by": found.log,
-            },
-        ),
-        Figure(
-            name="p99 of genuine deliveries in a flood",
-            value=during.p99_ms,
-            unit="ms",
-            bar=BARS["flood p99"],
-            details={
-                "p50 ms": during.p50_ms,
-                "p50 before": before.p50_ms,
-                "p99 before": before.p99_ms,
-            },
-        ),
-        Figure(
-            name="memory a flood takes",
-            value=found.grown_mib,
-            unit="MiB",
-            bar=BARS["flood memory"],
-        ),
-    ]
 
 
 def main(words: Sequence[str]) -> None:

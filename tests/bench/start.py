@@ -1,0 +1,111 @@
+"""A service that was killed with unread deliveries starts again; the disk that deliveries take.
+
+Its readers are stopped while the backlog comes, then all of its processes are killed. Seconds count
+from the start of the command. The first 200 are those of an order's deliveries.
+"""
+
+import os
+import signal
+import statistics
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from app.core.ids import new_secret
+from tests.bench import stored
+from tests.bench.burst import SERVE, paused
+from tests.bench.generator import Generator
+from tests.bench.load import Target
+from tests.bench.machine import family_seconds
+from tests.bench.orders import Stretch, after, order_reference
+from tests.bench.processes import DATABASE, environment, last_two_cores, run, server
+from tests.bench.report import Figure
+from tests.bench.requests import secret_text
+from tests.bench.sizes import BARS, Sizes
+
+BODY_BYTES = 690
+UNREAD_ORDERS = 5_000
+LOOK_S = 0.005
+SHOWN = 5
+
+
+def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
+    """Measure the disk of some deliveries, then starts with a backlog, then `orders show`."""
+    secret, path, sent, digests = secret_text(new_secret()), folder / DATABASE, list[Stretch](), 0
+    env, log = environment(path, secret), folder / "log"
+    first, folds, processor = list[float](), list[float](), list[float]()
+    with Generator(secret) as generator:
+
+        def prepare(orders: int, size: int = 0) -> None:
+            nonlocal digests
+            sent.append(replace(after(sent, orders), size=size))
+            digests += generator.prepare(sent[-1])
+
+        def send(target: Target, connections: int) -> None:
+            if generator.send(target, connections=connections, warm=0).refused:
+                raise RuntimeError("a delivery was not acknowledged")
+
+        with server(SERVE, log=log, env=env) as target:
+            prepare(sizes.round_orders, BODY_BYTES)
+            send(target, sizes.connections)
+            stored.settle(path)
+            stored.wait_until_sealed(path)
+        kb = sum(each.stat().st_size for each in folder.glob(f"{DATABASE}*")) / 1000
+        for number in range(sizes.rounds):
+            with server(SERVE, log=log, env=env) as target, paused(target.pid, signal.SIGKILL):
+                prepare(UNREAD_ORDERS)
+                send(target, sizes.connections)
+                os.kill(target.pid, signal.SIGKILL)
+            prepare(1)
+            before, began = stored.ledgers(path), time.perf_counter()
+            with server(SERVE, log=log, env=env) as target:
+                send(target, 1)
+                first.append(time.perf_counter() - began)
+                processor.append(family_seconds(target.pid))
+                while stored.ledgers(path) == before:
+                    time.sleep(LOOK_S)
+                folds.append(time.perf_counter() - began)
+                stored.settle(path)
+            print(f"start: {number}: {first[-1]:.2f} s, {folds[-1]:.2f} s", file=sys.stderr)
+    shown = [
+        run(
+            ("app", "orders", "show", order_reference(number)),
+            log=log, env=env, cores=last_two_cores(),
+        )
+        for number in range(SHOWN)
+    ]  # fmt: skip
+    checks = stored.audit(path, sent=sent, digests=digests).checks()
+    disk = Figure(
+        name=f"disk a delivery, body of {BODY_BYTES} bytes",
+        value=kb / sent[0].events,
+        unit="kB",
+        bar=BARS["disk"],
+        checks=checks,
+        details={"deliveries": sent[0].events},
+    )
+    seconds = {
+        ("start", "start to first 200"): (first, processor),
+        ("first fold", f"start to first fold, {UNREAD_ORDERS * 4:,} unread"): (folds, []),
+        ("orders show", "`orders show`"): (
+            [each.seconds for each in shown],
+            [each.processor for each in shown],
+        ),
+    }
+    return [
+        *(
+            Figure(
+                name=name,
+                value=statistics.median(each),
+                unit="s",
+                bar=BARS[bar],
+                checks=checks,
+                details={
+                    "each": [round(value, 2) for value in each],
+                    "processor s": [round(value, 2) for value in used],
+                },
+            )
+            for (bar, name), (each, used) in seconds.items()
+        ),
+        disk,
+    ]
