@@ -51,14 +51,25 @@ def register(application: typer.Typer) -> None:
     application.command()(rehearse)
 
 
-def doctor(form: printing.FormatOption = printing.Format.table) -> None:
+def doctor(
+    capacity: Annotated[
+        bool,
+        typer.Option(
+            "--capacity",
+            help="Instead measure, for some seconds, what this machine and database carry, how "
+            "long the disk lasts, and when to move to PostgreSQL or to several machines.",
+        ),
+    ] = False,
+    form: printing.FormatOption = printing.Format.table,
+) -> None:
     """Check configuration, secrets, clock, database, alarms, disk, provider, TLS and profiles, and
     say what to do. Exit code 1 when something must be done."""
     from app.core.logs import configure_logging
+    from app.golive.capacity import examine_capacity
     from app.golive.examine import examine
 
     configure_logging(level="error")
-    checks = running.run_loop(examine())
+    checks = running.run_loop(examine_capacity() if capacity else examine())
     printing.emit([each.document() for each in checks], columns=SIGNS, form=form)
     if any(each.state == "must" for each in checks):
         raise typer.Exit(1)

@@ -1,5 +1,5 @@
-"""Name, open files, garbage collection, core dumps and termination signals of a process; and the
-meaning of a child's exit code."""
+"""Name, memory, open files, garbage collection, core dumps and termination signals of a process;
+and the meaning of a child's exit code."""
 
 import gc
 import os
@@ -38,11 +38,36 @@ def process_name() -> str:
     return f"{_place()}:{os.getpid()}:{_started(os.getpid())}"
 
 
+def process_id(name: str) -> int | None:
+    """Return the id of a named process of this machine; None if it has ended or runs elsewhere."""
+    place, process, started = name.rsplit(":", 2)
+    return int(process) if place == _place() and _started(int(process)) == started else None
+
+
 def has_ended(name: str) -> bool:
     """Return whether a named process has certainly ended. That is known only if it ran on this
     machine since its boot and its process id is visible from here."""
     place, process, started = name.rsplit(":", 2)
     return place == _place() and _started(int(process)) not in (started, None)
+
+
+def process_ids_of(process: int) -> list[int]:
+    """Return a process and all that it started and that still run, as far as they can be seen."""
+    try:
+        started = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        started = []
+    return [process, *(each for child in started for each in process_ids_of(int(child)))]
+
+
+def memory_bytes(process: int) -> int | None:
+    """Return the memory of a process with its share of shared pages; None if it cannot be read."""
+    try:
+        rollup = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:
+        return None
+    lines = (line.split() for line in rollup.splitlines())
+    return next((int(line[1]) * 1024 for line in lines if line[0] == "Pss:"), None)
 
 
 SPARE_FILES: Final = 128

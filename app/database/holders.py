@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from app.core.clock import Clock, SystemClock
 from app.core.errors import StorePoisoned, StoreUnavailable, UsageError
 from app.core.ids import new_id
-from app.core.process import has_ended, process_name
+from app.core.process import has_ended, process_id, process_name
 from app.database.faults import POOLED
 from app.database.locks import SERVING, take_lock
 from app.database.statements import PlainConnection
@@ -194,6 +194,12 @@ def enter(
 
 def _process(holder: str) -> str:
     return holder.rpartition("/")[0]
+
+
+def processes_here(connection: PlainConnection) -> list[int]:
+    """Return the ids of the holders' processes on this machine."""
+    holders = {_process(Found(*row).holder) for row in connection.ask(_ALL)}
+    return sorted(filter(None, map(process_id, holders)))
 
 
 def leave(connection: PlainConnection, holder: Holder) -> None:

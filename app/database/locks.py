@@ -154,6 +154,19 @@ class ServiceLock(HeldFile):
                 self.release()
 
 
+def processes_serving(database: Path) -> list[int]:
+    """Return the id of the process that serves a database file, which has started the others; none
+    if it cannot be seen."""
+    try:
+        inode = os.stat(database.with_name(database.name + ".serving")).st_ino
+        locks = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return []
+    # `1: FLOCK  ADVISORY  WRITE 1234 fe:00:5678 0 EOF`
+    held = [line.split() for line in locks if " FLOCK " in line]
+    return [int(words[4]) for words in held if words[5].rpartition(":")[2] == str(inode)]
+
+
 class WriteLock:
     """Lock for one transaction or checkpoint, granted to processes in order of arrival."""
 

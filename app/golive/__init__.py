@@ -1,6 +1,7 @@
 """Going live: the rehearsal, the trial of the endpoint, and the checklist."""
 
 __all__ = (
+    "capacity",
     "examine",
     "golive",
     "rehearse",

@@ -217,12 +217,7 @@ async def _database(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
             checks += [preflight.of_source(each) for each in await explained_states(context)]
             free = inbox.database.writer.space.free_bytes()
     except TallyhookError as error:
-        sentence = str(error)
-        return [
-            preflight.must(
-                "database", f"{sentence[:1].upper()}{sentence[1:]}.", "then run this again"
-            )
-        ]
+        return [preflight.of_no_database(error)]
     for variable, path in key_files(settings).items():
         needs = needed[variable] is not None
         checks += preflight.of_key_file(variable, there=_may_be_there(path), needed=needs)

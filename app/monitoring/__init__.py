@@ -3,6 +3,7 @@
 __all__ = (
     "alarm_messages",
     "health",
+    "monitoring_store",
     "notice_ways",
     "preflight",
     "service_note",

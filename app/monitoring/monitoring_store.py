@@ -6,7 +6,7 @@ needed. Every query is limited. Unreadable deliveries are rare, so they have the
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,7 +17,7 @@ from app.core.reading import TRIED
 from app.database.mapping import DELIVERY_AT
 from app.database.statements import Rows, statement
 from app.providers.request import FETCHED
-from reconcile.instants import LATEST, SECOND, Instant
+from reconcile.instants import DAY, LATEST, MINUTE, SECOND, Instant
 
 # --- what the watchdog reads ----------------------------------------------------------------------
 
@@ -120,6 +120,91 @@ async def tied_since(connection: AsyncConnection, since: Instant, *, looked_at: 
     """Return sources whose payments since then include one of an order, among the latest events."""
     values = {"since": since, "looked_at": looked_at}
     return set(await connection.scalars(text(TIED_SINCE), values))
+
+
+# --- how much came, and how much is stored --------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArrivalRates:
+    """Accepted deliveries of the last ninety days, as they were read. Days are UTC days.
+
+    daily           average of the last `days` days, at most seven
+    busiest_day     the number of the day numbered `day` since 1970
+    busiest_minute  the number of the minute numbered `minute` since 1970; 0 if none came
+    """
+
+    daily: float = 0.0
+    days: int = 1
+    busiest_day: int = 0
+    day: int = 0
+    busiest_minute: int = 0
+    minute: int = 0
+
+
+_BY_DAY: Final = (
+    "SELECT minute / 1440 AS day, sum(taken) AS came FROM arrivals WHERE minute <= :last "
+    "GROUP BY minute / 1440 ORDER BY came DESC, day DESC"
+)
+_BUSIEST_MINUTE: Final = (
+    "SELECT minute, sum(taken) AS came FROM arrivals WHERE minute <= :last "
+    "GROUP BY minute ORDER BY came DESC, minute DESC LIMIT 1"
+)
+_RECENT: Final = (
+    "SELECT coalesce(sum(CASE WHEN minute > :since THEN taken END), 0), min(minute) FROM arrivals "
+    "WHERE minute <= :last"
+)
+
+
+async def arrival_rates(connection: AsyncConnection, *, now: Instant) -> ArrivalRates:
+    """Return the rates of arrivals until now."""
+    last = now // MINUTE
+    since = last - 7 * DAY // MINUTE
+    values = {"last": last}
+    days = (await connection.execute(text(_BY_DAY), values)).all()
+    if not days or not int(days[0][1]):
+        return ArrivalRates()
+    minute, most = (await connection.execute(text(_BUSIEST_MINUTE), values)).one()
+    found = await connection.execute(text(_RECENT), values | {"since": since})
+    recent, first = found.one()
+    span = -(-(last + 1 - max(since + 1, first)) * MINUTE // DAY)
+    return ArrivalRates(
+        daily=int(recent) / span,
+        days=span,
+        busiest_day=int(days[0][1]),
+        day=days[0][0],
+        busiest_minute=int(most),
+        minute=minute,
+    )
+
+
+class Stored(NamedTuple):
+    """Stored deliveries, and the bytes that the database takes on its disk."""
+
+    deliveries: int
+    size: int
+
+
+_STORED: Final = {
+    # Deliveries are never deleted, so the last row's number is their number.
+    "sqlite": "SELECT (SELECT coalesce(max(rowid), 0) FROM deliveries), "
+    "(page_count - freelist_count) * page_size "
+    "FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()",
+    # An estimate: counting would take longer than a command that looks at everything may.
+    "postgresql": "SELECT reltuples, pg_database_size(current_database()) "
+    "FROM pg_class WHERE oid = 'deliveries'::regclass",
+}
+_COUNTED: Final = "SELECT count(*) FROM deliveries"
+
+
+async def stored_deliveries(connection: AsyncConnection) -> Stored:
+    """Return how many deliveries are stored, and the size of the database. Free pages of a file do
+    not count."""
+    found = await connection.execute(text(_STORED[connection.dialect.name]))
+    deliveries, size = found.one()
+    if deliveries <= 0:  # PostgreSQL has not analyzed the table, or it lies on other nodes
+        deliveries = await connection.scalar(text(_COUNTED)) or 0
+    return Stored(int(deliveries), int(size))
 
 
 # --- notices --------------------------------------------------------------------------------------

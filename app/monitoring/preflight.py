@@ -13,8 +13,9 @@ from typing import Final, Literal
 
 from app.access.operator_store import TokenEntry
 from app.core.alarm import Alarm
+from app.core.errors import TallyhookError
 from app.core.http import Exchange
-from app.core.text import counted
+from app.core.text import capital, counted
 from app.database.facts import DatabaseFacts
 from app.database.gaps import Gap
 from app.database.servers import AWAITS_STANDBY
@@ -299,6 +300,11 @@ def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
         sentence = f"This clock and the provider's differ by {seconds}."
         return weak("clock", sentence, "keep the clock by NTP (timedatectl set-ntp true)")
     return ok("clock", "This clock and the provider's agree.")
+
+
+def of_no_database(error: TallyhookError) -> Check:
+    """Report why the database could not be opened."""
+    return must("database", f"{capital(str(error))}.", "then run this again")
 
 
 def of_database(facts: DatabaseFacts) -> Iterator[Check]:

@@ -1,5 +1,6 @@
 """What every database must do with what the watchdog and the checklist look at."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from app.orders.counter_store import finding_counts
 from app.orders.record_store import add_records
 from app.providers.request import FETCHED
 from app.receiving.inbox import Inbox
-from reconcile.instants import TICK
+from reconcile.instants import DAY, HOUR, MINUTE, TICK, Instant
 from reconcile.ledger.records import Record, RecordKind
 from tests.database.builders import arrival, change, commit, context, fetch, keep, plan_of, said
 from tests.database.contract_ledgers import folded
@@ -50,6 +51,36 @@ class WatchingContract:
                     connection, seconds(start), seconds(end), enough=enough
                 )
                 assert found == count
+
+    async def test_rates_of_arrivals_count_every_source_up_to_now(self, inbox: Inbox) -> None:
+        """What a fast clock dated ahead counts on none of the days before it."""
+        minute, day = T // MINUTE, T // DAY
+        async with inbox.database.reading() as connection:
+            assert await watch.arrival_rates(connection, now=T) == watch.ArrivalRates()
+        for number, at in enumerate((-9 * 86_400, -86_400, -86_399, 0, 1, 2 * 86_400)):
+            source = "shop" if number % 2 else "other"
+            await keep(inbox, arrival(said(f"e{number}", source=source), at=at, source=source))
+        async with inbox.database.reading() as connection:
+            rates = await watch.arrival_rates(connection, now=T)
+        assert rates == watch.ArrivalRates(
+            daily=4 / 7, days=7, busiest_day=2, day=day, busiest_minute=2, minute=minute
+        )
+        async with inbox.database.reading() as connection:
+            early = await watch.arrival_rates(connection, now=Instant(T - 9 * DAY + HOUR))
+        assert (early.daily, early.days, early.busiest_day, early.day) == (1, 1, 1, day - 9)
+
+    async def test_stored_deliveries_and_their_space_are_known_without_a_scan(
+        self, inbox: Inbox
+    ) -> None:
+        async with inbox.database.reading() as connection:
+            before = await watch.stored_deliveries(connection)
+        for number in range(3):
+            padded = replace(arrival(said(f"e{number}")), body=os.urandom(40_000))
+            await keep(inbox, padded)
+        async with inbox.database.reading() as connection:
+            after = await watch.stored_deliveries(connection)
+        assert (before.deliveries, after.deliveries) == (0, 3)
+        assert 120_000 <= after.size - before.size < 1_000_000
 
     @pytest.mark.alike
     async def test_unreadable_deliveries_are_counted_by_source(self, inbox: Inbox) -> None:

@@ -20,7 +20,7 @@ from app.core.process import process_name
 from app.database import holders, postgresql
 from app.database.holders import HOLD, Holder
 from app.database.postgresql import Purpose
-from app.database.statements import PlainConnection, statement
+from app.database.statements import PlainConnection, run, statement
 from app.monitoring import health
 from app.monitoring.health import refusal
 from app.receiving.inbox import Inbox, open_inbox
@@ -102,6 +102,18 @@ async def test_nobody_is_alone_beside_a_process_that_writes(own_url: str, purpos
     async with opened_for(own_url, purpose) as inbox:
         await write(inbox, "bea")
     assert await ask_in_loop(own_url, "SELECT * FROM holders") == []
+
+
+async def test_processes_of_this_machine_are_found_by_their_ids(own_url: str) -> None:
+    """Those of other machines are left out, whatever their process id is there."""
+    elsewhere = f"elsewhere:1:{os.getpid()}:7/0"
+    row = f"INSERT INTO holders VALUES ('{elsewhere}', 'serving', 'there', 1, 0, 'tx_1')"
+    async with opened_for(own_url, "writing") as one, opened_for(own_url, "serving"):
+        await ask_in_loop(own_url, row)
+        async with one.database.reading() as connection:
+            assert await run(connection, holders.processes_here) == [os.getpid()]
+    async with opened_for(own_url, "reading") as inbox, inbox.database.reading() as connection:
+        assert await run(connection, holders.processes_here) == []
 
 
 async def test_of_several_that_want_to_be_alone_at_once_one_is(own_url: str) -> None:

@@ -1,0 +1,298 @@
+"""Capacity of this machine and database: `tallyhook doctor --capacity`.
+
+    1 ask        arrivals by day and minute, and the size of the database
+    2 calibrate  the disk's sync time, and the processor time of a few folds
+    3 judge      each figure with what it means
+
+Sentences say whether a figure was measured, derived or extrapolated. Nothing is changed: the disk
+is measured with a temporary file beside the database.
+"""
+
+import base64
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter, process_time
+from typing import Final
+
+from app.config.load import load_settings
+from app.config.settings import Settings
+from app.core.clock import SystemClock
+from app.core.errors import ConfigurationError, TallyhookError
+from app.core.ids import new_secret
+from app.core.process import memory_bytes, process_ids_of
+from app.core.text import DELIVERY, counted
+from app.database.holders import processes_here
+from app.database.locks import processes_serving
+from app.database.statements import run
+from app.monitoring import preflight
+from app.monitoring.monitoring_store import (
+    ArrivalRates,
+    Stored,
+    arrival_rates,
+    stored_deliveries,
+)
+from app.monitoring.preflight import MIB, Check, ok, weak
+from app.providers.profile import load_profile
+from app.providers.request import Incoming
+from app.providers.source import Source
+from app.receiving.inbox import Inbox, open_inbox
+from reconcile.instants import DAY, EARLIEST, MINUTE, SECOND, Instant, format_instant
+from reconcile.ledger.events import Delivery
+from reconcile.ledger.fold import fold
+from reconcile.ledger.history import History
+from reconcile.ledger.policy import Policy
+
+FEW: Final = 10_000
+"""Stored deliveries below which the size of an empty database would show in their share of it."""
+
+USUAL_BYTES: Final = 2_900
+"""Bytes that a delivery takes until there are enough to divide by: tests/bench/README.md, with
+bodies of 690 bytes."""
+
+SOON_DAYS: Final = 90
+"""Days until the disk is full below which a person should act."""
+
+CALIBRATION_S: Final = 0.5
+"""Seconds for each calibration: of the disk by the clock, of the processor by its own time."""
+
+MOST_SYNCS: Final = 200
+
+WHOLE_WAY: Final = 8.5
+"""Processor time of a delivery on its whole way, as a multiple of the calibration's. Receiving,
+reading, folding and sealing took 486 to 539 µs beside 54 to 65, on two busy cores (2026-11-30)."""
+
+CORES: Final = 2
+"""Cores that an installation on SQLite can use, since one process at a time writes."""
+
+PLANNED: Final = 0.5
+"""Share of the processor time to plan with. The rest is for bursts, reports and backups."""
+
+CROWDED: Final = 0.5
+"""Share of what a machine carries that the busiest minute may take before the next step is due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """Collected facts. Times are seconds.
+
+    free      bytes until nothing more is accepted; None on a database server
+    memory    bytes of each running process, by its id; None if they cannot be read
+    sync_s    median of a write with a sync beside the database; None if it was not measured
+    work_s    processor time to verify, read and fold a delivery
+    cores     cores that this process may use
+    shared    whether the database is PostgreSQL
+    """
+
+    rates: ArrivalRates
+    stored: Stored
+    free: int | None
+    memory: Mapping[int, int | None]
+    sync_s: float | None
+    work_s: float
+    cores: int
+    shared: bool
+
+    @property
+    def carried(self) -> float:
+        """Return the deliveries a second to plan with."""
+        cores = self.cores if self.shared else min(self.cores, CORES)
+        return PLANNED * cores / (self.work_s * WHOLE_WAY)
+
+
+async def examine_capacity(environ: Mapping[str, str] | None = None) -> list[Check]:
+    """Return what this machine and database carry, as checks of the doctor."""
+    try:
+        settings = load_settings(environ)
+        async with open_inbox(settings, purpose="reading") as inbox:
+            found = await _collect(settings, inbox)
+    except ConfigurationError as error:
+        return list(preflight.of_configuration(error.problems))
+    except TallyhookError as error:
+        return [preflight.of_no_database(error)]
+    return list(judge(found))
+
+
+async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
+    database = inbox.database
+    async with database.reading() as connection:
+        rates = await arrival_rates(connection, now=SystemClock().now())
+        stored = await stored_deliveries(connection)
+        here = await run(connection, processes_here) if database.shared else ()
+    free, path = database.writer.space.free_bytes(), database.path
+    here = here if path is None else processes_serving(path)
+    return Capacity(
+        rates=rates,
+        stored=stored,
+        free=None if free is None else max(0, free - settings.disk_low_water_mb * MIB),
+        memory={each: memory_bytes(each) for one in here for each in process_ids_of(one)},
+        sync_s=None if path is None else sync_time(path.absolute().parent),
+        work_s=work_time(),
+        cores=len(os.sched_getaffinity(0)),
+        shared=database.shared,
+    )
+
+
+def sync_time(folder: Path) -> float | None:
+    """Return the median seconds of a write of 4 KiB with a sync; None if this user may not write
+    there."""
+    try:
+        with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+            took, began = list[float](), perf_counter()
+            while len(took) < MOST_SYNCS and perf_counter() - began < CALIBRATION_S:
+                before = perf_counter()
+                file.write(bytes(4096))
+                os.fsync(file.fileno())
+                took.append(perf_counter() - before)
+    except OSError:
+        return None
+    return median(took)
+
+
+_EVENTS: Final = ("pending", "declined", "authorized", "succeeded")
+_BODY: Final = (
+    '{{"id": "evt_{kind}", "type": "payment.{kind}", "occurred_at": "2026-01-01T00:00:00Z", '
+    '"data": {{"order": {{"reference": "O-1", "amount": 15.00, "currency": "KES"}}, '
+    '"payment": {{"reference": "pay_1", "amount": 15.00, "currency": "KES"}}}}}}'
+)
+
+
+def work_time() -> float:
+    """Return the processor seconds to verify and read a delivery, and to fold its order, which has
+    four: the median of many, so that other work on the machine hardly matters."""
+    secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
+    source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
+    now, requests = SystemClock().now(), []
+    for kind in _EVENTS:
+        body = _BODY.format(kind=kind).encode()
+        headers = source.sign(body, event_id=f"evt_{kind}", now=now)
+        requests.append(Incoming([(k.encode(), v.encode()) for k, v in headers], body))
+    took, began = list[float](), process_time()
+    while process_time() - began < CALIBRATION_S:
+        before, deliveries = process_time(), list[Delivery]()
+        for place, request in enumerate(requests):
+            wrong = source.verify(request, now=now)
+            assert wrong is None
+            digest = hashlib.sha256(request.body).hexdigest()
+            (event,) = source.read(request, digest=digest).events
+            deliveries.append(Delivery(delivery_id=f"{place}", received_at=now, event=event))
+        history = History(order="O-1", deliveries=frozenset(deliveries))
+        fold(history, policy=Policy(), as_of=now)
+        took.append((process_time() - before) / len(requests))
+    return median(took)
+
+
+# --- what it means --------------------------------------------------------------------------------
+
+
+def judge(found: Capacity) -> Iterator[Check]:
+    """Return a check for each figure."""
+    yield _rates(found.rates)
+    yield from _space(found)
+    yield _memory(found.memory)
+    yield _sync(found)
+    per_s, cores = found.carried, found.cores if found.shared else min(found.cores, CORES)
+    yield ok(
+        "processor",
+        f"Measured: {found.work_s * 1e6:,.0f} µs to verify, read and fold a delivery. Derived: "
+        f"{PLANNED:.0%} of {counted(cores, 'core')}, at {WHOLE_WAY} times that for a delivery's "
+        f"whole way, carries {per_s:,.0f} deliveries a second, {per_s * 86_400:,.0f} a day.",
+    )
+    if found.rates.busiest_minute:
+        yield _next_step(found)
+
+
+def _rates(rates: ArrivalRates) -> Check:
+    if not rates.busiest_minute:
+        return ok("deliveries", "None has been read in the last 90 days: nothing is extrapolated.")
+    day, minute = EARLIEST + rates.day * DAY, EARLIEST + rates.minute * MINUTE
+    return ok(
+        "deliveries",
+        f"Measured: {rates.daily:,.0f} a day in {counted(rates.days, 'day')}; at most "
+        f"{rates.busiest_day:,} in a day ({_written(day, 'day')}) and {rates.busiest_minute:,} in "
+        f"a minute ({_written(minute, 'minute')}) of the last 90 days.",
+    )
+
+
+def _written(instant: Instant, unit: str) -> str:
+    return format_instant(instant)[: len("2026-01-01" if unit == "day" else "2026-01-01T00:00")]
+
+
+def _space(found: Capacity) -> Iterator[Check]:
+    """Yield the space of a delivery and of a year, and the days until the disk is full."""
+    stored, rates = found.stored, found.rates
+    held = f"Measured: {_size(stored.size)} for {counted(stored.deliveries, *DELIVERY)}"
+    each = stored.size // max(1, stored.deliveries)
+    if stored.deliveries < FEW:
+        each = USUAL_BYTES
+        held += f", too few to divide by: {each:,} bytes each are assumed"
+    else:
+        held += f", {each:,} bytes each with ledgers and log"
+    years = [_size(rate * 365 * each) for rate in (rates.daily, rates.busiest_day)]
+    more = f" Extrapolated: {years[0]} a year, {years[1]} if every day were the busiest."
+    yield ok("disk", f"{held}.{more if rates.daily else ''}")
+    if found.free is None:
+        sentence = "The database server's disk cannot be seen from here."
+        yield weak("disk full", sentence, "watch it with the server's own tools")
+    elif rates.daily:
+        days, soonest = (
+            found.free / (rate * each) for rate in (rates.daily, max(rates.busiest_day, 1))
+        )
+        sentence = (
+            f"{_size(found.free)} are free above TALLYHOOK_DISK_LOW_WATER_MB. Extrapolated: full "
+            f"in {days:,.0f} days, in {soonest:,.0f} if every day were the busiest."
+        )
+        do = "give it a larger disk, or set TALLYHOOK_RETENTION_DAYS"
+        yield weak("disk full", sentence, do) if days < SOON_DAYS else ok("disk full", sentence)
+
+
+def _memory(memory: Mapping[int, int | None]) -> Check:
+    if not memory:
+        return ok("memory", "No process of this database can be seen from here.")
+    read = {process: size for process, size in memory.items() if size is not None}
+    if len(read) < len(memory):
+        sentence = "The memory of its processes cannot be read."
+        return weak("memory", sentence, "run this as the user of the service")
+    parts = ", ".join(f"{process}: {_size(size)}" for process, size in read.items())
+    return ok("memory", f"Measured: {_size(sum(read.values()))}, by process: {parts}.")
+
+
+def _sync(found: Capacity) -> Check:
+    if found.sync_s is None:
+        sentence = "Its sync time cannot be measured from here; each acknowledgement waits for one."
+        return ok("sync", sentence)
+    milliseconds, rate = found.sync_s * 1_000, 1 / max(found.sync_s, 1e-6)
+    return ok(
+        "sync",
+        f"Measured: the disk syncs a write in {milliseconds:,.1f} ms. Derived: a sender that waits "
+        f"for each answer gets {rate:,.0f} a second at most; others share a sync.",
+    )
+
+
+def _next_step(found: Capacity) -> Check:
+    """Return whether PostgreSQL, or another machine, is due."""
+    peak, rates = found.rates.busiest_minute / (MINUTE / SECOND), found.rates
+    used, step = peak / found.carried, "PostgreSQL"
+    do = "move to PostgreSQL, with receivers and workers on several machines: RUNNING.md"
+    if found.shared:
+        step, do = "Another machine", "start a receiver and a worker on another machine: RUNNING.md"
+    sentence = (
+        f"Derived: the busiest minute took {used:.2%} of what this machine carries. Extrapolated "
+        f"with such peaks: it carries {rates.daily / used:,.0f} deliveries a day."
+    )
+    if used >= CROWDED:
+        return weak("growth", sentence, do)
+    when = f"is due at {CROWDED:.0%}, or once a lost machine must not stop deliveries"
+    return ok("growth", f"{sentence} {step} {when}.")
+
+
+def _size(count: float) -> str:
+    """Return a number of bytes in GB, MB or kB."""
+    for unit, size in (("GB", 1e9), ("MB", 1e6)):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count / 1e3:,.0f} kB"
