@@ -94,14 +94,12 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 
     found, now, zone = running.reading(work)
     document: Mapping[str, Any] = found.whole_document(as_of=now)
-    if form is not printing.Format.table:
-        printing.document(document, form)
+    if printing.printed(document, form):
         return
     for part in ("sentence", "next_step", "because"):
         printing.say(printing.local_sentence(document, zone, name=part)[part])
     plain = ("id", "cause", "state", "assignee", "order", "payment", "money", "age_days", "cites")
-    rows = [{"what": part.replace("_", " "), "value": document[part]} for part in plain]
-    printing.emit(rows, columns=("what", "value"), form=form)
+    printing.members({part: document[part] for part in plain})
     if document["candidates"]:
         columns = ("line", "reference", "money", "score", "apart")
         printing.emit(document["candidates"], columns=columns, form=form)

@@ -86,8 +86,7 @@ def _attach(
         by=by,
     )
     kept = running.writing(attach_file, asked)
-    if form is not printing.Format.table:
-        printing.document(kept.document(), form)
+    if printing.printed(kept.document(), form):
         return
     print(kept.record.attachment_id)
     printing.note(
@@ -150,8 +149,7 @@ def detach(
     from app.evidence.attachments import detach as delete
 
     gone = running.writing(delete, name, reason=reason, by=by)
-    if form is not printing.Format.table:
-        printing.document(gone.document(), form)
+    if printing.printed(gone.document(), form):
         return
     printing.note(f"{name} is deleted; its digest and the reason stay in the audit trail.")
 
@@ -206,8 +204,7 @@ def letter(
         printing.note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
         if kind == "pdf" and (lacking := unshown(made)):
             printing.note(lacking)
-    if form is not printing.Format.table:
-        printing.document({**made.document, "checklist": made.case.document()}, form)
+    if printing.printed({**made.document, "checklist": made.case.document()}, form):
         return
     _say_missing(made.case)
 
@@ -270,8 +267,7 @@ def checklist(
     asked = _asked(order, as_of, family, respond_by, None)
     case = running.reading(dispute_case, asked)
     document = case.document()
-    if form is not printing.Format.table:
-        printing.document(document, form)
+    if printing.printed(document, form):
         return
     for each in case.rules:
         printing.note(each.sentence)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -163,8 +164,7 @@ def show_delivery(
             "/api/v1/orders/REF. If the reference stands in the event after all, correct `order` "
             "in the source's profile."
         )
-    if form is not printing.Format.table:
-        printing.document(row | {"headers": headers}, form)
+    if printing.printed(row | {"headers": headers}, form):
         return
     shown = [{"what": name, "value": value} for name, value in row.items()]
     printing.emit(shown, columns=("what", "value"), form=form)
@@ -253,16 +253,8 @@ def reverify_deliveries(
     settings = load_settings()
     compile_sources(settings)  # before the database is opened: an error creates none
     with printing.progress("judging", None) as advance:
-        done = running.with_context(
-            lambda context: reverify(
-                context,
-                only=source,
-                progress=advance,
-                by=by,
-            ),
-            purpose="writing",
-            loaded=settings,
-        )
+        judging = partial(reverify, only=source, progress=advance, by=by)
+        done = running.with_context(judging, purpose="writing", loaded=settings)
     rows = [{"delivery": name, "verdict": verdict} for name, verdict in done.accepted]
     if form in (printing.Format.table, printing.Format.csv):
         printing.emit(rows, columns=("delivery", "verdict"), form=form)

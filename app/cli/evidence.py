@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -245,8 +246,7 @@ def key(
         return shown_key(await open_signer(context)) | {"file": str(path)}
 
     shown = running.writing(look)
-    if form is not printing.Format.table:
-        printing.document(shown, form)
+    if printing.printed(shown, form):
         return
     for name, value in shown.items():
         print(f"{name:<12} {value}")
@@ -268,9 +268,7 @@ def rename(
     """
     from app.evidence.seal import rename_log
 
-    known = running.with_context(
-        lambda context: rename_log(context, by=by, reason=reason), purpose="alone"
-    )
+    known = running.with_context(partial(rename_log, by=by, reason=reason), purpose="alone")
     before = known.earlier[-1]
     if form is not printing.Format.table:
         renamed = {"log": known.origin, "before": before.origin, "leaves": before.size}
@@ -347,8 +345,7 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
     from app.evidence.witnesses import witness_document
 
     shown = running.reading(witness_document)
-    if form is not printing.Format.table:
-        printing.document(shown, form)
+    if printing.printed(shown, form):
         return
     printing.emit(shown["witnesses"], columns=WITNESS_COLUMNS, form=form)
     for each in shown["witnesses"]:

@@ -23,80 +23,7 @@ if TYPE_CHECKING:
 FileArgument = Annotated[
     Path, typer.Argument(help="The file: CSV, XLSX or JSON Lines, also in a ZIP or gzip.")
 ]
-MappingOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A TOML file that names columns, marks, dates and words; or the name of a mapping "
-        "of `mappings list`."
-    ),
-]
-PresetOption = Annotated[
-    str | None,
-    typer.Option(
-        help='Which export it is: a name of `presets list`, a path, or "none"; else it is '
-        "known by its heading."
-    ),
-]
-DatesOption = Annotated[
-    str | None, typer.Option(help="How dates are written, such as day_first or month_first.")
-]
-ZoneOption = Annotated[
-    str | None,
-    typer.Option(help="The zone of times that name none, such as Africa/Nairobi or +03:00."),
-]
-CurrencyOption = Annotated[
-    str | None, typer.Option(help="The currency of rows that name none, such as KES.")
-]
-FirstDayOption = Annotated[
-    str | None,
-    typer.Option("--from", help="The first day that the file covers, if it does not state it."),
-]
-LastDayOption = Annotated[
-    str | None, typer.Option("--to", help="And the last day, all of which it covers.")
-]
-BookOption = Annotated[
-    str, typer.Option(help="Name of the order book, where there are several; else the preset's.")
-]
-AccountOption = Annotated[
-    str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
-]
-AcceptDifferenceOption = Annotated[
-    str,
-    typer.Option(
-        "--accept-balance-difference",
-        metavar="AMOUNT",
-        help="Propose to take a bank's statement whose balances differ by exactly so much beyond "
-        "its entries. Import it again once a second operator has approved.",
-    ),
-]
-DifferenceReasonOption = Annotated[str, typer.Option("--reason", help="Why it may differ.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems.")
-]
-AcceptGoodOption = Annotated[
-    bool,
-    typer.Option(
-        "--accept-good",
-        help="Import the good rows and set the others aside; of one reference all, if any.",
-    ),
-]
-RejectsOption = Annotated[
-    Path | None, typer.Option(help="Where to write the others; else beside the file.")
-]
-ChangesOption = Annotated[
-    Path | None,
-    typer.Option(help="Where to write all changed rows as CSV, each column before and after."),
-]
-DelimiterOption = Annotated[
-    str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
-]
-EncodingOption = Annotated[
-    str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
-]
 
-SheetOption = Annotated[
-    str | None, typer.Option(help="The sheet of a workbook, where it is not the first.")
-]
 
 ReferenceOption = Annotated[
     str | None, typer.Option(help="Only lines that name this order, group or payment.")
@@ -243,67 +170,113 @@ def _few(names: Sequence[str], *, of: int | None = None) -> str:
     return f"{shown}, and {more:,} more" if more > 0 else shown
 
 
-def request_of(
-    path: Path,
-    *,
-    account: AccountOption = "",
-    accept_difference: AcceptDifferenceOption = "",
-    reason: DifferenceReasonOption = "",
-    book: BookOption = "",
-    preset: PresetOption = None,
-    mapping: MappingOption = None,
-    dry_run: DryRunOption = False,
-    accept_good: AcceptGoodOption = False,
-    rejects: RejectsOption = None,
-    changes: ChangesOption = None,
-    delimiter: DelimiterOption = None,
-    encoding: EncodingOption = None,
-    sheet: SheetOption = None,
-    dates: DatesOption = None,
-    zone: ZoneOption = None,
-    currency: CurrencyOption = None,
-    since: FirstDayOption = None,
-    until: LastDayOption = None,
+def _options(
+    account: Annotated[
+        str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
+    ] = "",
+    accept_difference: Annotated[
+        str,
+        typer.Option(
+            "--accept-balance-difference",
+            metavar="AMOUNT",
+            help="Propose to take a bank's statement whose balances differ by exactly so much "
+            "beyond its entries. Import it again once a second operator has approved.",
+        ),
+    ] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why it may differ.")] = "",
+    book: Annotated[
+        str,
+        typer.Option(help="Name of the order book, where there are several; else the preset's."),
+    ] = "",
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            help='Which export it is: a name of `presets list`, a path, or "none"; else it is '
+            "known by its heading."
+        ),
+    ] = None,
+    mapping: Annotated[
+        Path | None,
+        typer.Option(
+            help="A TOML file that names columns, marks, dates and words; or the name of a mapping "
+            "of `mappings list`."
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems."),
+    ] = False,
+    accept_good: Annotated[
+        bool,
+        typer.Option(
+            "--accept-good",
+            help="Import the good rows and set the others aside; of one reference all, if any.",
+        ),
+    ] = False,
+    rejects: Annotated[
+        Path | None, typer.Option(help="Where to write the others; else beside the file.")
+    ] = None,
+    changes: Annotated[
+        Path | None,
+        typer.Option(help="Where to write all changed rows as CSV, each column before and after."),
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option(help="The sheet of a workbook, where it is not the first.")
+    ] = None,
+    dates: Annotated[
+        str | None, typer.Option(help="How dates are written, such as day_first or month_first.")
+    ] = None,
+    zone: Annotated[
+        str | None,
+        typer.Option(help="The zone of times that name none, such as Africa/Nairobi or +03:00."),
+    ] = None,
+    currency: Annotated[
+        str | None, typer.Option(help="The currency of rows that name none, such as KES.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="The first day that the file covers, if it does not state it."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="And the last day, all of which it covers.")
+    ] = None,
     by: operators.ByOption = None,
-) -> Any:
-    """Build an `ImportRequest`. The parameters are the options shared by all import commands."""
+) -> None:
+    """Declare the options that all import commands share, by the names of `ImportRequest`."""
+
+
+def request_of(
+    path: Path, *, since: str | None, until: str | None, delimiter: str | None, **options: Any
+) -> ImportRequest:
+    """Build the request for a file from the options that its command has."""
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
         raise UsageError("say both --from and --to: the first and the last day of the file")
     return ImportRequest(
         path=path,
-        account=account,
-        accept_difference=accept_difference,
-        reason=reason,
-        book=book,
-        preset=preset,
-        mapping=mapping,
-        dry_run=dry_run,
-        accept_good=accept_good,
-        rejects=rejects,
-        changes=changes,
         delimiter="\t" if delimiter in ("tab", "\\t") else delimiter,
-        encoding=encoding,
-        sheet=sheet,
-        dates=dates,
-        zone=zone,
-        currency=currency,
         days=None if since is None or until is None else (since, until),
-        by=by,
+        **options,
     )
 
 
 def importing(*, without: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's `**options` by the options of `request_of`, except those in `without`."""
+    """Replace a command's `**options` by those of all imports, except those in `without`."""
 
     def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
             command(**given)
 
-        own = list(signature(command, eval_str=True).parameters.values())
-        shared = list(signature(request_of, eval_str=True).parameters.values())[1:]
+        own = signature(command, eval_str=True).parameters.values()
+        shared = signature(_options, eval_str=True).parameters.values()
         declared = [
             *(each for each in own if each.kind is Parameter.POSITIONAL_OR_KEYWORD),
             *(each for each in shared if each.name not in without),
@@ -663,10 +636,7 @@ def import_bank_lines(
     from app.finance.imports import import_bank
 
     request = request_of(file, **options)
-    run_import(
-        lambda context, show: import_bank(context, request, progress=show),
-        form,
-    )
+    run_import(lambda context, show: import_bank(context, request, progress=show), form)
 
 
 @bank_group.command("list")
@@ -710,13 +680,11 @@ def show_bank_line(
     at = printing.moment(as_of, "--as-of")
     found = running.reading(booked_line, line, as_of=at)
     document = found.whole_document()
-    if form is not printing.Format.table:
-        printing.document(document, form)
+    if printing.printed(document, form):
         return
     shown = printing.local_moment(document, printing.merchant_zone(), name="booked_at")
     paid = shown.pop("payouts")
-    rows = [{"what": name.replace("_", " "), "value": value} for name, value in shown.items()]
-    printing.emit(rows, columns=("what", "value"), form=form)
+    printing.members(shown)
     if paid:
         columns = ("payout", "reference", "source", "amount", "paid_at", "lines")
         printing.emit(paid, columns=columns, form=form)
@@ -787,8 +755,7 @@ def declare_coverage(
         kind=kind, name=name, wallet=wallet, first=since, last=until, reason=reason, by=by
     )
     line = running.writing(declare, asked)
-    if form is not printing.Format.table:
-        printing.document(line.document(), form)
+    if printing.printed(line.document(), form):
         return
     days = days_of_span(line, Calendar(printing.merchant_zone()))
     printing.say(

@@ -445,16 +445,10 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
         )
 
     shown = running.reading(work)
-    if form is not printing.Format.table:
-        printing.document(shown, form)
+    if printing.printed(shown, form):
         return
     given = shown["given"]
-    rows = [
-        {"what": key.replace("_", " "), "value": value}
-        for key, value in shown.items()
-        if key != "given"
-    ]
-    printing.emit(rows, columns=("what", "value"), form=form)
+    printing.members({name: value for name, value in shown.items() if name != "given"})
     for key, value in given.items():
         if isinstance(value, list):
             printing.emit(value, columns=("what", "before", "after", "note"), form=form)

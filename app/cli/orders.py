@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -217,7 +218,7 @@ def find(
     text = " ".join(words)
     sought = understood(text)
     found = running.with_context(
-        lambda context: find_orders(context, text, limit=limit, by=by),
+        partial(find_orders, text=text, limit=limit, by=by),
         purpose="writing" if sought.of_a_person or sought.national else "reading",
     )
     if form is printing.Format.json:
@@ -276,8 +277,7 @@ def show_order(
     found, records, refused = running.with_context(
         look, purpose="writing" if with_personal_data else "reading"
     )
-    if form is not printing.Format.table:
-        printing.document(found, form)
+    if printing.printed(found, form):
         return
     print_ledger(found, records, zone=printing.merchant_zone())
     _print_refused(refused)

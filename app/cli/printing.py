@@ -248,6 +248,19 @@ def document(value: Mapping[str, Any], form: Format = Format.json) -> None:
     print(json_text(value, indent=None if form is Format.jsonl else 2))
 
 
+def printed(value: Mapping[str, Any], form: Format) -> bool:
+    """Print a document for programs. Return False for a table, which the caller prints."""
+    if form is not Format.table:
+        document(value, form)
+    return form is not Format.table
+
+
+def members(value: Mapping[str, Any]) -> None:
+    """Print the members of a document as a table, one a row."""
+    rows = [{"what": name.replace("_", " "), "value": each} for name, each in value.items()]
+    emit(rows, columns=("what", "value"), form=Format.table)
+
+
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Return indented JSON with characters escaped that could control a terminal."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)

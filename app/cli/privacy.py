@@ -97,11 +97,8 @@ def _note_made(settings: Settings, began: Instant, file: Path) -> None:
     from app.privacy.backup_moment import note_backup
 
     try:
-        running.with_context(
-            lambda context: note_backup(context, at=began, file=file),
-            purpose="writing",
-            loaded=settings,
-        )
+        noting = partial(note_backup, at=began, file=file)
+        running.with_context(noting, purpose="writing", loaded=settings)
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
         printing.note(
             f"The backup is complete, but neither /metrics nor the trail will show it: {error}."
@@ -256,8 +253,7 @@ def prune(
     with printing.progress("looking", None) as advance:
         pruning = running.with_context(work, purpose="reading" if dry_run else "writing")
     found = pruning.document()
-    if form is not printing.Format.table:
-        printing.document({"dry_run": dry_run, **found}, form)
+    if printing.printed({"dry_run": dry_run, **found}, form):
         return
     _print_pruning(found, "To delete" if dry_run else "Deleted")
 

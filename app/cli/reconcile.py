@@ -361,8 +361,7 @@ def suggest(
     assert end is not None
     found = running.reading(suggest_fees, since=begin, until=end)
     document = found.document()
-    if form is not printing.Format.table:
-        printing.document(document, form)
+    if printing.printed(document, form):
         return
     if found.found:
         printing.print_file(found.toml)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -233,9 +234,7 @@ def reindex() -> None:
     compile_sources(settings)  # before the database is opened: an error creates none
     with printing.progress("reading", None) as advance:
         done = running.with_context(
-            lambda context: run_reindex(context, progress=advance),
-            purpose="alone",
-            loaded=settings,
+            partial(run_reindex, progress=advance), purpose="alone", loaded=settings
         )
     printing.note(
         f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
@@ -266,10 +265,8 @@ def refold(
     chosen = running.processes(jobs, most=8)
     with printing.progress("folding", None) as advance:
         if everything:
-            folded = running.with_context(
-                lambda context: refold_all(context, progress=advance, jobs=chosen),
-                purpose="alone",
-            )
+            refolding = partial(refold_all, progress=advance, jobs=chosen)
+            folded = running.with_context(refolding, purpose="alone")
         else:
             folded = running.with_context(
                 lambda context: refold_until_quiet(

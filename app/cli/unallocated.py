@@ -103,13 +103,11 @@ def show(payment: Payment, form: printing.DocumentOption = printing.Format.table
         return {**found.document(now=context.clock.now()), "suggestions": suggestions}
 
     document = running.reading(work)
-    if form is not printing.Format.table:
-        printing.document(document, form)
+    if printing.printed(document, form):
         return
     printing.say(document["why"]["sentence"])
-    plain = [name for name in document if name not in ("why", "suggestions")]
-    rows = [{"what": name.replace("_", " "), "value": document[name]} for name in plain]
-    printing.emit(rows, columns=("what", "value"), form=form)
+    beside = ("why", "suggestions")
+    printing.members({name: document[name] for name in document if name not in beside})
     for each in document["suggestions"]:
         words = ", ".join(reason["words"] for reason in each["reasons"])
         printing.say(f"{each['order']}{' fits' if each['fits'] else ''}: {words}.")

@@ -82,20 +82,18 @@ BY_LINK: Final = "The demo's visitor has no password and no second factor: they 
 
 async def ask_change_password(view: View) -> Form:
     if await sessions.account_of(view.context, view.person.name) is None:
-        return Form(subject=view.person.name, lines=(BY_LINK,), back="/me", ready=False)
+        return Form(view.person.name, "/me", BY_LINK, ready=False)
     least = f"At least {credentials.PASSWORD_MIN} characters: some words in a row are good."
     return Form(
-        subject=view.person.name,
-        lines=(
-            "Your other sessions end. This one goes on. Who has forgotten their password asks an "
-            "admin for an invitation.",
-        ),
-        back="/me",
+        view.person.name,
+        "/me",
+        "Your other sessions end. This one goes on. Who has forgotten their password asks an "
+        "admin for an invitation.",
         reason=False,
         password=True,
         fields=(
-            Field(name="new", label="New password", kind="password", hint=least),
-            Field(name="again", label="The same again", kind="password"),
+            Field("new", "New password", kind="password", hint=least),
+            Field("again", "The same again", kind="password"),
         ),
     )
 
@@ -116,25 +114,23 @@ async def do_change_password(view: View, reason: str) -> str:
 
 async def ask_second_factor(view: View) -> Form:
     if await sessions.account_of(view.context, view.person.name) is None:
-        return Form(subject=view.person.name, lines=(BY_LINK,), back="/me", ready=False)
+        return Form(view.person.name, "/me", BY_LINK, ready=False)
     totp = view.given.get("totp") or credentials.new_totp_secret()
     address = credentials.totp_address(totp, view.person.name)
     parts = " ".join(totp[at : at + 4] for at in range(0, len(totp), 4))
     return Form(
-        subject=view.person.name,
-        lines=(
-            "Let your authenticator look at the picture, or type the secret below it. From then on "
-            "you sign in with your password and its code; an earlier secret counts no more.",
-            "Your other sessions end. This one goes on.",
-        ),
-        back="/me",
+        view.person.name,
+        "/me",
+        "Let your authenticator look at the picture, or type the secret below it. From then on "
+        "you sign in with your password and its code; an earlier secret counts no more.",
+        "Your other sessions end. This one goes on.",
         reason=False,
         password=True,
         picture=qr_code(address),
         secret=parts,
         fields=(
-            Field(name="totp", label="Secret", kind="hidden", value=totp),
-            Field(name="code", label="The code that it shows now", echo=False),
+            Field("totp", "Secret", kind="hidden", value=totp),
+            Field("code", "The code that it shows now", echo=False),
         ),
     )
 
@@ -159,23 +155,21 @@ def _session_of(view: View) -> str:
 async def ask_add_passkey(view: View) -> Form:
     me = view.person.name
     if await sessions.account_of(view.context, me) is None:
-        return Form(subject=me, lines=(BY_LINK,), back="/me", ready=False)
+        return Form(me, "/me", BY_LINK, ready=False)
     console, now = view.console, view.context.clock.now()
     challenge = new_challenge(console.mark_key, to=_session_of(view), now=now)
     return Form(
-        subject=me,
-        lines=(
-            "Your computer, phone or security key makes a key that never leaves it. At sign-in it "
-            "takes the place of the code, beside your password.",
-            "Your other sessions end. This one goes on.",
-        ),
-        back="/me",
+        me,
+        "/me",
+        "Your computer, phone or security key makes a key that never leaves it. At sign-in it "
+        "takes the place of the code, beside your password.",
+        "Your other sessions end. This one goes on.",
         reason=False,
         password=True,
         fields=(
-            Field(name="label", label="Name of the passkey", hint="Such as: the grey security key"),
-            Field(name="challenge", label="Challenge", kind="hidden", value=challenge),
-            Field(name="passkey", label="Answer", kind="hidden"),
+            Field("label", "Name of the passkey", hint="Such as: the grey security key"),
+            Field("challenge", "Challenge", kind="hidden", value=challenge),
+            Field("passkey", "Answer", kind="hidden"),
         ),
         passkey=creation_options(
             passkey_origin(console.origin),
@@ -209,9 +203,9 @@ async def ask_remove_passkey(view: View) -> Form:
     if found is None:
         raise NotFoundError("you have no such passkey: look at the list")
     return Form(
-        subject=found.label,
-        lines=("It counts no more, and your other sessions end. This one goes on.",),
-        back="/me",
+        found.label,
+        "/me",
+        "It counts no more, and your other sessions end. This one goes on.",
         reason=False,
         password=True,
     )
@@ -231,9 +225,9 @@ async def ask_link_company(view: View) -> Form:
     )
     able = view.console.company is not None and view.person.way == "password"
     return Form(
-        subject=view.person.name,
-        lines=lines if able else ("There is nothing to link.",),
-        back="/me",
+        view.person.name,
+        "/me",
+        *(lines if able else ("There is nothing to link.",)),
         ready=able,
         reason=False,
         password=True,
@@ -248,9 +242,9 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
     )
     query = urlencode({"for": "link", "next": "/me", "grant": grant})
     return ActionResult(
-        title="Link the company's account",
-        lines=("Go on within ten minutes, and sign in there.",),
-        back=f"/sign-in/company?{query}",
+        "Link the company's account",
+        f"/sign-in/company?{query}",
+        "Go on within ten minutes, and sign in there.",
     )
 
 
@@ -280,13 +274,7 @@ async def ask_end_own_session(view: View) -> Form:
     else:
         ends = "It ends" if len(found) == 1 else "They end"
         line = f"{ends} at once. If you did not begin it yourself, change your password too."
-    return Form(
-        subject=counted(len(found), "session"),
-        lines=(line,),
-        back="/me",
-        ready=bool(found),
-        reason=False,
-    )
+    return Form(counted(len(found), "session"), "/me", line, ready=bool(found), reason=False)
 
 
 async def do_end_own_session(view: View, reason: str) -> str:
@@ -299,30 +287,28 @@ async def ask_choose_notices(view: View) -> Form:
     choice = await notice_choice(view.context, view.person.name)
     ways = ways_set_up(view.context)
     return Form(
-        subject=view.person.name,
-        lines=(
-            "You are notified of breaks that are assigned to you, and of proposals that wait for "
-            "your approval: each once. The digest comes at 8 in the morning.",
-        ),
-        back="/me",
+        view.person.name,
+        "/me",
+        "You are notified of breaks that are assigned to you, and of proposals that wait for "
+        "your approval: each once. The digest comes at 8 in the morning.",
         ready=bool(ways),
         reason=False,
         fields=(
             Field(
-                name="pace",
-                label="When",
+                "pace",
+                "When",
                 choices=tuple(PACE_WORDS.items()),
                 value="at_once" if choice is None else choice.pace,
             ),
             Field(
-                name="way",
-                label="How",
+                "way",
+                "How",
                 choices=tuple((way, WAY_WORDS[way]) for way in ways),
                 value="mail" if choice is None else choice.way,
             ),
             Field(
-                name="address",
-                label="Mail address",
+                "address",
+                "Mail address",
                 value=(choice and choice.address) or "",
                 hint="Your own. It is deleted when you choose to be notified otherwise.",
                 required=False,

@@ -4,9 +4,8 @@ Breaks are assigned, commented, accepted and matched by hand, one by one or seve
 """
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
-from typing import Final, Literal
+from typing import Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
 from app.access.bookmarks import bookmarks_of
@@ -170,39 +169,26 @@ async def _seen_break(view: View) -> break_acts.SeenBreak:
 
 
 def _form(
-    found: break_acts.SeenBreak,
-    *lines: str,
-    back: str | None = None,
-    ready: bool = True,
-    reason: bool = True,
-    why: str = "Why",
-    fields: tuple[Field, ...] = (),
-    button: str = "",
+    found: break_acts.SeenBreak, *lines: str, back: str | None = None, **options: Any
 ) -> Form:
     """Make a form about a break. It shows the break's sentence and its money first."""
     money = to_json(found.seen.money)
     name, cause = found.seen.order or found.seen.payment, CAUSES[found.seen.cause].name
     return Form(
-        subject=cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}",
-        lines=(
-            break_sentence(found.seen),
-            f"At stake: {plain_money(money)}." if money else "No sum is at stake.",
-            f"Where it stands: {found.life.because}",
-            *lines,
-        ),
-        back=back or address("breaks", found.identity),
-        ready=ready,
-        reason=reason,
-        why=why,
-        fields=fields,
-        button=button,
+        cause if name is None else f"{name}: {cause[:1].lower()}{cause[1:]}",
+        back or address("breaks", found.identity),
+        break_sentence(found.seen),
+        f"At stake: {plain_money(money)}." if money else "No sum is at stake.",
+        f"Where it stands: {found.life.because}",
+        *lines,
+        **options,
     )
 
 
 def _seen_field(*found: break_acts.SeenBreak) -> Field:
     """Return a hidden field, so that the form acts only on the state that it showed."""
     mark = break_acts.mark_of(found)
-    return Field(name="seen", label="What was shown", kind="hidden", value=mark)
+    return Field("seen", "What was shown", kind="hidden", value=mark)
 
 
 async def _people(view: View) -> list[str]:
@@ -282,8 +268,8 @@ async def ask_match(view: View) -> Form:
     if len(chosen) > 1:
         lines.append(f"{counted(len(chosen), 'line')} are chosen.")
     line_field = Field(
-        name="line",
-        label="The left-over line",
+        "line",
+        "The left-over line",
         hint="The id of a line, as the page of the break that is about it shows it.",
     )
     return _form(
@@ -312,8 +298,8 @@ async def ask_unmatch(view: View) -> Form:
     if not matched:
         return _form(found, "No match by hand stands.", ready=False)
     line_field = Field(
-        name="line",
-        label="The line that does not belong to it",
+        "line",
+        "The line that does not belong to it",
         choices=tuple((each, each) for each in matched),
         value=view.word("line") or matched[0],
     )
@@ -393,26 +379,16 @@ def _form_of(
     view: View,
     chosen: break_choice.ChosenBreaks,
     *lines: str,
-    ready: bool = True,
-    reason: bool = True,
     fields: tuple[Field, ...] = (),
-    button: str = "",
+    **options: Any,
 ) -> Form:
     """Make a form about the chosen breaks. It acts only on the state that it shows."""
-    form = _form(
-        chosen.of[0],
-        *chosen.left_out(),
-        *lines,
-        back=_back(view, chosen),
-        ready=ready,
-        reason=reason,
-        fields=(*fields, _seen_field(*chosen.of)),
-        button=button,
-    )
+    back, fields = _back(view, chosen), (*fields, _seen_field(*chosen.of))
     if len(chosen.of) == 1:
-        return form
+        shown = (*chosen.left_out(), *lines)
+        return _form(chosen.of[0], *shown, back=back, fields=fields, **options)
     subject = counted(len(chosen.of), "break")
-    return replace(form, subject=subject, lines=(*_preview(chosen), *lines))
+    return Form(subject, back, *_preview(chosen), *lines, fields=fields, **options)
 
 
 def _none_chosen(view: View, error: UsageError) -> Form:
@@ -425,7 +401,7 @@ def _none_chosen(view: View, error: UsageError) -> Form:
     ticked = view.word("where") is not None or view.word("break") is not None
     none = "No break is chosen: tick some in the list, or say which below it."
     line = spoken(str(error)) if ticked else none
-    return Form(subject="Breaks", lines=(line,), back=_list(view), ready=False)
+    return Form("Breaks", _list(view), line, ready=False)
 
 
 async def _act(
@@ -449,8 +425,8 @@ async def ask_assign(view: View) -> Form:
         return _none_chosen(view, error)
     one = chosen.of[0].life.assignee if len(chosen.of) == 1 else None
     to = Field(
-        name="to",
-        label="To whom",
+        "to",
+        "To whom",
         choices=(*((name, name) for name in await _people(view)), ("", "nobody")),
         value=one or view.person.name,
         required=False,
@@ -556,8 +532,8 @@ async def ask_settle(view: View) -> Form:
         back="/late",
         fields=(
             Field(
-                name="action",
-                label="What becomes of it",
+                "action",
+                "What becomes of it",
                 choices=tuple(SETTLINGS.items()),
                 value=worklist.proposed_settling(found),
             ),

@@ -52,29 +52,27 @@ async def ask_attach(view: View) -> Form:
     kinds = tuple((each, attachments.KIND_WORDS[each]) for each in attachments.ATTACHMENT_KINDS)
     fields = [
         Field(
-            name="file",
-            label="The file",
+            "file",
+            "The file",
             kind="file",
             hint="A PDF, PNG, JPEG, plain text or mail (.eml) of at most "
             f"{attachments.MAX_FILE_BYTES >> 20} MiB.",
         ),
-        Field(name="kind", label="What it is", choices=kinds),
-        Field(name="note", label="What it shows", hint="It goes with the file.", required=False),
+        Field("kind", "What it is", choices=kinds),
+        Field("note", "What it shows", hint="It goes with the file.", required=False),
     ]
     if about == "order":
         only = "Of a proof of delivery; else nothing."
         fields += [
-            Field(name="carrier", label="Carrier", hint=only, required=False),
-            Field(name="tracking", label="Tracking number", hint=only, required=False),
+            Field("carrier", "Carrier", hint=only, required=False),
+            Field("tracking", "Tracking number", hint=only, required=False),
         ]
     return Form(
-        subject=subject,
-        lines=(
-            "It is kept until it is detached, or the order's personal data are erased. It stands "
-            "behind the letter, and in evidence bundles that ask for it.",
-            "The trail keeps that you attached it, and its digest; the log seals that.",
-        ),
-        back=back,
+        subject,
+        back,
+        "It is kept until it is detached, or the order's personal data are erased. It stands "
+        "behind the letter, and in evidence bundles that ask for it.",
+        "The trail keeps that you attached it, and its digest; the log seals that.",
         reason=False,
         fields=tuple(fields),
     )
@@ -135,13 +133,11 @@ async def ask_detach(view: View) -> Form:
     _, subject, back = await _subject(view)
     document = found.document()
     return Form(
-        subject=subject,
-        lines=(
-            f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
-            f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
-            "The trail keeps that it was attached, its digest, and why it went.",
-        ),
-        back=back,
+        subject,
+        back,
+        f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
+        f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
+        "The trail keeps that it was attached, its digest, and why it went.",
     )
 
 
@@ -157,14 +153,12 @@ async def ask_exhibit(view: View) -> Form:
     found = await _attached(view)
     _, subject, back = await _subject(view)
     return Form(
-        subject=subject,
-        lines=(
-            f"You get {found.document()['name']} as it was attached: "
-            f"{counted(found.record.size, 'byte')}. It may hold the customer's name, number and "
-            "address: keep it no longer than you need it.",
-            "The trail keeps that you took it.",
-        ),
-        back=back,
+        subject,
+        back,
+        f"You get {found.document()['name']} as it was attached: "
+        f"{counted(found.record.size, 'byte')}. It may hold the customer's name, number and "
+        "address: keep it no longer than you need it.",
+        "The trail keeps that you took it.",
         reason=False,
     )
 
@@ -180,30 +174,28 @@ async def ask_letter(view: View) -> Form:
     case = await dispute_case.dispute_case(view.context, dispute_case.CaseRequest(order=order))
     missing = [each for each in case.items if not each.there]
     return Form(
-        subject=order,
-        lines=(
-            "You get a letter for a bank: what happened, to the second, what each fact rests on, "
-            "and behind it what is attached.",
-            f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
-            if missing
-            else "Nothing that is usual for such a dispute is missing.",
-            case.deadline,
-            *([case.limits.words] if case.limits.sources else []),
-            "It holds the attached files as they came. The trail keeps that you took it.",
-        ),
-        back=address("cases", order),
+        order,
+        address("cases", order),
+        "You get a letter for a bank: what happened, to the second, what each fact rests on, "
+        "and behind it what is attached.",
+        f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
+        if missing
+        else "Nothing that is usual for such a dispute is missing.",
+        case.deadline,
+        *([case.limits.words] if case.limits.sources else []),
+        "It holds the attached files as they came. The trail keeps that you took it.",
         reason=False,
         fields=(
-            Field(name="ending", label="As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
+            Field("ending", "As", choices=(("pdf", "PDF"), ("html", "a page (HTML)"))),
             Field(
-                name="family",
-                label="Why the customer disputes it",
+                "family",
+                "Why the customer disputes it",
                 choices=tuple((each, dispute.FAMILY_WORDS[each]) for each in dispute.FAMILIES),
                 value=case.family,
             ),
             Field(
-                name="respond_by",
-                label=f"Until when the bank takes an answer ({view.context.calendar_zone})",
+                "respond_by",
+                f"Until when the bank takes an answer ({view.context.calendar_zone})",
                 value=_typed_moment(case.respond_by, view.context.calendar_zone),
                 hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
                 required=False,

@@ -53,19 +53,17 @@ async def ask_declare_coverage(view: View) -> Form:
         for kind, name in sorted(known)
     ]
     return Form(
-        subject="What files cover",
-        lines=(
-            "From then on, what lies within these days and is in no file of this name counts as "
-            "missing, and the report says that you declared it. Declare only what you know of the "
-            "files.",
-        )
+        "What files cover",
+        "/coverage",
+        "From then on, what lies within these days and is in no file of this name counts as "
+        "missing, and the report says that you declared it. Declare only what you know of the "
+        "files."
         if choices
-        else ("Nothing is imported yet of which anything could be declared.",),
-        back="/coverage",
+        else "Nothing is imported yet of which anything could be declared.",
         ready=bool(choices),
         fields=(
-            Field(name="name", label="Files of", choices=tuple(choices)),
-            Field(name="wallet", label="Sub-account", hint="Empty: all of it.", required=False),
+            Field("name", "Files of", choices=tuple(choices)),
+            Field("wallet", "Sub-account", hint="Empty: all of it.", required=False),
             *day_fields(required=True),
         ),
     )
@@ -75,14 +73,14 @@ def day_fields(*, required: bool) -> tuple[Field, ...]:
     """Return the form fields for the first and last day that a file covers."""
     return (
         Field(
-            name="first_day",
-            label="The first day that it covers",
+            "first_day",
+            "The first day that it covers",
             hint="Such as 2026-10-01." if required else "Only for a file that does not state it.",
             required=required,
         ),
         Field(
-            name="last_day",
-            label="The last day that it covers",
+            "last_day",
+            "The last day that it covers",
             hint="All of that day is within.",
             required=required,
         ),
@@ -115,9 +113,9 @@ async def ask_withdraw_coverage(view: View) -> Form:
         raise NotFoundError("this coverage does not stand")
     days = coverage.days_of_span(line, Calendar(view.context.calendar_zone))
     return Form(
-        subject=f"{line.name}, {days}",
-        lines=("From then on, these days are not covered unless another file or person says so.",),
-        back="/coverage",
+        f"{line.name}, {days}",
+        "/coverage",
+        "From then on, these days are not covered unless another file or person says so.",
     )
 
 

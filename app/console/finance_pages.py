@@ -515,49 +515,47 @@ async def ask_close(view: View) -> Form:
     back = address("periods", month)
     if any(each.period == month for each in closed):
         line = "It is closed: there is nothing to do."
-        return Form(subject=month, lines=(line,), back=back, ready=False)
+        return Form(month, back, line, ready=False)
     earlier = [each.name for each in left if each.name < month]
     red = _red_lines(view, month)
     if any(each.code in closings.UNCONDITIONAL for each in red):
         lines = tuple(each.sentence for each in red if each.code in closings.UNCONDITIONAL)
-        return Form(subject=month, lines=lines, back=back, ready=False)
+        return Form(month, back, *lines, ready=False)
     alone, zone = alone and not red, view.context.calendar_zone
     fields = [
         field
         for place, each in enumerate(red)
         for field in (
-            Field(name=f"line-{place}", label="", kind="hidden", value=each.line),
+            Field(f"line-{place}", "", kind="hidden", value=each.line),
             Field(
-                name=f"except-{place}",
-                label=f"Why, though this does not hold: {local_text(each.sentence, zone)}",
+                f"except-{place}",
+                f"Why, though this does not hold: {local_text(each.sentence, zone)}",
                 hint="The report prints it as an exception.",
             ),
         )
     ]
     return Form(
-        subject=month,
-        lines=(
-            f"The report and the journal of {month} are kept as they are now, with everything they "
-            "rest on. What is learned later is reported and posted in later months.",
-            *(
-                (
-                    f"No month is closed yet. Once {month} is, none before it can be closed any "
-                    f"more: {earlier[0]} is the first that is open.",
-                )
-                if earlier and not closed
-                else ()
-            ),
-            "Everything that is against it is looked for once more, which takes some minutes with "
-            "many orders: you may leave the page, and the month says how it goes.",
-            "You close it in your name."
-            if alone
-            else "Nobody makes an exception alone: you propose it, and it is closed when another "
-            "operator approves it."
-            if red
-            else "The rules in force let nobody close a month alone: you propose it, and it is "
-            "closed when another operator approves it.",
+        month,
+        back,
+        f"The report and the journal of {month} are kept as they are now, with everything they "
+        "rest on. What is learned later is reported and posted in later months.",
+        *(
+            (
+                f"No month is closed yet. Once {month} is, none before it can be closed any "
+                f"more: {earlier[0]} is the first that is open.",
+            )
+            if earlier and not closed
+            else ()
         ),
-        back=back,
+        "Everything that is against it is looked for once more, which takes some minutes with "
+        "many orders: you may leave the page, and the month says how it goes.",
+        "You close it in your name."
+        if alone
+        else "Nobody makes an exception alone: you propose it, and it is closed when another "
+        "operator approves it."
+        if red
+        else "The rules in force let nobody close a month alone: you propose it, and it is "
+        "closed when another operator approves it.",
         password=True,
         fields=tuple(fields),
         button="" if alone else PROPOSE,
@@ -592,18 +590,14 @@ async def ask_reopen(view: View) -> Form:
     try:
         closed = close_period.reopenable(made, month)
     except UsageError as error:
-        return Form(
-            subject=month, lines=(f"{error}.",), back=address("periods", month), ready=False
-        )
+        return Form(month, address("periods", month), f"{error}.", ready=False)
     return Form(
-        subject=month,
-        lines=(
-            f"{closed.by} closed it at {format_instant(closed.closed_at)}. Its report and journal "
-            f"stay as version {closed.version}; it is closed again as the next version, with what "
-            "is known then.",
-            "You propose it, and it is reopened when another operator approves it.",
-        ),
-        back=address("periods", month),
+        month,
+        address("periods", month),
+        f"{closed.by} closed it at {format_instant(closed.closed_at)}. Its report and journal "
+        f"stay as version {closed.version}; it is closed again as the next version, with what "
+        "is known then.",
+        "You propose it, and it is reopened when another operator approves it.",
         password=True,
     )
 
@@ -618,25 +612,23 @@ async def do_reopen(view: View, reason: str) -> ActionResult:
 async def ask_run(view: View) -> Form:
     rows = await reconcile_rows.rows_ahead(view.context, as_of=None)
     return Form(
-        subject="a run",
-        lines=(
-            "A run matches orders with order books and statements, and finds every difference.",
-            "Without days it is of everything, and opens and closes breaks: what is new, and what "
-            "evidence has ended. With days it only looks, and changes no break.",
-            f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the "
-            "page, and the list of runs says how it goes.",
-        ),
-        back="/runs",
+        "a run",
+        "/runs",
+        "A run matches orders with order books and statements, and finds every difference.",
+        "Without days it is of everything, and opens and closes breaks: what is new, and what "
+        "evidence has ended. With days it only looks, and changes no break.",
+        f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the "
+        "page, and the list of runs says how it goes.",
         fields=(
             Field(
-                name="since",
-                label=f"From ({view.context.calendar_zone})",
+                "since",
+                f"From ({view.context.calendar_zone})",
                 hint="A day such as 2026-10-01, or nothing.",
                 required=False,
             ),
             Field(
-                name="until",
-                label="To, that day included",
+                "until",
+                "To, that day included",
                 hint="A day such as 2026-10-31, or nothing.",
                 required=False,
             ),

@@ -306,7 +306,7 @@ async def ask_withdraw_import(view: View) -> Form:
         line = (
             "What stands by it is being counted, which takes a while with many lines: look again."
         )
-        return Form(subject=subject, lines=(line,), back=back, ready=False)
+        return Form(subject, back, line, ready=False)
     would: withdraw_import.Foreseen = seen.result
     lines = (
         f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
@@ -319,9 +319,9 @@ async def ask_withdraw_import(view: View) -> Form:
         else f"{capital(would.because)}: you propose it, and it is done when another operator "
         "approves it.",
     )
-    sealed = Field(name="seen", label="What was shown", kind="hidden", value=would.mark)
+    sealed = Field("seen", "What was shown", kind="hidden", value=would.mark)
     button = "" if would.because is None else PROPOSE
-    return Form(subject=subject, lines=lines, back=back, fields=(sealed,), button=button)
+    return Form(subject, back, *lines, fields=(sealed,), button=button)
 
 
 async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
@@ -343,7 +343,7 @@ async def do_withdraw_import(view: View, reason: str) -> str | ActionResult:
     job = await view.job("withdraw", str(number), work=take_back)
     if job.ended is None:
         line = "You may leave this page. The import says when it is taken back."
-        return ActionResult(title="It is being taken back", lines=(line,), back=back)
+        return ActionResult("It is being taken back", back, line)
     return proposed(job.result) if isinstance(job.result, Proposal) else back
 
 

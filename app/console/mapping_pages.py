@@ -75,18 +75,14 @@ async def ask_map_columns(view: View) -> Form:
         label = name.replace("_", " ").capitalize()
         asked.append(
             Field(
-                name=f"column.{name}",
-                label=label,
-                choices=columns,
-                value=seen.suggested(name),
-                required=False,
+                f"column.{name}", label, choices=columns, value=seen.suggested(name), required=False
             )
         )
         if name in LESS:
             asked.append(
                 Field(
-                    name=f"less.{name}",
-                    label=f"{label}, less what stands in",
+                    f"less.{name}",
+                    f"{label}, less what stands in",
                     choices=columns,
                     hint="Where money that left has a column of its own.",
                     required=False,
@@ -94,24 +90,22 @@ async def ask_map_columns(view: View) -> Form:
             )
     words = _word_fields(seen, kind, given)
     shown = any(field.name in given for field in words)
-    numbers = Field(name="numbers", label="How amounts are written", choices=NUMBERS)
-    signs = Field(name="signs", label="How money that left is written", choices=SIGNS)
+    numbers = Field("numbers", "How amounts are written", choices=NUMBERS)
+    signs = Field("signs", "How money that left is written", choices=SIGNS)
     zone = Field(
-        name="zone",
-        label="Zone of times that name none",
+        "zone",
+        "Zone of times that name none",
         hint="Such as Africa/Nairobi or +03:00; else the merchant's.",
         required=False,
     )
-    account = Field(name="account", label="Account of rows that name none", required=False)
+    account = Field("account", "Account of rows that name none", required=False)
     sources = tuple((name, name) for name in sorted(view.context.settings.sources))
-    whose = Field(name="source", label="Whose statement", choices=sources, required=False)
+    whose = Field("source", "Whose statement", choices=sources, required=False)
     return Form(
-        subject=upload.file.path.name,
-        lines=(
-            NEEDED[kind],
-            *(("Say also what each word of the chosen columns means.",) if words else ()),
-        ),
-        back=address("imports", upload.name),
+        upload.file.path.name,
+        address("imports", upload.name),
+        NEEDED[kind],
+        *(("Say also what each word of the chosen columns means.",) if words else ()),
         ready=not upload.busy,
         reason=False,
         columns=tuple(seen.columns),
@@ -119,16 +113,13 @@ async def ask_map_columns(view: View) -> Form:
         fields=(
             *words,
             *asked,
-            Field(name="first", label="The first row", choices=FIRST_ROWS),
-            Field(name="dates", label="How dates are written", choices=DATES),
+            Field("first", "The first row", choices=FIRST_ROWS),
+            Field("dates", "How dates are written", choices=DATES),
             numbers,
             *((signs,) if kind in ("statement", "bank") else ()),
             zone,
             Field(
-                name="currency",
-                label="Currency of rows that name none",
-                hint="Such as KES.",
-                required=False,
+                "currency", "Currency of rows that name none", hint="Such as KES.", required=False
             ),
             *((whose,) if kind == "statement" and sources else ()),
             *((account,) if kind == "bank" else ()),
@@ -149,8 +140,8 @@ def _word_fields(seen: TablePreview, kind: ImportKind, given: Mapping[str, str])
             )
             found.append(
                 Field(
-                    name=f"word.{name}.{place}",
-                    label=f"{name.capitalize()} {f'“{word}”' if word else '(an empty cell)'} means",
+                    f"word.{name}.{place}",
+                    f"{name.capitalize()} {f'“{word}”' if word else '(an empty cell)'} means",
                     choices=choices,
                     value=word.lower() if word.lower() in meanings else "",
                     required=False,
@@ -225,16 +216,14 @@ async def do_map_columns(view: View, reason: str) -> str:
 async def ask_save_mapping(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     return Form(
-        subject=upload.file.path.name,
-        lines=(
-            "A file that has all columns of the mapping is read by it from then on, here, by "
-            "command (--mapping NAME) and from the import folder. A mapping of this name is "
-            "replaced.",
-        ),
-        back=address("imports", upload.name),
+        upload.file.path.name,
+        address("imports", upload.name),
+        "A file that has all columns of the mapping is read by it from then on, here, by "
+        "command (--mapping NAME) and from the import folder. A mapping of this name is "
+        "replaced.",
         ready=bool(upload.request.content),
         reason=False,
-        fields=(Field(name="name", label="Name of the mapping"),),
+        fields=(Field("name", "Name of the mapping"),),
     )
 
 
@@ -252,12 +241,10 @@ async def do_save_mapping(view: View, reason: str) -> str:
 async def ask_drop_mapping(view: View) -> Form:
     found = await one_mapping(view.context, view.needed("mapping"))
     return Form(
-        subject=found.name,
-        lines=(
-            f"It reads {KINDS[found.kind]}s, and was saved by {found.who}. What was imported by it "
-            "stays.",
-        ),
-        back="/imports",
+        found.name,
+        "/imports",
+        f"It reads {KINDS[found.kind]}s, and was saved by {found.who}. What was imported by it "
+        "stays.",
         reason=False,
     )
 

@@ -52,19 +52,17 @@ async def ask_evidence(view: View) -> Form:
     order, as_of = view.needed("order"), view.instant("as_of")
     ledger = await read_orders.order_document(view.context, order, as_of=as_of)
     return Form(
-        subject=order,
-        lines=(
-            " ".join(ledger["plain"]["answer"]),
-            "You get one ZIP file. With it a stranger can check, without this program and without "
-            "a network, what was received and what was concluded.",
-            "Phone numbers and names are masked in it. The trail keeps that you took it.",
-        ),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        " ".join(ledger["plain"]["answer"]),
+        "You get one ZIP file. With it a stranger can check, without this program and without "
+        "a network, what was received and what was concluded.",
+        "Phone numbers and names are masked in it. The trail keeps that you took it.",
         reason=False,
         fields=(
             Field(
-                name="attachments",
-                label="What is attached to the order",
+                "attachments",
+                "What is attached to the order",
                 choices=(("", "is not in it"), ("yes", "is in it, by its digests")),
                 required=False,
             ),
@@ -90,13 +88,11 @@ async def ask_prove(view: View) -> Form:
     count = len(await _sealed_of(view, order))
     what = counted(count, "delivery or outcome", "deliveries and outcomes")
     return Form(
-        subject=order,
-        lines=(
-            f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
-            "signed checkpoint of the log (RFC 9162). Whoever has the public key can check that "
-            "nothing of it was changed since.",
-        ),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
+        "signed checkpoint of the log (RFC 9162). Whoever has the public key can check that "
+        "nothing of it was changed since.",
         ready=count > 0,
         reason=False,
     )
@@ -141,7 +137,7 @@ async def ask_tell_again(view: View) -> Form:
             "A shop that follows the rules takes a number that it knows for what it is, and does "
             "nothing twice.",
         )
-    return Form(subject=order, lines=lines, back=address("orders", order), ready=bool(found))
+    return Form(order, address("orders", order), *lines, ready=bool(found))
 
 
 async def do_tell_again(view: View, reason: str) -> str:
@@ -170,12 +166,7 @@ async def ask_reverify(view: View) -> Form:
         if found.accepted
         else "There is nothing to do: correct the secret or the profile first."
     )
-    return Form(
-        subject=source or "all sources",
-        lines=tuple(lines),
-        back="/deliveries",
-        ready=bool(found.accepted),
-    )
+    return Form(source or "all sources", "/deliveries", *lines, ready=bool(found.accepted))
 
 
 async def do_reverify(view: View, reason: str) -> str:
@@ -222,12 +213,10 @@ async def _readable_order(view: View) -> str:
 async def ask_unmask(view: View) -> Form:
     order = await _readable_order(view)
     return Form(
-        subject=order,
-        lines=(
-            "You see the customer's phone number in full, once: on the next page alone.",
-            "The trail keeps that you saw it, and why; it does not keep the number.",
-        ),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        "You see the customer's phone number in full, once: on the next page alone.",
+        "The trail keeps that you saw it, and why; it does not keep the number.",
     )
 
 
@@ -235,14 +224,12 @@ async def do_unmask(view: View, reason: str) -> ActionResult:
     order = view.needed("order")
     phones = await customers.unmask(view.context, order, reason=reason, by=view.person.name)
     return ActionResult(
-        title=f"Phone number of {order}",
-        lines=(
-            f"{counted(len(phones), 'number is', 'numbers are')} kept of this order."
-            if phones
-            else "No number is kept of this order: none came, or it was erased.",
-        ),
+        f"Phone number of {order}",
+        address("orders", order),
+        f"{counted(len(phones), 'number is', 'numbers are')} kept of this order."
+        if phones
+        else "No number is kept of this order: none came, or it was erased.",
         secret=", ".join(f"+{each}" for each in phones),
-        back=address("orders", order),
     )
 
 
@@ -255,11 +242,7 @@ async def ask_body(view: View) -> Form:
     ]
     if delivery_log.is_refused(entry):
         lines.append("It was refused and counts for nothing: anybody may have sent it.")
-    return Form(
-        subject=entry.delivery_id,
-        lines=tuple(lines),
-        back=address("deliveries", entry.delivery_id),
-    )
+    return Form(entry.delivery_id, address("deliveries", entry.delivery_id), *lines)
 
 
 async def do_body(view: View, reason: str) -> Response:
@@ -271,13 +254,11 @@ async def do_body(view: View, reason: str) -> Response:
 async def ask_note(view: View) -> Form:
     order = await _readable_order(view)
     return Form(
-        subject=order,
-        lines=(
-            "Everybody who may see the order reads your note, with your name.",
-            "Notes are only added: none is changed or taken away, not even by an erasure. So write "
-            "nothing about the customer, and no name, number or address.",
-        ),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        "Everybody who may see the order reads your note, with your name.",
+        "Notes are only added: none is changed or taken away, not even by an erasure. So write "
+        "nothing about the customer, and no name, number or address.",
         why="Your note",
     )
 
@@ -291,26 +272,17 @@ async def do_note(view: View, reason: str) -> str:
 async def ask_accept_finding(view: View) -> Form:
     order = await _readable_order(view)
     left = left_to_settle(await read_orders.explain_order(view.context, order))
+    if not left:
+        nothing = "Nothing of this order is left to settle or accept."
+        return Form(order, address("orders", order), nothing, ready=False)
+    choices = tuple((code, FINDINGS[code]) for code in left)
     return Form(
-        subject=order,
-        lines=(
-            "What was found stays as it is. Accept it where nothing is left to do about it: the "
-            "order then needs no person for it.",
-            "It needs one again as soon as something new arrives about it.",
-        )
-        if left
-        else ("Nothing of this order is left to settle or accept.",),
-        back=address("orders", order),
-        ready=bool(left),
-        fields=(
-            Field(
-                name="finding",
-                label="What you accept",
-                choices=tuple((code, FINDINGS[code]) for code in left),
-            ),
-        )
-        if left
-        else (),
+        order,
+        address("orders", order),
+        "What was found stays as it is. Accept it where nothing is left to do about it: the "
+        "order then needs no person for it.",
+        "It needs one again as soon as something new arrives about it.",
+        fields=(Field("finding", "What you accept", choices=choices),),
     )
 
 
@@ -325,26 +297,17 @@ async def do_accept_finding(view: View, reason: str) -> str:
 async def ask_release(view: View) -> Form:
     order = view.needed("order")
     holds = (await read_orders.explain_order(view.context, order)).case.filed.holds
+    if not holds:
+        nothing = "This order is not held: there is nothing to release."
+        return Form(order, address("orders", order), nothing, ready=False)
+    choices = tuple((each, HOLDS[each]) for each in HOLDS if each in holds)
     return Form(
-        subject=order,
-        lines=(
-            "It is published as any other order then, and the shop is notified: it may ship it.",
-            "Release it only after you have looked up what it is held for, such as with the "
-            "payment service.",
-        )
-        if holds
-        else ("This order is not held: there is nothing to release.",),
-        back=address("orders", order),
-        ready=bool(holds),
-        fields=(
-            Field(
-                name="held_for",
-                label="What it is held for",
-                choices=tuple((each, HOLDS[each]) for each in HOLDS if each in holds),
-            ),
-        )
-        if holds
-        else (),
+        order,
+        address("orders", order),
+        "It is published as any other order then, and the shop is notified: it may ship it.",
+        "Release it only after you have looked up what it is held for, such as with the "
+        "payment service.",
+        fields=(Field("held_for", "What it is held for", choices=choices),),
     )
 
 
@@ -359,9 +322,9 @@ async def do_release(view: View, reason: str) -> str:
 async def ask_pin(view: View) -> Form:
     order = await _readable_order(view)
     return Form(
-        subject=order,
-        lines=("It stands above your list of orders, for you alone, until you take it away.",),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        "It stands above your list of orders, for you alone, until you take it away.",
         reason=False,
     )
 
@@ -375,9 +338,9 @@ async def do_pin(view: View, reason: str) -> str:
 async def ask_unpin(view: View) -> Form:
     order = view.needed("order")
     return Form(
-        subject=order,
-        lines=("It stands above your list of orders no more. The order itself stays as it is.",),
-        back=address("orders", order),
+        order,
+        address("orders", order),
+        "It stands above your list of orders no more. The order itself stays as it is.",
         reason=False,
     )
 
@@ -407,14 +370,12 @@ async def ask_save_list(view: View) -> Form:
     page, filters = _list(view)
     words = ", ".join(f"{name} {str(word).replace('_', ' ')}" for name, word in filters.items())
     return Form(
-        subject=page,
-        lines=(
-            f"The filters: {words}." if words else "It has no filters: it shows all.",
-            "It stands above the list, for you alone. What it shows is looked up anew each time.",
-        ),
-        back=f"/{page}{'?' if filters else ''}{urlencode(filters)}",
+        page,
+        f"/{page}{'?' if filters else ''}{urlencode(filters)}",
+        f"The filters: {words}." if words else "It has no filters: it shows all.",
+        "It stands above the list, for you alone. What it shows is looked up anew each time.",
         reason=False,
-        fields=(Field(name="label", label="Name", hint="Such as: disputed, to call"),),
+        fields=(Field("label", "Name", hint="Such as: disputed, to call"),),
     )
 
 
@@ -432,12 +393,7 @@ async def do_save_list(view: View, reason: str) -> str:
 
 async def ask_drop_list(view: View) -> Form:
     page, label = stated("list", view.choice("list", LISTS)), view.needed("label")
-    return Form(
-        subject=label,
-        lines=("It stands above the list no more.",),
-        back=f"/{page}",
-        reason=False,
-    )
+    return Form(label, f"/{page}", "It stands above the list no more.", reason=False)
 
 
 async def do_drop_list(view: View, reason: str) -> str:
@@ -451,24 +407,22 @@ async def ask_take_alarm(view: View) -> Form:
     found = (await alarms(Watched(view.context))).get(name)
     if found is None:
         return Form(
-            subject=name.replace("_", " "),
-            lines=("This alarm does not last any more: there is nothing to do.",),
-            back="/",
+            name.replace("_", " "),
+            "/",
+            "This alarm does not last any more: there is nothing to do.",
             ready=False,
         )
     return Form(
-        subject=name.replace("_", " "),
-        lines=(
-            found.sentence,
-            "You say that you are at it, so that nobody else begins, too. Whoever had it has it no "
-            "more. The alarm ends by itself when its reason does.",
-        ),
-        back="/",
+        name.replace("_", " "),
+        "/",
+        found.sentence,
+        "You say that you are at it, so that nobody else begins, too. Whoever had it has it no "
+        "more. The alarm ends by itself when its reason does.",
         why="What you do about it",
         fields=(
             Field(
-                name="state",
-                label="How far it is",
+                "state",
+                "How far it is",
                 choices=tuple((each, TAKEN[each]) for each in TAKEN_STATES),
                 value=TAKEN_STATES[0],
             ),
@@ -520,23 +474,21 @@ async def ask_unmask_many(view: View) -> Form:
     # A refused form shows the submitted orders again, unless they hold a number.
     chosen = [] if "orders" in view.given else await _chosen(view)
     return Form(
-        subject=counted(len(chosen), "order") if chosen else "Several orders",
-        lines=(
-            "You propose to see the customers' phone numbers of these orders. Another operator who "
-            f"may see numbers must approve it; then you alone see them, for {_HOURS} hours.",
-            "The trail keeps each look for each order, with your reason; it keeps no number.",
-        ),
-        back="/orders",
+        counted(len(chosen), "order") if chosen else "Several orders",
+        "/orders",
+        "You propose to see the customers' phone numbers of these orders. Another operator who "
+        f"may see numbers must approve it; then you alone see them, for {_HOURS} hours.",
+        "The trail keeps each look for each order, with your reason; it keeps no number.",
         fields=(
             Field(
-                name="orders",
-                label="The orders",
+                "orders",
+                "The orders",
                 kind="area",
                 value="\n".join(chosen),
                 hint=f"One a line, {unmask_many.MOST_ORDERS} at most. Take out those that you do "
                 "not need.",
             ),
-            Field(name="purpose", label="What for", choices=tuple(unmask_many.PURPOSES.items())),
+            Field("purpose", "What for", choices=tuple(unmask_many.PURPOSES.items())),
         ),
         why="Why you need to call them",
     )
@@ -565,17 +517,15 @@ async def ask_see_numbers(view: View) -> Form:
         await unmask_many.check_open(view.context, _kind(view), found, by=view.person.name)
     except UsageError as error:
         why = f"{capital(str(error))}."
-        return Form(subject=found.subject, lines=(*lines, why), back=back, ready=False)
+        return Form(found.subject, back, *lines, why, ready=False)
     return Form(
-        subject=found.subject,
-        lines=(
-            *lines,
-            "You see them in full in the answer alone. This look is noted in the trail for each "
-            "order. Keep a file no longer than you need it.",
-        ),
-        back=back,
+        found.subject,
+        back,
+        *lines,
+        "You see them in full in the answer alone. This look is noted in the trail for each "
+        "order. Keep a file no longer than you need it.",
         reason=False,
-        fields=(Field(name="as", label="As", choices=tuple(SHOWN_AS.items()), value="page"),),
+        fields=(Field("as", "As", choices=tuple(SHOWN_AS.items()), value="page"),),
     )
 
 
@@ -594,12 +544,10 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
             for each in seen
         )
         return ActionResult(
-            title=f"Numbers of {found.subject}",
-            lines=(
-                f"{counted(sum(bool(each.phones) for each in seen), 'order')} with a number, of "
-                f"{len(seen)}. You may look again until {document['open_until']}.",
-            ),
-            back=address("proposals", found.id),
+            f"Numbers of {found.subject}",
+            address("proposals", found.id),
+            f"{counted(sum(bool(each.phones) for each in seen), 'order')} with a number, of "
+            f"{len(seen)}. You may look again until {document['open_until']}.",
             columns=("Order", "Numbers"),
             rows=rows,
         )

@@ -100,15 +100,13 @@ async def ask_erase(view: View) -> Form:
 def _first_asked(*problem: str) -> Form:
     """Ask whose data to erase; show the problem with the last answer."""
     return Form(
-        subject="A customer's personal data",
-        lines=(
-            *problem,
-            "First you see what would go, and what must stay for now and why. Nothing is erased "
-            "by that.",
-            "By a number or an email address, all is found that names it as the customer's. An "
-            "order is erased alone.",
-        ),
-        back="/privacy",
+        "A customer's personal data",
+        "/privacy",
+        *problem,
+        "First you see what would go, and what must stay for now and why. Nothing is erased "
+        "by that.",
+        "By a number or an email address, all is found that names it as the customer's. An "
+        "order is erased alone.",
         reason=False,
         preview=True,
         button="Look what would go",
@@ -120,10 +118,10 @@ def _whose(label: str) -> tuple[Field, ...]:
     """Return the fields that identify a person, by their own data or by one of their orders."""
     choices = ("phone", "phone number"), ("email", "email address"), ("order", "order")
     return (
-        Field(name="what", label=label, choices=choices, value="phone"),
+        Field("what", label, choices=choices, value="phone"),
         Field(
-            name="subject",
-            label="Number with its country, email address, or the order's reference",
+            "subject",
+            "Number with its country, email address, or the order's reference",
             echo=False,
             hint="Such as +254 700 000 001",
         ),
@@ -140,30 +138,22 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
         )
     except NotFoundError as error:
         return Form(
-            subject="Nothing to erase",
-            lines=(f"{capital(str(error))}.",),
-            back="/privacy",
-            ready=False,
-            preview=True,
+            "Nothing to erase", "/privacy", f"{capital(str(error))}.", ready=False, preview=True
         )
     return Form(
-        subject=found.subject,
-        lines=(
-            *_totals(found),
-            "You propose it, and it is done when another admin approves, who types a number or an "
-            "address once more: no proposal holds one.",
-            "What goes is gone from here and from the log of the database. It cannot be brought "
-            "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
-            "dates and references stay.",
-        ),
-        back="/privacy",
+        found.subject,
+        "/privacy",
+        *_totals(found),
+        "You propose it, and it is done when another admin approves, who types a number or an "
+        "address once more: no proposal holds one.",
+        "What goes is gone from here and from the log of the database. It cannot be brought "
+        "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
+        "dates and references stay.",
         why="Why, without a number",
         fields=(
-            Field(name="mark", label="Mark", kind="hidden", value=_mark(view, subject)),
-            Field(
-                name="what", label="Erase by", kind="hidden", value=view.given.get("what", "phone")
-            ),
-            Field(name="again", label="Type it once more", echo=False),
+            Field("mark", "Mark", kind="hidden", value=_mark(view, subject)),
+            Field("what", "Erase by", kind="hidden", value=view.given.get("what", "phone")),
+            Field("again", "Type it once more", echo=False),
         ),
         preview=looks,
     )
@@ -219,13 +209,11 @@ _HOURS: Final = export.OPEN_FOR // HOUR
 
 async def ask_copy(view: View) -> Form:
     return Form(
-        subject="A person's data",
-        lines=(
-            "You propose to take a copy of all that is kept about a person, to hand to them. "
-            f"When another admin approves, you alone can take it, for {_HOURS} hours.",
-            "The trail keeps that you did, and how you checked who asks; it keeps no number.",
-        ),
-        back="/privacy",
+        "A person's data",
+        "/privacy",
+        "You propose to take a copy of all that is kept about a person, to hand to them. "
+        f"When another admin approves, you alone can take it, for {_HOURS} hours.",
+        "The trail keeps that you did, and how you checked who asks; it keeps no number.",
         fields=_whose("Found by"),
         why="How you checked that it is the person who asks, without a number",
     )
@@ -258,19 +246,15 @@ async def ask_take_copy(view: View) -> Form:
         await export.check_open(view.context, found, by=view.person.name)
     except UsageError as error:
         why = f"{capital(str(error))}."
-    again = Field(
-        name="again", label="Type the number or address once more: no proposal holds it", echo=False
-    )
+    again = Field("again", "Type the number or address once more: no proposal holds it", echo=False)
     return Form(
-        subject=found.subject,
-        lines=(
-            *lines,
-            why
-            or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
-            "it over. Attached PDFs and pictures, in which nobody is masked, are listed in it; the "
-            "command `tallyhook privacy export --with-attachments` puts them in.",
-        ),
-        back=address("proposals", found.id),
+        found.subject,
+        address("proposals", found.id),
+        *lines,
+        why
+        or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
+        "it over. Attached PDFs and pictures, in which nobody is masked, are listed in it; the "
+        "command `tallyhook privacy export --with-attachments` puts them in.",
         ready=not why,
         reason=False,
         fields=() if "order" in found.given else (again,),

@@ -99,13 +99,11 @@ async def waiting_about(view: View, subject: str) -> dict[str, str] | None:
 def proposed(proposal: Proposal) -> ActionResult:
     """Say that an action was proposed."""
     return ActionResult(
-        title="Proposed to a second person",
-        lines=(
-            proposal.sentence,
-            "It is done when another operator approves it, before "
-            f"{format_instant(proposal.until)}. Until then nothing changes.",
-        ),
-        back=address("proposals", proposal.id),
+        "Proposed to a second person",
+        address("proposals", proposal.id),
+        proposal.sentence,
+        "It is done when another operator approves it, before "
+        f"{format_instant(proposal.until)}. Until then nothing changes.",
     )
 
 
@@ -125,12 +123,13 @@ async def _form(view: View, *consequence: str, own: bool = False, second: bool =
     if why is None and own != (found.who == view.person.name):
         why = f"{found.who} proposed it." if own else "You proposed it yourself."
     return Form(
-        subject=row["title"],
-        lines=(*lines, *(consequence if why is None else (capital(why),))),
-        back=address("proposals", found.id),
+        row["title"],
+        address("proposals", found.id),
+        *lines,
+        *(consequence if why is None else (capital(why),)),
         ready=why is None,
         password=second and kind is not None and kind.for_good,
-        fields=(Field(name="typed", label=kind.typed, echo=False),)
+        fields=(Field("typed", kind.typed, echo=False),)
         if second and why is None and kind is not None and kind.typed
         else (),
     )
@@ -157,7 +156,7 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
     job = await view.job("approve", found.id, work=work)
     if job.ended is None:
         line = "You may leave this page. Your approval counts as soon as it is done."
-        return ActionResult(title="It is being done", lines=(line,), back=back)
+        return ActionResult("It is being done", back, line)
     return back
 
 

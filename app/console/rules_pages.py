@@ -53,12 +53,10 @@ async def ask_add_rule(view: View) -> Form:
     saved = await match_rules.current_rules(view.context)
     fields = _FIELDS[kind](view, match_rules.rules_of(saved))
     return Form(
-        subject=RULE_FORMS[kind],
-        lines=(
-            "It is put into the rules in force, whose other lines stay as they are. Then you see "
-            "what would newly match, be lost or change, before you put it in force or propose it.",
-        ),
-        back="/rules",
+        RULE_FORMS[kind],
+        "/rules",
+        "It is put into the rules in force, whose other lines stay as they are. Then you see "
+        "what would newly match, be lost or change, before you put it in force or propose it.",
         reason=False,
         fields=fields,
     )
@@ -82,8 +80,8 @@ def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
         _currency_field(code),
         *(
             Field(
-                name=name,
-                label=label,
+                name,
+                label,
                 value=known[name] if given[name] else "",
                 hint=hints[name],
                 required=False,
@@ -94,19 +92,17 @@ def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
 
 
 def _currency_field(code: str = "") -> Field:
-    return Field(name="currency", label="Currency", value=code, hint="Such as KES.")
+    return Field("currency", "Currency", value=code, hint="Such as KES.")
 
 
 def _fee_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     return (
         Field(
-            name="source",
-            label="Source",
-            choices=tuple((each, each) for each in sorted(view.context.sources)),
+            "source", "Source", choices=tuple((each, each) for each in sorted(view.context.sources))
         ),
         _currency_field(),
-        Field(name="percent", label="Percent of the payment", value="0", hint="Such as 2.9."),
-        Field(name="fixed", label="And for each payment", value="0", hint="Such as 0.30."),
+        Field("percent", "Percent of the payment", value="0", hint="Such as 2.9."),
+        Field("fixed", "And for each payment", value="0", hint="Such as 0.30."),
     )
 
 
@@ -114,15 +110,15 @@ def _tolerance_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     hint = "Such as 1.00. Empty: amounts may not differ."
     return (
         _currency_field(),
-        Field(name="amount", label="Amounts may differ by", hint=hint, required=False),
+        Field("amount", "Amounts may differ by", hint=hint, required=False),
     )
 
 
 def _methods_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     return tuple(
         Field(
-            name=name,
-            label=label,
+            name,
+            label,
             kind="area",
             value="\n".join(getattr(rules.match.methods, name)),
             hint="Names as the order book has them, one a line; case and blanks do not matter.",
@@ -266,18 +262,16 @@ async def ask_preview_rules(view: View) -> Form:
     elif (line := view.word("bank")) is not None:
         rules = rule_text.with_names(rules, *await _text_rule(view, line))
     return Form(
-        subject="matching rules",
-        lines=(
-            "Everything is matched under the rules in force and under these, and you see what "
-            "would newly match, be lost or change, with money. Nothing of it is kept.",
-            "When you have seen that, you may put them in force, or propose that.",
-        ),
-        back="/rules",
+        "matching rules",
+        "/rules",
+        "Everything is matched under the rules in force and under these, and you see what "
+        "would newly match, be lost or change, with money. Nothing of it is kept.",
+        "When you have seen that, you may put them in force, or propose that.",
         reason=False,
         fields=(
             Field(
-                name="rules",
-                label="Rules (TOML)",
+                "rules",
+                "Rules (TOML)",
                 kind="area",
                 value=rules,
                 hint='Such as date_window = "2 days". At most 12,000 characters.',
@@ -305,28 +299,26 @@ async def ask_save_rules(view: View) -> Form:
     back, subject = address("previews", job.name), "the rules that were tried"
     if job.ended is None or job.problem is not None:
         lines: tuple[str, ...] = ("What they would change is not known: look at the preview.",)
-        return Form(subject=subject, lines=lines, back=back, ready=False)
+        return Form(subject, back, *lines, ready=False)
     if not await _still_against(view, job):
         lines = ("Other rules were put in force since these were tried: try them again.",)
-        return Form(subject=subject, lines=lines, back=back, ready=False)
+        return Form(subject, back, *lines, ready=False)
     count = sum(each["count"] for each in job.result["totals"])
     changes = [match_rules.RuleChange(**each) for each in job.result["rules"]]
     alone = await match_rules.may_save_alone(view.context)
     return Form(
-        subject=subject,
-        lines=(
-            match_rules.limits_sentence(changes),
-            f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
-            "preview shows."
-            if count
-            else "They would change no match and no break.",
-            "The next run goes by them; runs and closed months of before stay what they are.",
-            "You put them in force in your name."
-            if alone
-            else "The rules in force limit what one person may do alone: you propose these, and "
-            "they are in force when another operator approves them.",
-        ),
-        back=back,
+        subject,
+        back,
+        match_rules.limits_sentence(changes),
+        f"They would change {counted(count, 'match or break', 'matches and breaks')}, as the "
+        "preview shows."
+        if count
+        else "They would change no match and no break.",
+        "The next run goes by them; runs and closed months of before stay what they are.",
+        "You put them in force in your name."
+        if alone
+        else "The rules in force limit what one person may do alone: you propose these, and "
+        "they are in force when another operator approves them.",
         button="" if alone else PROPOSE,
     )
 

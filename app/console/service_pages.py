@@ -231,21 +231,16 @@ async def ask_redeliver(view: View) -> Form:
     found = await list_notifications(view.context, state=None, before=number + 1, limit=1)
     if not found or found[0].seq != number:
         return Form(
-            subject=f"number {number}",
-            lines=("No notification has this number.",),
-            back="/notifications",
-            ready=False,
+            f"number {number}", "/notifications", "No notification has this number.", ready=False
         )
     row = notification_row(found[0])
     return Form(
-        subject=f"number {number}, order {row['order']}",
-        lines=(
-            f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
-            f"{counted(row['tries'], 'try', 'tries')} so far.",
-            "It is sent once more with the id that it had, and has three more days to be taken. A "
-            "shop that follows the rules knows the id, and does nothing twice.",
-        ),
-        back="/notifications",
+        f"number {number}, order {row['order']}",
+        "/notifications",
+        f"It says: {row['outcome'].replace('_', ' ')}. {row['sentence']} "
+        f"{counted(row['tries'], 'try', 'tries')} so far.",
+        "It is sent once more with the id that it had, and has three more days to be taken. A "
+        "shop that follows the rules knows the id, and does nothing twice.",
     )
 
 
@@ -287,13 +282,9 @@ async def ask_redeliver_all(view: View) -> Form:
             "and has three more days to be taken. A shop that follows the rules knows the ids, and "
             "does nothing twice."
         )
-    sealed = Field(name="seen", label="What was shown", kind="hidden", value=_numbers(found))
+    sealed = Field("seen", "What was shown", kind="hidden", value=_numbers(found))
     return Form(
-        subject=counted(len(found[:MOST_AGAIN]), "notification"),
-        lines=(line,),
-        back=back,
-        ready=ready,
-        fields=(sealed,),
+        counted(len(found[:MOST_AGAIN]), "notification"), back, line, ready=ready, fields=(sealed,)
     )
 
 
@@ -313,17 +304,15 @@ async def do_redeliver_all(view: View, reason: str) -> str:
 
 async def ask_rotate_key(view: View) -> Form:
     return Form(
-        subject="the key that signs the log",
-        lines=(
-            "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
-            "the new one follows it, and its file is kept beside the new one; what it has signed "
-            "stays good.",
-            "Those who check evidence need the new public key, by a way of its own: the page Log "
-            "shows its fingerprint.",
-            "A service that runs signs with the old key until it is restarted: have it restarted "
-            "right afterwards. It cannot be taken back; another key may follow.",
-        ),
-        back="/log",
+        "the key that signs the log",
+        "/log",
+        "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
+        "the new one follows it, and its file is kept beside the new one; what it has signed "
+        "stays good.",
+        "Those who check evidence need the new public key, by a way of its own: the page Log "
+        "shows its fingerprint.",
+        "A service that runs signs with the old key until it is restarted: have it restarted "
+        "right afterwards. It cannot be taken back; another key may follow.",
         reason=False,
         password=True,
     )
@@ -335,26 +324,22 @@ async def do_rotate_key(view: View, reason: str) -> ActionResult:
     except ConfigurationError as error:
         raise UsageError("; ".join(error.problems)) from None
     return ActionResult(
-        title="A new key signs from now on",
-        lines=(
-            f"Its fingerprint is {key.public.fingerprint}. `tallyhook log key` on the machine "
-            "shows it in the forms that others need; have its file backed up with the old one's.",
-            "Have the service restarted now: until then it signs with the old key.",
-        ),
-        back="/log",
+        "A new key signs from now on",
+        "/log",
+        f"Its fingerprint is {key.public.fingerprint}. `tallyhook log key` on the machine "
+        "shows it in the forms that others need; have its file backed up with the old one's.",
+        "Have the service restarted now: until then it signs with the old key.",
     )
 
 
 async def ask_verify_log(view: View) -> Form:
     return Form(
-        subject="the log",
-        lines=(
-            "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
-            "signature is checked. Nothing is changed.",
-            "With a million deliveries it takes some minutes; the page of the log shows the "
-            "result. What was found less than a minute ago is shown again.",
-        ),
-        back="/log",
+        "the log",
+        "/log",
+        "Leaves are recomputed from rows, hashes from leaves and heads from hashes, and every "
+        "signature is checked. Nothing is changed.",
+        "With a million deliveries it takes some minutes; the page of the log shows the "
+        "result. What was found less than a minute ago is shown again.",
         reason=False,
     )
 
@@ -381,23 +366,18 @@ async def ask_invite(view: View) -> Form:
     role = known[name].role if name in known else "support"
     notice = newcomer_notice(name or "A new person", now=view.context.clock.now())
     return Form(
-        subject=name or "a person",
-        lines=(
-            "You get a link, shown once. With it they set their password, and a one-time code "
-            "unless they are a viewer. It is good for 24 hours and one use.",
-            "Whoever has the link can be them: hand it over by a way of its own. For who has a "
-            "password it is the way to set a new one.",
-            f"{notice}.",
-        ),
-        back="/people",
+        name or "a person",
+        "/people",
+        "You get a link, shown once. With it they set their password, and a one-time code "
+        "unless they are a viewer. It is good for 24 hours and one use.",
+        "Whoever has the link can be them: hand it over by a way of its own. For who has a "
+        "password it is the way to set a new one.",
+        f"{notice}.",
         reason=False,
         fields=(
-            Field(name="name", label="Name", value=name, hint="As the audit trail shall show it."),
+            Field("name", "Name", value=name, hint="As the audit trail shall show it."),
             Field(
-                name="role",
-                label="Role",
-                choices=tuple((each, each) for each in operators.ROLES),
-                value=role,
+                "role", "Role", choices=tuple((each, each) for each in operators.ROLES), value=role
             ),
         ),
     )
@@ -412,14 +392,12 @@ async def do_invite(view: View, reason: str) -> ActionResult:
     name = view.given.get("name", "").strip()
     token = await sessions.invite_operator(view.context, name=name, role=role, by=view.person.name)
     return ActionResult(
-        title=f"{name} is invited",
-        lines=(
-            f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
-            "ends it.",
-            f"{newcomer_notice(name, now=view.context.clock.now())}. {capital(VOUCHING)}.",
-        ),
+        f"{name} is invited",
+        "/people",
+        f"{name} opens this within 24 hours, once. It is not shown again; another invitation "
+        "ends it.",
+        f"{newcomer_notice(name, now=view.context.clock.now())}. {capital(VOUCHING)}.",
         secret=f"{view.console.origin}/invite#{token}",
-        back="/people",
     )
 
 
@@ -433,14 +411,12 @@ async def _operator(view: View) -> str:
 async def ask_disable(view: View) -> Form:
     name = await _operator(view)
     return Form(
-        subject=name,
-        lines=(
-            f"{name} may do nothing any more, from this moment on: all their sessions end, and "
-            "they cannot sign in again.",
-            "The trail keeps the name, and it is never given to another person. It cannot be taken "
-            "back.",
-        ),
-        back="/people",
+        name,
+        "/people",
+        f"{name} may do nothing any more, from this moment on: all their sessions end, and "
+        "they cannot sign in again.",
+        "The trail keeps the name, and it is never given to another person. It cannot be taken "
+        "back.",
         reason=False,
     )
 
@@ -453,13 +429,11 @@ async def do_disable(view: View, reason: str) -> str:
 async def ask_end_sessions(view: View) -> Form:
     name = await _operator(view)
     return Form(
-        subject=name,
-        lines=(
-            f"All sessions of {name} end, on every device. They may sign in again at once: to "
-            "prevent that, disable them."
-            + (" This is you: you are sent to sign in." if name == view.person.name else ""),
-        ),
-        back="/people",
+        name,
+        "/people",
+        f"All sessions of {name} end, on every device. They may sign in again at once: to "
+        "prevent that, disable them."
+        + (" This is you: you are sent to sign in." if name == view.person.name else ""),
     )
 
 
@@ -471,28 +445,26 @@ async def do_end_sessions(view: View, reason: str) -> str:
 
 async def ask_add_token(view: View) -> Form:
     return Form(
-        subject="a program",
-        lines=(
-            "You get a token, shown once. Whoever has it may do with the API what it is for.",
-            "read: orders and the outcome feed. orders: register orders. checkout: start payments. "
-            "finance: reports. evidence: bundles.",
-        ),
-        back="/tokens",
+        "a program",
+        "/tokens",
+        "You get a token, shown once. Whoever has it may do with the API what it is for.",
+        "read: orders and the outcome feed. orders: register orders. checkout: start payments. "
+        "finance: reports. evidence: bundles.",
         reason=False,
         fields=(
-            Field(name="name", label="Name", hint="Of the program, such as shop."),
+            Field("name", "Name", hint="Of the program, such as shop."),
             *(
                 Field(
-                    name=scope,
-                    label=f"It may: {scope}",
+                    scope,
+                    f"It may: {scope}",
                     choices=(("yes", "yes"), ("", "no")),
                     value="yes" if scope in tokens.UNNAMED else "",
                 )
                 for scope in tokens.TOKEN_SCOPES
             ),
             Field(
-                name="until",
-                label="Until",
+                "until",
+                "Until",
                 hint="A day, a moment, or a length of time such as 90d or 12h; nothing: no end.",
                 required=False,
             ),
@@ -516,13 +488,11 @@ async def do_add_token(view: View, reason: str) -> ActionResult:
         by=view.person.name,
     )
     return ActionResult(
-        title=f"The token of {name}",
-        lines=(
-            f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",
-            "The program sends it as Authorization: Bearer, and this token.",
-        ),
+        f"The token of {name}",
+        "/tokens",
+        f"It is for: {', '.join(scopes)}. Keep it now: it is not shown again.",
+        "The program sends it as Authorization: Bearer, and this token.",
         secret=token,
-        back="/tokens",
     )
 
 
@@ -534,15 +504,13 @@ async def ask_revoke_token(view: View) -> Form:
     if found is None:
         raise tokens.no_token(name)
     return Form(
-        subject=name,
-        lines=(
-            f"It is for: {', '.join(found.scopes)}.",
-            "The next request with it is refused; its program needs a new one first, if it shall "
-            "go on. It cannot be taken back."
-            if found.revoked_at is None
-            else f"It was revoked at {format_instant(found.revoked_at)}.",
-        ),
-        back="/tokens",
+        name,
+        "/tokens",
+        f"It is for: {', '.join(found.scopes)}.",
+        "The next request with it is refused; its program needs a new one first, if it shall "
+        "go on. It cannot be taken back."
+        if found.revoked_at is None
+        else f"It was revoked at {format_instant(found.revoked_at)}.",
         ready=found.revoked_at is None,
         reason=False,
     )
@@ -555,15 +523,13 @@ async def do_revoke_token(view: View, reason: str) -> str:
 
 async def ask_run_checks(view: View) -> Form:
     return Form(
-        subject="Going live",
-        lines=(
-            "They look at the configuration, keys, clock, database, disk and certificates, as the "
-            "commands `tallyhook doctor` and `tallyhook golive` do.",
-            "They ask the provider and the shop whether they answer, and send your own public "
-            "address requests that are wrong, and one that is right, to see that only that one is "
-            "taken. No order changes, and no money moves.",
-        ),
-        back="/golive",
+        "Going live",
+        "/golive",
+        "They look at the configuration, keys, clock, database, disk and certificates, as the "
+        "commands `tallyhook doctor` and `tallyhook golive` do.",
+        "They ask the provider and the shop whether they answer, and send your own public "
+        "address requests that are wrong, and one that is right, to see that only that one is "
+        "taken. No order changes, and no money moves.",
         reason=False,
     )
 
@@ -588,12 +554,10 @@ async def ask_sign_item(view: View) -> Form:
             "the checks decide this item; run them first, and sign it only if they ask for that"
         )
     return Form(
-        subject=ITEM_TITLES[item],
-        lines=(
-            f"You state, in your name: {sentence.removesuffix('.')}.",
-            "Statements are added, and never changed.",
-        ),
-        back="/golive",
+        ITEM_TITLES[item],
+        "/golive",
+        f"You state, in your name: {sentence.removesuffix('.')}.",
+        "Statements are added, and never changed.",
         why="What you state, and where it is kept",
     )
 

@@ -127,25 +127,23 @@ async def ask_test_event(view: View) -> Form:
     source = _chosen(view)
     examples = examples_of(source.profile.name)
     return Form(
-        subject=source.name,
-        lines=(
-            "An event as its provider documents it is signed with the source's own secret, and "
-            "sent to the service as it would come"
-            + (
-                ", about an order whose reference begins with TEST."
-                if source.profile.event.order
-                else "."
-            ),
-            "Where it is taken, address, secret and profile are right. What it makes stays in this "
-            "sandbox.",
-            *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
+        source.name,
+        "/setup",
+        "An event as its provider documents it is signed with the source's own secret, and "
+        "sent to the service as it would come"
+        + (
+            ", about an order whose reference begins with TEST."
+            if source.profile.event.order
+            else "."
         ),
-        back="/setup",
+        "Where it is taken, address, secret and profile are right. What it makes stays in this "
+        "sandbox.",
+        *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
         reason=False,
         fields=(
             Field(
-                name="event",
-                label="Which event",
+                "event",
+                "Which event",
                 choices=tuple(
                     (each.name, f"{each.event} ({each.name.replace('_', ' ')})")
                     for each in examples
@@ -153,8 +151,8 @@ async def ask_test_event(view: View) -> Form:
                 value=next((e.name for e in examples if e.name == "succeeded"), examples[0].name),
             ),
             Field(
-                name="service",
-                label="Where the service listens",
+                "service",
+                "Where the service listens",
                 value=view.context.settings.public_url or SERVE,
                 hint="This machine, or the address that is set as TALLYHOOK_PUBLIC_URL.",
             ),
@@ -211,13 +209,11 @@ def _outcome(
     if answer.taken:
         about = "" if reference is None else f" of order {reference}"
         return ActionResult(
-            title="It was taken",
-            lines=(
-                f"The service answered that it keeps the event{about}; it stands among the "
-                "deliveries within a second, and where it is of an order, among the orders.",
-                *([] if nameless is None else [nameless]),
-            ),
-            back="/deliveries",
+            "It was taken",
+            "/deliveries",
+            f"The service answered that it keeps the event{about}; it stands among the "
+            "deliveries within a second, and where it is of an order, among the orders.",
+            *([] if nameless is None else [nameless]),
         )
     if answer.status is None:
         sentence = f"Nothing at {service} answered: does the service run, and listen there?"
@@ -226,7 +222,7 @@ def _outcome(
             f"The service refused it with {answer.status}. It is among the deliveries, with the "
             "mistake that would explain it."
         )
-    return ActionResult(title="It was not taken", lines=(sentence,), back="/deliveries")
+    return ActionResult("It was not taken", "/deliveries", sentence)
 
 
 _LOCAL: Final = re.compile(

@@ -83,13 +83,12 @@ async def _payment(view: View) -> Unallocated:
 def _form(found: Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any) -> Form:
     """Build a form about a payment. It carries the last decision about the payment."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
-    seen = Field(
-        name="replaces", label="", kind="hidden", value=found.last_act or "", required=False
-    )
+    seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(
-        subject=f"{found.id}: {money}",
-        lines=(WHY[found.why], *lines),
-        back=address("unallocated", found.id),
+        f"{found.id}: {money}",
+        address("unallocated", found.id),
+        WHY[found.why],
+        *lines,
         fields=(*fields, seen),
         **more,
     )
@@ -106,8 +105,8 @@ async def ask_assign_payment(view: View) -> Form:
     suggested = await placing.suggested_orders(view.context, found)
     named = view.word("order")
     order = Field(
-        name="order",
-        label="The order that it is for",
+        "order",
+        "The order that it is for",
         value=named or "",
         hint="Its reference, as the shop states it.",
     )
@@ -150,14 +149,14 @@ async def ask_withdraw_payment(view: View) -> Form:
 async def ask_dismiss_payment(view: View) -> Form:
     found = await _payment(view)
     why = Field(
-        name="as",
-        label="What it is",
+        "as",
+        "What it is",
         choices=tuple((each, DISMISSED[each]) for each in DISMISSED_AS),
         value=DISMISSED_AS[0],
     )
     to = Field(
-        name="to",
-        label="The account that other business goes to",
+        "to",
+        "The account that other business goes to",
         hint="Empty where it is to be refunded: that stays a liability until it is.",
         required=False,
     )

@@ -64,15 +64,10 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
     """Return the form fields that say what a file is and how to read it."""
     kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
     return (
+        Field("kind", "What it is", choices=(("", "recognize it"), *kinds), required=False),
         Field(
-            name="kind",
-            label="What it is",
-            choices=(("", "recognize it"), *kinds),
-            required=False,
-        ),
-        Field(
-            name="source",
-            label="Whose statement",
+            "source",
+            "Whose statement",
             choices=(
                 ("", "recognize it"),
                 *((name, name) for name in sorted(view.context.settings.sources)),
@@ -81,21 +76,21 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
             required=False,
         ),
         Field(
-            name="account",
-            label="Which account of the bank",
+            "account",
+            "Which account of the bank",
             hint="Only for a bank's file whose rows name none.",
             required=False,
         ),
         Field(
-            name="preset",
-            label="Whose export",
+            "preset",
+            "Whose export",
             choices=PRESETS,
             hint="Not for a bank's file, whose format is found out.",
             required=False,
         ),
         Field(
-            name="mapping",
-            label="Mapping",
+            "mapping",
+            "Mapping",
             choices=(
                 ("", "none: it is a known export, or its columns have the usual names"),
                 *((name, name) for name in await _mappings(view)),
@@ -104,29 +99,19 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
             required=False,
         ),
         *day_fields(required=False),
+        Field("book", "Which order book", hint="Only where there are several.", required=False),
+        Field("delimiter", "What divides cells", choices=DELIMITERS, required=False),
         Field(
-            name="book",
-            label="Which order book",
-            hint="Only where there are several.",
-            required=False,
-        ),
-        Field(name="delimiter", label="What divides cells", choices=DELIMITERS, required=False),
-        Field(
-            name="dates",
-            label="How dates are written",
+            "dates",
+            "How dates are written",
             choices=DATES,
             hint="Where 05/06/2026 may be the fifth of June or the sixth of May.",
             required=False,
         ),
+        Field("currency", "Currency of rows that name none", hint="Such as KES.", required=False),
         Field(
-            name="currency",
-            label="Currency of rows that name none",
-            hint="Such as KES.",
-            required=False,
-        ),
-        Field(
-            name="encoding",
-            label="Encoding",
+            "encoding",
+            "Encoding",
             hint="Only for a text file that is not UTF-8, such as cp1252.",
             required=False,
         ),
@@ -135,20 +120,18 @@ async def _reading_fields(view: View) -> tuple[Field, ...]:
 
 async def ask_upload(view: View) -> Form:
     return Form(
-        subject="Imports",
-        lines=(
-            "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT, MT940, MT942, BAI2, OFX, "
-            f"each also in a ZIP; of at most {MAX_FILE_BYTES >> 20} MiB. First it is only read: "
-            "you see its counts, its money and every row that is not clear, and then decide.",
-            f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
-            "as it is imported.",
-        ),
-        back="/imports",
+        "Imports",
+        "/imports",
+        "CSV, a workbook (.xlsx) or JSON Lines, of a bank also CAMT, MT940, MT942, BAI2, OFX, "
+        f"each also in a ZIP; of at most {MAX_FILE_BYTES >> 20} MiB. First it is only read: "
+        "you see its counts, its money and every row that is not clear, and then decide.",
+        f"It waits for you for {KEPT_FOR // MINUTE} minutes, and is deleted then, or as soon "
+        "as it is imported.",
         reason=False,
         fields=(
             Field(
-                name="file",
-                label="The files",
+                "file",
+                "The files",
                 kind="files",
                 hint=f"At most {MOST_KEPT}, of {MAX_FILE_BYTES >> 20} MiB together.",
             ),
@@ -297,15 +280,15 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
 async def ask_read_as(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     sheet = Field(
-        name="sheet",
-        label="Which sheet",
+        "sheet",
+        "Which sheet",
         choices=(("", "the first that is shown"), *((name, name) for name in upload.sheets)),
         required=False,
     )
     return Form(
-        subject=upload.file.path.name,
-        lines=("The file is read once more, as you say; nothing is imported by that.",),
-        back=address("imports", upload.name),
+        upload.file.path.name,
+        address("imports", upload.name),
+        "The file is read once more, as you say; nothing is imported by that.",
         ready=not upload.busy and state_of(upload) != "imported",
         reason=False,
         fields=(*([sheet] if len(upload.sheets) > 1 else []), *await _reading_fields(view)),
@@ -337,7 +320,7 @@ async def ask_import(view: View) -> Form:
     subject = upload.file.path.name
     if state != "to_confirm" or seen is None:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
-        return Form(subject=subject, lines=(line,), back=back, ready=False)
+        return Form(subject, back, line, ready=False)
     subject = f"{subject}, {KINDS[seen.kind]}"
     lines = [
         f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
@@ -360,8 +343,8 @@ async def ask_import(view: View) -> Form:
         f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
         "the old one is kept; the next run compares all of it."
     )
-    sealed = Field(name="sha256", label="Digest", kind="hidden", value=upload.file.sha256)
-    return Form(subject=subject, lines=tuple(lines), back=back, reason=False, fields=(sealed,))
+    sealed = Field("sha256", "Digest", kind="hidden", value=upload.file.sha256)
+    return Form(subject, back, *lines, reason=False, fields=(sealed,))
 
 
 async def do_import(view: View, reason: str) -> str:
@@ -422,12 +405,12 @@ async def ask_import_all(view: View) -> Form:
     ]
     names = " ".join(each.name for each in clear)
     return Form(
-        subject="Imports",
-        lines=tuple(lines or ["No file waits of which every row is clear."]),
-        back="/imports",
+        "Imports",
+        "/imports",
+        *lines or ["No file waits of which every row is clear."],
         ready=bool(clear),
         reason=False,
-        fields=(Field(name="uploads", label="Files", kind="hidden", value=names),),
+        fields=(Field("uploads", "Files", kind="hidden", value=names),),
     )
 
 
@@ -448,7 +431,7 @@ async def ask_accept_balance_difference(view: View) -> Form:
     differs, back = differs_in(upload), address("imports", upload.name)
     if differs is None:
         line = "Nothing of this file waits for that: read it again."
-        return Form(subject=upload.file.path.name, lines=(line,), back=back, ready=False)
+        return Form(upload.file.path.name, back, line, ready=False)
     lines = (
         f"{capital(differs.said())}.",
         "Ask the bank first: most often the file is cut or was changed. What is accepted stands in "
@@ -457,11 +440,9 @@ async def ask_accept_balance_difference(view: View) -> Form:
         "You propose it. Once another operator has approved it, send the file again, or have it "
         "read again while it waits here.",
     )
-    sealed = Field(name="difference", label="Difference", kind="hidden",
-                   value=f"{differs.difference():f}")  # fmt: skip
-    return Form(
-        subject=upload.file.path.name, lines=lines, back=back, fields=(sealed,), button=PROPOSE
-    )
+    amount = f"{differs.difference():f}"
+    sealed = Field("difference", "Difference", kind="hidden", value=amount)
+    return Form(upload.file.path.name, back, *lines, fields=(sealed,), button=PROPOSE)
 
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
@@ -485,9 +466,9 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
 async def ask_discard(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     return Form(
-        subject=upload.file.path.name,
-        lines=("The file is deleted here, and nothing of it is imported.",),
-        back=address("imports", upload.name),
+        upload.file.path.name,
+        address("imports", upload.name),
+        "The file is deleted here, and nothing of it is imported.",
         ready=not upload.busy,
         reason=False,
     )
@@ -504,12 +485,10 @@ async def do_discard(view: View, reason: str) -> str:
 async def ask_try_folder(view: View) -> Form:
     count = len(await import_folder.import_task_documents(view.context))
     return Form(
-        subject="the import folder",
-        lines=(
-            f"The service reads {counted(count, 'file')} anew, and imports what is clear now. It "
-            "does so by itself when a file changes, a mapping is saved or an import is taken back.",
-        ),
-        back="/imports",
+        "the import folder",
+        "/imports",
+        f"The service reads {counted(count, 'file')} anew, and imports what is clear now. It "
+        "does so by itself when a file changes, a mapping is saved or an import is taken back.",
         ready=count > 0,
         reason=False,
     )

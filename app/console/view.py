@@ -279,7 +279,7 @@ class Page:
         return "{subject}" not in self.path
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Field:
     """One field of a form, beside the reason.
 
@@ -292,6 +292,7 @@ class Field:
 
     name: str
     label: str
+    _: KW_ONLY
     kind: Literal["line", "area", "password", "file", "files", "hidden"] = "line"
     choices: tuple[tuple[str, str], ...] = ()
     value: str = ""
@@ -304,15 +305,14 @@ PROPOSE: Final = "Propose it"
 """Button of a form that needs another person's approval."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
     """Content of an action's form before it is sent.
 
+    back      page that led here
     lines     sentences about money and consequences
     ready     whether there is anything to do
     reason    whether a reason is asked for, with `why` as its label
     password  whether the password is asked for again, because the action is irreversible
-    back      page that led here
     preview   whether the form that was sent only looked: it is shown again, and nothing is done
     button    text of the button; empty: the action's
     columns, rows  table that is shown above the fields
@@ -320,39 +320,51 @@ class Form:
     passkey  options in JSON; the browser's answer is sent in the field of this name
     """
 
-    subject: str
-    lines: tuple[str, ...]
-    back: str
-    ready: bool = True
-    reason: bool = True
-    why: str = "Why"
-    password: bool = False
-    fields: tuple[Field, ...] = ()
-    preview: bool = False
-    button: str = ""
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    picture: Markup | None = None
-    secret: str = field(default="", repr=False)
-    passkey: str = ""
+    def __init__(
+        self,
+        subject: str,
+        back: str,
+        *lines: str,
+        ready: bool = True,
+        reason: bool = True,
+        why: str = "Why",
+        password: bool = False,
+        fields: tuple[Field, ...] = (),
+        preview: bool = False,
+        button: str = "",
+        columns: tuple[str, ...] = (),
+        rows: tuple[tuple[str, ...], ...] = (),
+        picture: Markup | None = None,
+        secret: str = "",
+        passkey: str = "",
+    ) -> None:
+        self.subject, self.back, self.lines = subject, back, lines
+        self.ready, self.reason, self.why, self.password = ready, reason, why, password
+        self.fields, self.preview, self.button = fields, preview, button
+        self.columns, self.rows = columns, rows
+        self.picture, self.secret, self.passkey = picture, secret, passkey
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ActionResult:
     """Result of an action that is shown once, as the answer to its form.
 
+    back           page to go on to
     lines          sentences
     secret         shown only this once
-    back           page to go on to
     columns, rows  table of results; the first column names the row
     """
 
-    title: str
-    lines: tuple[str, ...]
-    back: str
-    secret: str = ""
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
+    def __init__(
+        self,
+        title: str,
+        back: str,
+        *lines: str,
+        secret: str = "",
+        columns: tuple[str, ...] = (),
+        rows: tuple[tuple[str, ...], ...] = (),
+    ) -> None:
+        self.title, self.back, self.lines = title, back, lines
+        self.secret, self.columns, self.rows = secret, columns, rows
 
 
 @dataclass(frozen=True, slots=True)

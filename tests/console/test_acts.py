@@ -32,7 +32,7 @@ async def test_a_refused_form_shows_what_was_sent_but_no_number(
 
     async def ask(view: View) -> Form:
         looked.append(view.subject)
-        return Form(subject="a thing", lines=(), back="/", password="password" in fields)
+        return Form("a thing", "/", password="password" in fields)
 
     async def do_try(view: View, reason: str) -> str:
         raise UsageError("it is jammed")
