@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, run, select_in
 from reconcile.canonical import canonical_json
-from reconcile.instants import Instant
+from reconcile.instants import Instant, format_instant, format_known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,18 @@ class AuditEntry:
     facts: Mapping[str, str | int] = field(default_factory=dict)
     number: int = 0
     order: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "number": self.number,
+            "at": format_instant(self.at),
+            "who": self.who,
+            "role": self.role,
+            "action": self.action,
+            "subject": self.subject,
+            "reason": self.reason,
+            "facts": dict(self.facts),
+        }
 
 
 async def add_entry(connection: AsyncConnection, entry: AuditEntry) -> int:
@@ -239,6 +251,16 @@ class TokenEntry:
     until: Instant | None = None
     revoked_at: Instant | None = None
     operator: str | None = None
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "operator": self.operator,
+            "scopes": list(self.scopes),
+            "until": format_known(self.until),
+            "created_at": format_instant(self.created_at),
+            "revoked_at": format_known(self.revoked_at),
+        }
 
     @property
     def changed_at(self) -> Instant:

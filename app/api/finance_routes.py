@@ -3,11 +3,11 @@
 The documents are those that the commands print.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from starlette.responses import JSONResponse, Response
 
@@ -89,6 +89,9 @@ class ClosedAsked:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedJournalAsked(ClosedAsked):
     format: Form = "json"
+
+
+T = TypeVar("T")
 
 
 class FinanceRoutes:
@@ -204,32 +207,19 @@ class FinanceRoutes:
 
     async def list_schedule(self, asked: PageAsked) -> ScheduleDocument:
         """List scheduled tasks, each with its last and next time."""
-        after, limit = asked.after, asked.limit
-        names = [entry.name for entry in self._schedule]
-        if after and after not in names:
-            raise ApiProblem(
-                422, "parameter_invalid", "after is no entry of the schedule: begin without it."
-            )
-        later = self._schedule[names.index(after) + 1 :] if after else self._schedule
-        following = later[limit - 1].name if len(later) > limit else None
-        entries = await scheduled.schedule_document(self._context, later[:limit])
-        return {"entries": entries, "next": following}
+        entries = {each.name: each for each in self._schedule}
+        shown, following = _after(entries, asked, what="entry of the schedule")
+        listed = await scheduled.schedule_document(self._context, shown)
+        return {"entries": listed, "next": following}
 
     # --- closed months
 
     async def list_periods(self, asked: PageAsked) -> PeriodListDocument:
         """List the closings of months, the earliest first, including months that were reopened."""
-        after, limit = asked.after, asked.limit
         made = await closed_periods.list_closed(self._context)
-        names = [f"{each.period}.{each.version}" for each in made]
-        if after and after not in names:
-            raise ApiProblem(
-                422, "parameter_invalid", "after is no closing of this list: begin without it."
-            )
-        begin = names.index(after) + 1 if after else 0
-        found = [each.document() for each in made[begin : begin + limit]]
-        following = names[begin + limit - 1] if len(made) > begin + limit else None
-        return {"periods": found, "next": following}
+        closings = {f"{each.period}.{each.version}": each for each in made}
+        shown, following = _after(closings, asked, what="closing of this list")
+        return {"periods": [each.document() for each in shown], "next": following}
 
     async def get_period(self, period: str, asked: ClosedAsked) -> ReportDocument | Response:
         """Return a closed month's report, byte for byte as it was closed."""
@@ -263,6 +253,18 @@ async def _first(
             if len(found) > limit:
                 return found[:limit], found[limit - 1].identity
     return found, None
+
+
+def _after(known: Mapping[str, T], asked: PageAsked, *, what: str) -> tuple[list[T], str | None]:
+    """Return a page of things by name, and its last name where more follow."""
+    names = list(known)
+    if asked.after and asked.after not in known:
+        sentence = f"after is no {what}: begin without it."
+        raise ApiProblem(422, "parameter_invalid", sentence)
+    begin = names.index(asked.after) + 1 if asked.after else 0
+    shown = names[begin : begin + asked.limit]
+    more = len(names) > begin + asked.limit
+    return [known[name] for name in shown], shown[-1] if more else None
 
 
 _MANY = "They are too many to be matched, or their sums too large"

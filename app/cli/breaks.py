@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from app.context.context import AppContext
     from app.finance.break_acts import BreakAct
     from app.finance.break_choice import ChosenBreaks
-    from reconcile.matching.breaks import State
 
 breaks_group = typer.Typer(
     help="Differences between ledgers, books and statements, and decisions on them.",
@@ -42,8 +41,7 @@ def list_breaks(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List breaks by id; closed ones only with --all."""
-    from app.cli import printing
-    from app.finance.break_acts import finished_runs
+    from app.finance.break_acts import living_breaks
     from reconcile.matching.breaks import STATES
     from reconcile.matching.causes import BREAK_CAUSES
 
@@ -53,10 +51,27 @@ def list_breaks(
     wanted = STATES if everything else STATES[:-1]
     wanted = wanted if state is None else tuple(each for each in STATES if each == state)
 
+    async def documents(context: AppContext) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        now, causes = context.clock.now(), [] if cause is None else [cause]
+        async for found in living_breaks(context, causes=causes, states=wanted, assignee=assignee):
+            yield [each.document(as_of=now) for each in found]
+
+    _print_list(documents, COLUMNS, form, name="sentence")
+
+
+def _print_list(
+    documents: Callable[[AppContext], printing.Items],
+    columns: Sequence[str],
+    form: printing.Format,
+    *,
+    name: str,
+) -> None:
+    """Print a list that runs make. name: of the member with a sentence"""
+    from app.finance.break_acts import finished_runs
+
     async def work(context: AppContext) -> int | None:
-        causes, people = [] if cause is None else [cause], form is printing.Format.table
-        found = _documents(context, causes, wanted, assignee, for_people=people)
-        left_out = await printing.print_items(found, columns=COLUMNS, form=form)
+        items = printing.for_people(documents(context), context.calendar_zone, form, name=name)
+        left_out = await printing.print_items(items, columns=columns, form=form)
         return left_out if await finished_runs(context, limit=1) else None
 
     left_out = running.reading(work)
@@ -66,22 +81,6 @@ def list_breaks(
         )
     elif left_out:
         printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
-
-
-async def _documents(
-    context: AppContext,
-    causes: list[str],
-    states: tuple[State, ...],
-    assignee: str | None,
-    *,
-    for_people: bool,
-) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    from app.finance.break_acts import living_breaks
-
-    now, zone = context.clock.now(), context.calendar_zone
-    async for found in living_breaks(context, causes=causes, states=states, assignee=assignee):
-        rows = [each.document(as_of=now) for each in found]
-        yield [printing.local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 @breaks_group.command("show")
@@ -355,39 +354,13 @@ def list_late(
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List late money as of the last run, with a proposed action."""
-    from app.cli import printing
-    from app.finance.break_acts import finished_runs
-
-    async def work(context: AppContext) -> int | None:
-        left_out = await printing.print_items(
-            _late_documents(context, everything, for_people=form is printing.Format.table),
-            columns=LATE_COLUMNS,
-            form=form,
-        )
-        return left_out if await finished_runs(context, limit=1) else None
-
-    left_out = running.reading(work)
-    if left_out is None:
-        printing.note(
-            "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
-        )
-    elif left_out:
-        printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
-
-
-async def _late_documents(
-    context: AppContext, everything: bool, *, for_people: bool
-) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
     from app.finance.worklist import late_document, late_items
 
-    async for found in late_items(context, closed=everything):
-        rows = [late_document(each) for each in found]
-        zone = context.calendar_zone
-        yield (
-            [printing.local_sentence(row, zone, name="because") for row in rows]
-            if for_people
-            else rows
-        )
+    async def documents(context: AppContext) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        async for found in late_items(context, closed=everything):
+            yield [late_document(each) for each in found]
+
+    _print_list(documents, LATE_COLUMNS, form, name="because")
 
 
 @late_group.command(

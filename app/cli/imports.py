@@ -587,13 +587,8 @@ mappings_group = typer.Typer(
 def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
     """List the saved mappings, by name."""
     from app.finance.named_mappings import list_mappings
-    from reconcile.instants import format_instant
 
-    found = running.reading(list_mappings)
-    rows = [
-        {"mapping": each.name, "kind": each.kind, "by": each.who, "at": format_instant(each.at)}
-        for each in found
-    ]
+    rows = [each.document() for each in running.reading(list_mappings)]
     printing.emit(rows, columns=("mapping", "kind", "by", "at"), form=form)
 
 

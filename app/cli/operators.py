@@ -296,13 +296,9 @@ def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
 
     rows = [
         {
-            "name": entry.name,
-            "operator": entry.operator,
+            **entry.document(),
             "scopes": " ".join(entry.scopes),
-            "until": format_known(entry.until),
-            "created_at": format_known(entry.created_at),
-            "revoked_at": format_known(entry.revoked_at),
-            "changed_at": format_known(entry.changed_at),
+            "changed_at": format_instant(entry.changed_at),
         }
         for entry in running.reading(known_tokens)
     ]
@@ -351,22 +347,10 @@ def list_entries(
     found = running.reading(
         trail, subject=subject, who=who, action=action, after=after, limit=limit
     )
-    flat = form in (printing.Format.table, printing.Format.csv)
-    rows = [
-        {
-            "number": entry.number,
-            "at": format_instant(entry.at),
-            "who": entry.who,
-            "role": entry.role,
-            "action": entry.action,
-            "subject": entry.subject,
-            "reason": entry.reason,
-            "facts": [f"{name} {value}" for name, value in entry.facts.items()]
-            if flat
-            else dict(entry.facts),
-        }
-        for entry in found
-    ]
+    rows = [entry.document() for entry in found]
+    if form in (printing.Format.table, printing.Format.csv):
+        for row in rows:
+            row["facts"] = [f"{name} {value}" for name, value in row["facts"].items()]
     printing.emit(rows, columns=TRAIL_COLUMNS, form=form)
     if len(rows) == limit:
         printing.note(f"There may be more: --after {rows[-1]['number']}")

@@ -442,6 +442,16 @@ FLAT: Final = frozenset((Format.table, Format.csv, Format.csv_excel))
 
 Items = AsyncIterator[Sequence[Mapping[str, Any]]]
 
+
+async def for_people(
+    items: Items, zone: tzinfo, form: Format, *, name: str = "sentence"
+) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+    """Yield rows; for a table, with the times in their sentences in the zone."""
+    async for rows in items:
+        people = form is Format.table
+        yield [local_sentence(row, zone, name=name) for row in rows] if people else rows
+
+
 TABLE_MAX = 1_000
 """Limit on a table's rows: it is laid out in memory, and nobody reads more."""
 

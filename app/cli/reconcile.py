@@ -11,7 +11,7 @@ import typer
 from app.cli import operators, printing, running
 from app.core.errors import ConfigurationError
 from app.core.text import counted
-from reconcile.instants import Instant, format_instant
+from reconcile.instants import format_instant
 
 if TYPE_CHECKING:
     from app.context.context import AppContext
@@ -24,13 +24,17 @@ CSV = (*BREAKS[:-1], "assignee", "since", "cites", "next_step", "sentence")
 
 async def print_run(context: AppContext, found: Ran, form: printing.Format) -> None:
     """Print a run's totals and ties, and then each break as it is loaded."""
+    from app.finance.break_acts import breaks_of_run
     from app.finance.reconcile_period import run_document
 
-    people = form is printing.Format.table
-    items = _documents(context, found.number, as_of=found.as_of, for_people=people)
+    async def documents() -> AsyncIterator[Sequence[Mapping[str, Any]]]:
+        async for seen in breaks_of_run(context, found.number):
+            yield [each.document(as_of=found.as_of) for each in seen]
+
+    items = printing.for_people(documents(), context.calendar_zone, form)
     if form is printing.Format.csv:
         await printing.print_items(items, columns=CSV, form=form)
-    elif people:
+    elif form is printing.Format.table:
         _print_totals(found)
         left_out = (
             await printing.print_items(items, columns=BREAKS, form=form) if found.breaks else 0
@@ -40,17 +44,6 @@ async def print_run(context: AppContext, found: Ran, form: printing.Format) -> N
             printing.note(f"{more} not shown: --format csv or json shows all.")
     else:
         await printing.print_document(run_document(found), items, name="breaks", form=form)
-
-
-async def _documents(
-    context: AppContext, number: int, *, as_of: Instant, for_people: bool
-) -> AsyncIterator[Sequence[Mapping[str, Any]]]:
-    from app.finance.break_acts import breaks_of_run
-
-    async for found in breaks_of_run(context, number):
-        rows = [each.document(as_of=as_of) for each in found]
-        zone = context.calendar_zone
-        yield [printing.local_sentence(row, zone) for row in rows] if for_people else rows
 
 
 def _print_totals(found: Ran) -> None:

@@ -87,10 +87,7 @@ async def imports_document(view: View) -> Document | Response:
             }
             for each in view.console.uploads.of_person(view.person.name)
         ],
-        "mappings": [
-            {"mapping": each.name, "kind": each.kind, "by": each.who, "at": format_instant(each.at)}
-            for each in await list_mappings(view.context)
-        ],
+        "mappings": [each.document() for each in await list_mappings(view.context)],
         "tasks": await import_task_documents(view.context),
         "all_clear": " ".join(each.name for each in clear_of(view)),
         "imports": [_row(each) for each in shown],

@@ -24,7 +24,7 @@ from app.evidence.verify_log import VerifiedLog, verify_own_log
 from app.golive.examine import Checked, check_all
 from app.golive.golive import ITEMS, REHEARSED, STATED, last_checklist, note_checks, sign
 from app.monitoring.health import overview
-from app.orders.notify_shop import STATES, list_notifications, redeliver
+from app.orders.notify_shop import STATES, list_notifications, notification_document, redeliver
 from reconcile.instants import format_instant, format_known
 
 SIGNED: Final = (*REHEARSED, *STATED)
@@ -58,18 +58,8 @@ def problem_sentence(problem: str | None) -> str | None:
 
 def notification_row(entry: Any) -> dict[str, Any]:
     """Describe a notification, with the meaning of its state."""
-    return {
-        "number": entry.seq,
-        "order": entry.order,
-        "outcome": entry.outcome,
-        "state": entry.state,
-        "sentence": problem_sentence(entry.problem) or NOTIFICATIONS[entry.state],
-        "tries": entry.tries,
-        "published_at": format_instant(entry.published_at),
-        "due_at": format_known(entry.due_at),
-        "delivered_at": format_known(entry.delivered_at),
-        "problem": entry.problem,
-    }
+    means = problem_sentence(entry.problem) or NOTIFICATIONS[entry.state]
+    return {**notification_document(entry), "sentence": means}
 
 
 async def notifications_document(view: View) -> Document:
@@ -105,17 +95,11 @@ async def audit_document(view: View) -> Document:
         "actions": list(operators.MAY),
         "entries": [
             {
-                "number": each.number,
-                "at": format_instant(each.at),
-                "who": each.who,
-                "role": each.role,
-                "action": each.action,
+                **each.document(),
                 "did": next(
                     (word for name, word in ACTIONS.items() if name == each.action),
                     each.action.replace("_", " "),
                 ),
-                "subject": each.subject,
-                "reason": each.reason,
                 "facts": [
                     f"{name.replace('_', ' ')}: {value}" for name, value in each.facts.items()
                 ],
@@ -182,15 +166,7 @@ async def tokens_document(view: View) -> Document:
     now = view.context.clock.now()
     return {
         "tokens": [
-            {
-                "name": each.name,
-                "operator": each.operator,
-                "scopes": list(each.scopes),
-                "in_force": each.in_force(now),
-                "until": format_known(each.until),
-                "created_at": format_instant(each.created_at),
-                "revoked_at": format_known(each.revoked_at),
-            }
+            {**each.document(), "in_force": each.in_force(now)}
             for each in await tokens.known_tokens(view.context)
         ]
     }

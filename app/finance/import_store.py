@@ -20,7 +20,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.database.locks import IMPORTING, take_lock
 from app.database.statements import run, statement
 from reconcile.documents import Count, InstantText, Keywords, NextNumber
-from reconcile.instants import LATEST, TICK, Instant, format_known
+from reconcile.instants import LATEST, TICK, Instant, format_instant, format_known
 
 ImportKind = Literal["book", "statement", "bank"]
 KINDS: Final[tuple[ImportKind, ...]] = get_args(ImportKind)
@@ -289,6 +289,10 @@ class NamedMapping:
     toml: str
     who: str
     at: Instant
+
+    def document(self) -> dict[str, Any]:
+        at = format_instant(self.at)
+        return {"mapping": self.name, "kind": self.kind, "by": self.who, "at": at}
 
 
 _MAPPING_COLUMNS: Final = tuple(NamedMapping.__dataclass_fields__)

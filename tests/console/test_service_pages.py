@@ -251,16 +251,16 @@ async def test_the_shop_is_told_again_by_number(console: RunningConsole) -> None
             )
             await connection.exec_driver_sql(sql)
         dead = (await client.get("/notifications.json?state=dead")).json()["notifications"]
-        number = dead[0]["number"]
+        number = dead[0]["id"]
         sent = await send(client, f"/do/redeliver?number={number}", reason="the shop is back")
         waiting = (await client.get("/notifications.json?state=waiting")).json()["notifications"]
         text = shown((await client.get("/notifications")).text)
     assert "The shop has not been notified of anything yet" in empty
     assert "No notification has this number" in none
     assert sent.status_code == 303
-    assert [each["number"] for each in waiting] == [number]
+    assert [each["id"] for each in waiting] == [number]
     assert "The shop answered with status 503." in text
-    assert [each["number"] for each in dead] == sorted((n["number"] for n in dead), reverse=True)
+    assert [each["id"] for each in dead] == sorted((n["id"] for n in dead), reverse=True)
 
 
 async def test_the_shop_is_told_all_of_a_list_again(console: RunningConsole) -> None:
