@@ -256,6 +256,7 @@ HELD_HERE = (
 )
 
 
+@pytest.mark.soak
 async def test_a_deep_check_of_a_distributed_database_finds_nothing(inbox: Inbox) -> None:
     for number in (*range(6), 0):
         event = said(f"e{number}", "succeeded", order=f"O{number % 2}")

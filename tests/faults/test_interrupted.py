@@ -161,7 +161,7 @@ def test_killed_in_a_long_rebuild(tmp_path: Path) -> None:
         driver.until(50)
         assert service.end(signal.SIGKILL) == -signal.SIGKILL
     assert len(driver.ledger.acknowledged) >= 50
-    assert command(folder, "refold", "--all").returncode == 0
+    assert command(folder, "refold", "--all", "--jobs", "1").returncode == 0
     assert command(folder, "db", "check").returncode == 0
     assert_kept(folder / "t.db", driver.ledger.deliveries)
 

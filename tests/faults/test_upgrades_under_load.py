@@ -100,7 +100,7 @@ def test_an_upgrade_to_a_newer_schema_under_load_keeps_all(tmp_path: Path) -> No
     assert rows(live, "SELECT version_num FROM alembic_version") == [(NEWER,)]
     assert command(live, "orders", "list").returncode == 3
     with planted(newer) as environment:
-        words = [sys.executable, "-m", "app", "db", "check", "--deep"]
+        words = [sys.executable, "-m", "app", "db", "check", "--deep", "--jobs", "1"]
         checked = Process(words, environ(live) | environment)
         assert checked.code() == 0, checked.log
     assert checked.popen.stderr is not None
@@ -135,4 +135,4 @@ def test_settings_and_profiles_changed_under_load_take_effect_at_the_next_start(
     acknowledged = driver.ledger.deliveries | loaded(live, "later", acks=ACKS, **more)
     assert rows(live, "SELECT count(*) FROM deliveries WHERE verdict = 'unreadable'") == [(0,)]
     assert_kept(live / "t.db", acknowledged)
-    assert command(live, "db", "check", "--deep", **more).returncode == 0
+    assert command(live, "db", "check", "--deep", "--jobs", "1", **more).returncode == 0

@@ -31,7 +31,10 @@ SHOWN_IN = {
 """The first world that shows a defect, unless it is 0. It is played first, to save time; after a
 change of the worlds the others are searched too, and the number should be corrected."""
 
-COSTLY = {"evidence_overtaken", "log_not_synced", "key_made_afresh", "stored_not_asked"}
+COSTLY = {
+    "evidence_overtaken", "log_not_synced", "key_made_afresh", "stored_not_asked",
+    "environment_not_checked",
+}  # fmt: skip
 """Defects that show in long worlds, planted by the long form only."""
 
 MEETING = 2
