@@ -10,6 +10,7 @@ import signal
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from tests.bench.orders import SEED, Stretch, after
 from tests.bench.processes import DATABASE, environment, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
-from tests.bench.sampler import STAGES, planted, sampled
+from tests.bench.sampler import STAGES, lines, planted, sampled
 from tests.bench.sizes import BARS, Sizes
 
 SHARES = {"service": 1.0, "obvious": 0.1, "lean": 0.2, "nothing": 1.0}
@@ -33,9 +34,6 @@ SHARES = {"service": 1.0, "obvious": 0.1, "lean": 0.2, "nothing": 1.0}
 SERVE = ("app", "serve", "--port")
 PROFILED_S = 2
 """Seconds after which samples are written."""
-
-LINES = 12
-"""Functions of a profile that are printed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +61,13 @@ class Rounds:
 
     drained  deliveries a second of backlogs, read and folded with nothing beside
     checks   sentences that must be true
-    profile  share of processor time by (stage, function), of a service that samples itself
+    profile  processor time by (stage, function), of a service that samples itself
     """
 
     turns: dict[str, list[Turn]] = field(default_factory=lambda: {side: [] for side in SHARES})
     drained: list[float] = field(default_factory=list)
     checks: dict[str, bool] = field(default_factory=dict)
-    profile: dict[tuple[str, str], float] = field(default_factory=dict)
+    profile: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
 def play(folder: Path, sizes: Sizes) -> Rounds:
@@ -167,8 +165,8 @@ def _webhooks(path: Path) -> int:
         return count
 
 
-def profile(folder: Path, sizes: Sizes) -> dict[tuple[str, str], float]:
-    """Return the share of each (stage, function) in the processor time of one burst."""
+def profile(folder: Path, sizes: Sizes) -> Counter[tuple[str, str]]:
+    """Return the processor time of each (stage, function) in one burst, until all is sealed."""
     secret, path, samples = secret_text(new_secret()), folder / "profile.db", folder / "samples"
     samples.mkdir()
     env = environment(path, secret) | planted(samples)
@@ -178,8 +176,7 @@ def profile(folder: Path, sizes: Sizes) -> dict[tuple[str, str], float]:
         before = sampled(samples, target.pid)
         turn(sender, target, sizes, path)
         time.sleep(PROFILED_S)
-        found = sampled(samples, target.pid) - before
-    return {key: used / found.total() for key, used in found.most_common()}
+        return sampled(samples, target.pid) - before
 
 
 # --- figures --------------------------------------------------------------------------------------
@@ -212,10 +209,13 @@ def figures_of(done: Rounds) -> list[Figure]:
             unit="times its rate",
             bar=BARS[f"beside {side}"],
             checks=done.checks,
-            details=details[side] | {"of the service": details["service"]},
+            details=details[side]
+            | {f"service's {what}": value for what, value in details["service"].items()}
+            | {"profile": lines(done.profile, "receive")},
         )
         for side, what in (("obvious", "the obvious receiver"), ("lean", "its leanest form"))
     ]
+    receiving = {key: used for key, used in done.profile.items() if key[0] == "receive"}
     receiver, whole = ([t.us(getattr(t, part)) for t in service] for part in ("receiver", "whole"))
     others = statistics.median(whole) - statistics.median(receiver)
     costs = {
@@ -226,10 +226,8 @@ def figures_of(done: Rounds) -> list[Figure]:
     }
     return [
         *beside,
-        _multiple(
-            "receiver", receiver, nothing, done, {"profile": _lines(done.profile, "receive")}
-        ),
-        _multiple("whole way", whole, nothing, done, costs | {"profile": _lines(done.profile)}),
+        _multiple("receiver", receiver, nothing, done, {"profile": lines(done.profile, "receive")}),
+        _multiple("whole way", whole, nothing, done, costs | {"profile": lines(done.profile)}),
         Figure(
             name="backlog drained",
             value=statistics.median(done.drained),
@@ -238,6 +236,7 @@ def figures_of(done: Rounds) -> list[Figure]:
             checks=done.checks,
             details={
                 "each": [round(rate) for rate in done.drained],
+                "profile": lines(done.profile - Counter(receiving)),
                 "from the first of a burst to the fold of the last": statistics.median(
                     t.leg.sent / (t.leg.seconds + t.settling) for t in service
                 ),
@@ -260,18 +259,11 @@ def _multiple(
     )
 
 
-def _behind(profile: dict[tuple[str, str], float]) -> dict[str, float]:
+def _behind(profile: Counter[tuple[str, str]]) -> dict[str, float]:
     """Return the share of each stage in the time of all processes behind the receiver."""
-    shares = dict.fromkeys(STAGES, 0.0)
-    for (stage, _), share in profile.items():
+    shares = dict.fromkeys(STAGES, 0)
+    for (stage, _), used in profile.items():
         if stage in shares:
-            shares[stage] += share
+            shares[stage] += used
     whole = sum(shares.values())
-    return {stage: share / whole for stage, share in shares.items()}
-
-
-def _lines(profile: dict[tuple[str, str], float], only: str = "") -> list[str]:
-    """Return the functions that take most, of one stage or of all."""
-    seen = [(key, share) for key, share in profile.items() if only in key[0]]
-    whole = sum(share for _, share in seen)
-    return [f"{' '.join(key)} {share / whole:.1%}" for key, share in seen[:LINES]]
+    return {stage: used / whole for stage, used in shares.items()}

@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.bench.load import Target
 from tests.bench.machine import peak_rss_mib
+from tests.bench.sampler import lines, planted, sampled
 from tests.forking import Started
 from tests.ports import free_port
 
@@ -122,6 +124,14 @@ def run(command: Sequence[str], *, log: Path, env: Mapping[str, str], cores: set
     if process.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} failed; its last words:\n{last_words(log)}")
     return Ran(seconds=seconds, processor=_processor_seconds() - before, peak_rss_mib=peak)
+
+
+def profile_of(command: Sequence[str], *, folder: Path, env: Mapping[str, str]) -> list[str]:
+    """Return the functions in which a command spends most processor time."""
+    with TemporaryDirectory(dir=folder) as samples:
+        more = planted(Path(samples))
+        run(command, log=folder / "profile.log", env={**env, **more}, cores=last_two_cores())
+        return lines(sampled(Path(samples)))
 
 
 def _processor_seconds() -> float:

@@ -12,6 +12,9 @@ from rich.table import Table
 
 from tests.bench.sizes import Bar
 
+BOUNDS = 3
+"""Lines of a profile that are printed for a missed bar."""
+
 _SIGNS = {"at least": "≥", "at most": "≤"}
 
 
@@ -66,6 +69,8 @@ class Figure:
 
 def number(value: object) -> str:
     """Format a number with as many digits as a reader can use; anything else with `str`."""
+    if isinstance(value, list | tuple):
+        return ", ".join(map(number, value))
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,.0f}" if isinstance(value, int) or abs(value) >= 1000 else f"{value:,.3g}"
@@ -84,8 +89,8 @@ def print_facts(console: Console, title: str, facts: Mapping[str, object]) -> No
 
 
 def print_figures(console: Console, figures: Sequence[Figure]) -> None:
-    """Print the table, then the checks and details of each figure."""
-    table = Table(box=box.SIMPLE_HEAD)
+    """Print the table, what bounds each missed figure, then checks and details of all."""
+    table = Table(box=box.MARKDOWN)
     for column in ("figure", "value", "unit", "bar", "goal", "verdict"):
         right = column in ("value", "bar", "goal")
         table.add_column(column, justify="right" if right else "left")
@@ -95,6 +100,10 @@ def print_figures(console: Console, figures: Sequence[Figure]) -> None:
         bars = ["" if each is None else f"{sign} {number(each)}" for each in given]
         table.add_row(figure.name, number(figure.value), figure.unit, *bars, figure.verdict)
     console.print(table)
+    for figure in figures:
+        if figure.verdict == "MISSED" and "profile" in figure.details:
+            bounds = ", ".join(figure.details["profile"][:BOUNDS])
+            print_facts(console, "what bounds it", {figure.name: bounds})
     for figure in figures:
         checked = {each: "yes" if true else "NO" for each, true in figure.checks.items()}
         print_facts(console, figure.name, {**checked, **figure.details})

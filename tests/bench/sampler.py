@@ -4,8 +4,10 @@ A thread looks at all others every few milliseconds, and charges the processor t
 used since the last look to the function of the project that it is in.
 """
 
+import atexit
 import json
 import os
+import re
 import sys
 import threading
 import time
@@ -15,9 +17,13 @@ from types import CodeType, FrameType
 
 ROOT = Path(__file__).parents[2]
 LOOK_S = 0.003
+LINES = 8
 WRITE_S = 0.5
 FOLDER = "BENCH_SAMPLES"
 PROJECT = f"{ROOT}/app/", f"{ROOT}/reconcile/"
+_FRAME = re.compile(r"/app/(cli/|__main__)")
+"""Code that only starts other code."""
+
 STAGES = {
     "start": ("importlib",),
     "seal": ("/app/sealing/", "/app/evidence/", "/reconcile/transparency/"),
@@ -44,6 +50,12 @@ def start() -> None:
 def _sample(folder: Path) -> None:
     sys.setswitchinterval(0.0005)  # else it would mostly see functions that wait
     path, used, seen = folder / f"{os.getpid()}.json", dict[int, int](), Counter[str]()
+
+    def write() -> None:
+        path.with_suffix(".new").write_text(json.dumps(seen.copy()))
+        path.with_suffix(".new").replace(path)
+
+    atexit.register(write)
     written = time.monotonic()
     while True:
         time.sleep(LOOK_S)
@@ -59,8 +71,7 @@ def _sample(folder: Path) -> None:
             seen[_name(frame)] += now - used.get(number, 0)
             used[number] = now
         if time.monotonic() - written > WRITE_S:
-            path.with_suffix(".new").write_text(json.dumps(seen))
-            path.with_suffix(".new").replace(path)
+            write()
             written = time.monotonic()
 
 
@@ -73,11 +84,11 @@ def _name(frame: FrameType | None) -> str:
     paths = " ".join(code.co_filename for code in codes)
     stage = next(stage for stage, parts in STAGES.items() if any(part in paths for part in parts))
     project = (code for code in codes if code.co_filename.startswith(PROJECT))
-    code = next((code for code in project if "/cli/" not in code.co_filename), codes[0])
+    code = next((code for code in project if not _FRAME.search(code.co_filename)), codes[0])
     return f"{stage} {'/'.join(Path(code.co_filename).parts[-2:])} {code.co_qualname}"
 
 
-def sampled(folder: Path, receiver: int) -> Counter[tuple[str, str]]:
+def sampled(folder: Path, receiver: int = 0) -> Counter[tuple[str, str]]:
     """Return the processor time of each (stage, function); the receiver is a stage of its own."""
     found = Counter[tuple[str, str]]()
     for path in folder.glob("*.json"):
@@ -85,3 +96,10 @@ def sampled(folder: Path, receiver: int) -> Counter[tuple[str, str]]:
             stage, _, function = name.partition(" ")
             found["receive" if path.stem == str(receiver) else stage, function] += used
     return found
+
+
+def lines(found: Counter[tuple[str, str]], only: str = "") -> list[str]:
+    """Return the functions that take most, of one stage or of all, with their shares."""
+    seen = [(key, used) for key, used in found.most_common() if only in key[0]]
+    whole = sum(used for _, used in seen)
+    return [f"{' '.join(key)} {used / whole:.1%}" for key, used in seen[:LINES]]

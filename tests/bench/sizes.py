@@ -102,7 +102,7 @@ class Sizes:
     reconcile_orders: int = 1_000_000
     report_rows: int = 100_000
     many_deliveries: int = 10_000_000
-    many_orders: int = 5_000
+    many_orders: int = 12_500
     many_legs: int = 4
     console_orders: int = 250_000
     console_times: int = 40

@@ -19,7 +19,7 @@ from tests.bench.generator import Generator
 from tests.bench.load import Target
 from tests.bench.machine import family_seconds
 from tests.bench.orders import Stretch, after, order_reference
-from tests.bench.processes import DATABASE, environment, last_two_cores, run, server
+from tests.bench.processes import DATABASE, environment, last_two_cores, profile_of, run, server
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text
 from tests.bench.sizes import BARS, Sizes
@@ -75,6 +75,7 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
         )
         for number in range(SHOWN)
     ]  # fmt: skip
+    bounds = profile_of(("app", "orders", "show", order_reference(0)), folder=folder, env=env)
     checks = stored.audit(path, sent=sent, digests=digests).checks()
     disk = Figure(
         name=f"disk a delivery, body of {BODY_BYTES} bytes",
@@ -103,6 +104,7 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
                 details={
                     "each": [round(value, 2) for value in each],
                     "processor s": [round(value, 2) for value in used],
+                    "profile": bounds,
                 },
             )
             for (bar, name), (each, used) in seconds.items()

@@ -23,7 +23,7 @@ from tests.bench import stored
 from tests.bench.dataset import fill
 from tests.bench.machine import pace_s
 from tests.bench.orders import SEED, Stretch
-from tests.bench.processes import DATABASE, Ran, environment, last_two_cores, run
+from tests.bench.processes import DATABASE, Ran, environment, last_two_cores, profile_of, run
 from tests.bench.report import Figure
 from tests.bench.requests import secret_text, source
 from tests.bench.sizes import BARS, Sizes
@@ -64,6 +64,10 @@ def stock_figures(folder: Path, sizes: Sizes) -> list[Figure]:
         "every order's ledger has the outcome of the ground truth": right,
         "ledgers and revisions of two processes are those of one": _digest(path) == said,
     }
+    bounds = {
+        words: profile_of(("app", *words), folder=folder, env=env)
+        for words in (("refold", "--all"), ("db", "check"))
+    }
     factor = pace_s() / PACE_S
     size = factor * stretch.events / DELIVERIES
     details = {"deliveries": stretch.events, "the bar is scaled by pace and size": size}
@@ -75,7 +79,8 @@ def stock_figures(folder: Path, sizes: Sizes) -> list[Figure]:
             bar=BARS["rebuild"],
             checks=ledgers,
             details={"events": stretch.events, "processor s": rebuilt.processor}
-            | {"peak MiB": rebuilt.peak_rss_mib, "s of the start, left out": start},
+            | {"peak MiB": rebuilt.peak_rss_mib, "s of the start, left out": start}
+            | {"profile": bounds["refold", "--all"]},
         ),
         Figure(
             name=f"`refold --all` of {stretch.events:,} deliveries",
@@ -83,7 +88,8 @@ def stock_figures(folder: Path, sizes: Sizes) -> list[Figure]:
             unit="s",
             bar=BARS["refold"].times(size),
             checks=ledgers,
-            details=details | {"processor s": again.processor},
+            details=details
+            | {"processor s": again.processor, "profile": bounds["refold", "--all"]},
         ),
         Figure(
             name=f"`db check` of {stretch.events:,} deliveries",
@@ -95,7 +101,7 @@ def stock_figures(folder: Path, sizes: Sizes) -> list[Figure]:
                 == (stretch.events, stretch.count),
                 "nothing was found": report["found"] == 0,
             },
-            details=details | {"processor s": checked.processor},
+            details=details | {"processor s": checked.processor, "profile": bounds["db", "check"]},
         ),
         Figure(
             name="sealing a backlog",

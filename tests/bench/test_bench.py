@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -304,9 +305,17 @@ def test_the_table_shows_correctness_beside_speed() -> None:
     assert "nothing is lost: NO" in shown
 
 
+def test_what_bounds_a_missed_figure_stands_below_the_table() -> None:
+    console = Console(file=StringIO(), width=120)
+    details = {"profile": ["fold c 75.0%"]}
+    print_figures(console, [figure(9.0, bar=BAR, details=details)])
+    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "what bounds it\n  speed: fold c 75.0%" in shown
+
+
 def test_numbers_are_as_long_as_they_are_useful() -> None:
-    assert [number(v) for v in (1234567, 34543.2, 0.45321, 12, True)] == [
-        "1,234,567", "34,543", "0.453", "12", "True",
+    assert [number(v) for v in (1234567, 34543.2, 0.45321, 12, True, [2.0, 3.14159])] == [
+        "1,234,567", "34,543", "0.453", "12", "True", "2, 3.14",
     ]  # fmt: skip
 
 
@@ -330,7 +339,7 @@ def rounds(**checks: bool) -> Rounds:
     for side, each in rates.items():
         whole = 400.0 if side == "service" else 100.0
         done.turns[side] = [turn(rate=1.0), *(turn(rate=each, whole=whole) for _ in range(2))]
-    done.profile = {("receive", "a"): 0.4, ("read", "b"): 0.15, ("fold", "c"): 0.45}
+    done.profile = Counter({("receive", "a"): 40, ("read", "b"): 15, ("fold", "c"): 45})
     return done
 
 
@@ -340,7 +349,8 @@ def test_a_burst_is_compared_with_all_that_do_less_without_the_warm_up() -> None
     assert [receiver.value, whole.value] == pytest.approx([1.6, 4])
     told = [whole.details[f"of it {stage}"] for stage in ("receive", "read", "fold", "seal")]
     assert told == pytest.approx([160, 60, 180, 0])
-    assert whole.details["profile"][0] == "receive a 40.0%"
+    assert whole.details["profile"] == ["fold c 45.0%", "receive a 40.0%", "read b 15.0%"]
+    assert drained.details["profile"] == ["fold c 75.0%", "read b 25.0%"]
 
 
 def test_no_figure_of_a_burst_holds_with_a_delivery_lost() -> None:
@@ -369,7 +379,7 @@ async def test_the_obvious_receiver_keeps_what_is_genuine_once(
 
 
 def test_a_profile_charges_processor_time_to_the_stage_that_used_it(tmp_path: Path) -> None:
-    """A child process folds for half a second, and sleeps as long."""
+    """A child process folds for half a second."""
     samples = sampler.planted(tmp_path)
     code = (
         "import time\nfrom tests.bench.test_bench import AT, STRETCH\n"
@@ -379,15 +389,14 @@ def test_a_profile_charges_processor_time_to_the_stage_that_used_it(tmp_path: Pa
         "ends = time.thread_time() + 0.5\n"
         "while time.thread_time() < ends:\n"
         "    fold(History(order='1', deliveries=frozenset()), policy=Policy(), as_of=AT)\n"
-        "time.sleep(1)\n"
     )
     subprocess.run([sys.executable, "-c", code], env=os.environ | samples, check=True)
     found = sampler.sampled(tmp_path, 0)
     spent = dict.fromkeys(sampler.STAGES, 0)
     for (stage, _), used in found.items():
         spent[stage] += used
-    assert 0.3e9 < spent["fold"] < 0.7e9
-    assert spent["start"] > spent["seal"] == 0
+    assert spent["fold"] > 0.1e9  # between two folds it is nobody's
+    assert spent["start"] > spent["seal"] + spent["read"] == 0
 
 
 def test_processes_that_take_turns_are_no_faster_together() -> None:
