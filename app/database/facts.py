@@ -8,9 +8,10 @@ from typing import Any, Literal
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.text import counted
 from app.database.faults import POOLED
 from app.database.servers import server_state
-from app.database.statements import run
+from app.database.statements import run, statement
 from app.database.takeover import server_moved
 
 AGAIN_S = 0.05
@@ -43,6 +44,32 @@ async def damage(
     # One row may hold many lines. The first line only names the database.
     problems = [line for line in lines if not line.startswith("***")] or lines
     return [f"the database file: {line}" for line in problems]
+
+
+_WHOLE_INDEXES = (
+    "SELECT name, tbl_name FROM sqlite_master WHERE type = 'index' "
+    "AND coalesce(sql, '') NOT LIKE '% WHERE %'"
+)
+_ENTRIES = "SELECT count(*) FROM {table} {index}"
+
+
+async def short_indexes(connection: AsyncConnection) -> list[str]:
+    """List indexes of SQLite with more or fewer entries than their table has rows. Indexes of some
+    rows are left out."""
+    if connection.dialect.name != "sqlite":
+        return []
+    found = []
+    for index, table in list(await connection.execute(text(_WHOLE_INDEXES))):
+        entries, rows = [
+            await connection.scalar(text(statement(_ENTRIES, table=table, index=which)))
+            for which in (f"INDEXED BY {index}", "NOT INDEXED")
+        ]
+        if entries != rows:
+            found.append(
+                f"the database file: the index {index} has {counted(entries, 'entry', 'entries')}, "
+                f"and its table {counted(rows, 'row')}"
+            )
+    return found
 
 
 async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:

@@ -91,15 +91,18 @@ async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshL
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
     await select_in(connection, sql=delete, values=[each.order for each in fresh])
-    rows = [row_of(each) for each in fresh if each.taking is not None]
+    rows = [
+        row_of(each.taking, each.generation, each.until)
+        for each in fresh
+        if each.taking is not None
+    ]
     await run(connection, insert_rows, table="takings", columns=COLUMNS, rows=rows)
 
 
-def row_of(fresh: FreshLine) -> tuple[Any, ...]:
-    assert fresh.taking is not None
-    flat = ledger_line_row(fresh.taking)
+def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[Any, ...]:
+    flat = ledger_line_row(taking)
     plain = int(flat.whole is None)
-    return (*flat[:9], plain, ledger_line_text(fresh.taking), fresh.generation, fresh.until)
+    return (*flat[:9], plain, ledger_line_text(taking), generation, until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,25 +75,14 @@ def words_of(outcome: str, findings: str) -> list[str]:
 
 async def count_anew(connection: AsyncConnection) -> None:
     """Set the counters to the result of a full count."""
-    counted = await _full_count(connection)
+    counted = await full_counts(connection)
     await connection.execute(text(_FORGET))
     await run(connection, _add, counted)
 
 
-async def differing_tallies(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each counter that differs from a full count."""
-    kept, counted = await _kept(connection), await _full_count(connection)
-    return [
-        f"the counter of orders with the {name} is {kept[name]:,}, and there are {counted[name]:,};"
-        " `tallyhook refold --all` counts them again"
-        for name in sorted(kept.keys() | counted.keys())
-        if kept[name] != counted[name]
-    ]
-
-
 async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
     """Return how many cached orders have each outcome. Outcomes without orders are left out."""
-    kept = await _kept(connection)
+    kept = await stored_counts(connection)
     return {
         name.removeprefix(OUTCOME): count
         for name, count in kept.items()
@@ -103,16 +92,18 @@ async def outcome_counts(connection: AsyncConnection) -> dict[str, int]:
 
 async def finding_counts(connection: AsyncConnection, codes: Iterable[str]) -> dict[str, int]:
     """Return how many cached orders have each finding."""
-    kept = await _kept(connection)
+    kept = await stored_counts(connection)
     return {code: kept[FINDING + code] for code in codes}
 
 
-async def _kept(connection: AsyncConnection) -> Counter[str]:
+async def stored_counts(connection: AsyncConnection) -> Counter[str]:
+    """Return the counters that are not zero, by name."""
     rows = await connection.execute(text(_KEPT))
-    return Counter({name: int(value) for name, value in rows})
+    return Counter({name: int(value) for name, value in rows if value})
 
 
-async def _full_count(connection: AsyncConnection) -> Counter[str]:
+async def full_counts(connection: AsyncConnection) -> Counter[str]:
+    """Count all cached ledgers, by the name of the counter."""
     counted = Counter[str]()
     sql = text("SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings")
     for outcome, findings, count in await connection.execute(sql):

@@ -232,6 +232,15 @@ async def gather(connection: AsyncConnection, orders: Iterable[str]) -> dict[str
     return await run(connection, histories_of, list(orders))
 
 
+async def gather_all(
+    connection: AsyncConnection, orders: Sequence[str]
+) -> AsyncIterator[list[History]]:
+    """Yield the histories of these orders, some hundreds at a time."""
+    for start in range(0, len(orders), AT_ONCE):
+        found = await gather(connection, orders[start : start + AT_ONCE])
+        yield list(found.values())
+
+
 def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, History]:
     """Return the histories of these orders. An unknown order has an empty history."""
     settle(connection)

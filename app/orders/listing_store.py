@@ -12,7 +12,6 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.core.text import counted
 from app.database import statements
 from app.orders.counter_store import OUTCOME, LedgerWords, words_of
 
@@ -102,24 +101,21 @@ async def list_anew(connection: AsyncConnection) -> None:
         await statements.run(connection, enter_lists, listed)
 
 
-async def differing_listings(connection: AsyncConnection) -> list[str]:
-    """Return a sentence for each list that differs from the cached ledgers."""
+async def stored_counts(connection: AsyncConnection) -> Counter[str]:
+    """Return the lengths of the lists, by word."""
     rows = await connection.execute(text(_KEPT))
-    kept = Counter({row[0]: int(row[1]) for row in rows})
+    return Counter({row[0]: int(row[1]) for row in rows})
+
+
+async def full_counts(connection: AsyncConnection) -> Counter[str]:
+    """Return how many published ledgers belong in each list."""
     full = Counter[str]()
     for outcome, findings, count in await connection.execute(text(_PUBLISHED)):
         for word in words_of(outcome, findings):
             full[word] += int(count)
-    strays = int((await connection.execute(text(_STRAY))).scalar_one())
-    found = [
-        f"the list of orders with the {word} has {kept[word]:,}, and there are {full[word]:,};"
-        " `tallyhook refold --all` lists them again"
-        for word in sorted(kept.keys() | full.keys())
-        if kept[word] != full[word]
-    ]
-    if strays:
-        found.append(
-            f"{counted(strays, 'order is', 'orders are')} listed by a revision that is not its "
-            "last; `tallyhook refold --all` lists them again"
-        )
-    return found
+    return full
+
+
+async def count_strays(connection: AsyncConnection) -> int:
+    """Count rows whose revision is not the last of their order."""
+    return int((await connection.execute(text(_STRAY))).scalar_one())

@@ -1,8 +1,8 @@
-"""Compares the index and the caches with their sources, for a check that changes nothing.
+"""Compares derived rows with rows that are built again, for a check that changes nothing.
 
-The index is built a second time, by the code that `reindex` runs, in a scratch database of its own
-that holds references and no bodies, and is deleted afterwards. Then the two are compared row by
-row.
+The index is built in a scratch database, by the code that `reindex` runs. The scratch database
+holds references and no bodies, and is deleted afterwards. For a sample of the deliveries, stored
+links and contests are copied into it first, since other deliveries may have made them.
 
 If several orders contest a reference, the first to arrive decides which order an event or link is
 stored under. Histories do not depend on that, so orders of one contest count as equal here.
@@ -10,40 +10,161 @@ stored under. Histories do not depend on that, so orders of one contest count as
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from itertools import compress
+from operator import ne
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.core.text import counted
 from app.database.engine import scratch_database
-from app.database.mapping import EVENT_STORED, RECORD_COLUMNS, RECORD_STORED
-from app.database.statements import insert_rows, run, select_in, statement, stream
-from app.orders.index_store import drop_index
+from app.database.mapping import EVENT_COLUMNS, RECORD_COLUMNS, RECORD_STORED
+from app.database.statements import Rows, insert_rows, run, select_in, statement, stream
+from app.finance import ledger_line_store
+from app.orders import counter_store, listing_store
+from app.orders.index_store import Reread, drop_index
 from app.orders.ledger_store import LEDGER_COLUMNS, WITHOUT_HISTORY
 from app.privacy.erase_store import owners
+from app.receiving.correlation_store import keys_of
+from app.receiving.delivery_log_store import DigestRange
 from reconcile.instants import EARLIEST
 
 AT_ONCE: Final = 1_000
 """Rows compared at a time."""
 
-_COMPARED: Final = {
-    "event": (
-        statement("SELECT {event} FROM events", event=EVENT_STORED),
-        statement("SELECT {event} FROM events WHERE event_id IN ({})", event=EVENT_STORED),
-    ),
-    "link": (
-        "SELECT order_key, reference, kind, source FROM links",
-        "SELECT order_key, reference, kind, source FROM links WHERE reference IN ({})",
-    ),
-}
-"""Statements that select all rows of the index, and the rows with some ids."""
+
+class Derived(NamedTuple):
+    """Rows that follow from other rows.
+
+    name     of a row, with places for its columns
+    columns  their names
+    key      the columns that identify a row
+    basis    what the rows follow from
+    mend     how to correct them
+    """
+
+    name: str
+    columns: Sequence[str]
+    key: slice
+    basis: str
+    mend: str = ""
+
+    def compare(self, stored: Iterable[Sequence[Any]], built: Iterable[Sequence[Any]]) -> list[str]:
+        """Return a sentence for each row that is on one side only, or differs in other columns."""
+        there = {row[self.key]: row for row in stored}
+        wanted = {row[self.key]: row for row in built}
+        if there == wanted:
+            return []
+        found = []
+        for key, row in there.items():
+            other = wanted.get(key)
+            if other is None:
+                found.append(self._sentence(row, f"is there, and {self.basis} does not give it"))
+            elif other != row:
+                names = ", ".join(compress(self.columns, map(ne, row, other)))
+                found.append(self._sentence(row, f"is not what {self.basis} gives: {names}"))
+        missing = (row for key, row in wanted.items() if key not in there)
+        return found + [self._sentence(row, "is missing") for row in missing]
+
+    def _sentence(self, row: Sequence[Any], verdict: str) -> str:
+        return f"{self.name.format(row[0] or 'no order', *row[1:])} {verdict}{self.mend}"
+
+
+# --- the index -----------------------------------------------------------------------------------
+
+
+class IndexTable(NamedTuple):
+    """A table of the index, with the place of the column that its rows are found by."""
+
+    table: str
+    place: int
+    rows: Derived
+
+    def select(self, which: str) -> str:
+        """Return SQL for the rows that meet a condition."""
+        columns = ", ".join(self.rows.columns)
+        return statement(_SELECT, columns=columns, table=self.table, which=which)
+
+    async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
+        """Return the rows of a database that have the keys of other rows."""
+        found = statement("{column} IN ({})", column=self.rows.columns[self.place])
+        values = {row[self.place] for row in rows}
+        keys = {row[self.rows.key] for row in rows}
+        same = await select_in(connection, sql=self.select(found), values=values)
+        return [row for row in same if row[self.rows.key] in keys]
+
+
+_SELECT: Final = "SELECT {columns} FROM {table} WHERE {which}"
+_COUNT: Final = "SELECT count(*) FROM {table}"
+_WITHIN: Final = "digest >= :first AND digest < :beyond"
+
+_EVENTS: Final = IndexTable(
+    "events", 2, Derived("the event {2} of {0}", EVENT_COLUMNS, slice(1, 4), "its delivery")
+)
+_LINK_COLUMNS: Final = ("order_key", "reference", "kind", "source")
+_LINKS: Final = IndexTable(
+    "links", 1, Derived("the link {1} of {0}", _LINK_COLUMNS, slice(1, 4), "a delivery")
+)
+_CONTESTS: Final = Derived("the contest of {}", ("order_key", "other"), slice(1), "the index")
+
+_ALL_CONTESTED: Final = "SELECT order_key, other FROM contested"
 _LINKED_RECORDS: Final = statement(
     "SELECT {record} FROM records WHERE session IS NOT NULL OR payment IS NOT NULL",
     record=RECORD_STORED,
 )
-_LEDGERS: Final = statement(
-    "SELECT {columns} FROM ledgers WHERE order_key IN ({})", columns=", ".join(LEDGER_COLUMNS)
-)
+
+Contests = dict[str, frozenset[str]]
+"""Maps each contested order to all orders of its contest."""
+
+
+@asynccontextmanager
+async def scratch_index(
+    connection: AsyncConnection, *, sampled: bool
+) -> AsyncIterator[AsyncConnection]:
+    """Create an empty index beside the stored one. For a sample of the deliveries it has the stored
+    contests, otherwise the links that stored records make."""
+    async with scratch_database() as scratch:
+        if sampled:
+            await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
+        else:
+            await _copy(connection, scratch, "records", RECORD_COLUMNS, _LINKED_RECORDS)
+            await drop_index(scratch, now=EARLIEST)
+        yield scratch
+
+
+async def _copy(
+    connection: AsyncConnection,
+    scratch: AsyncConnection,
+    table: str,
+    columns: tuple[str, ...],
+    sql: str,
+) -> None:
+    async for rows in stream(connection, sql, at_once=AT_ONCE):
+        await run(scratch, insert_rows, table=table, columns=columns, rows=rows)
+
+
+async def copy_links(
+    connection: AsyncConnection, scratch: AsyncConnection, rereads: Iterable[Reread]
+) -> None:
+    """Copy the stored links of the references that some events name."""
+    keys = {key for each in rereads if each.event is not None for key in keys_of(each.event)}
+    sql = _LINKS.select("reference IN ({})")
+    rows = await select_in(connection, sql=sql, values={reference for reference, _, _ in keys})
+    await run(
+        scratch,
+        insert_rows,
+        table="links",
+        columns=_LINK_COLUMNS,
+        rows=rows,
+        conflict="ON CONFLICT DO NOTHING",
+    )
+
+
+async def rows_to_check(connection: AsyncConnection) -> int:
+    """Return about how many rows a check reads: bodies, what was read from them, and orders."""
+    return int((await connection.execute(text(_ROWS))).scalar_one())
+
 
 _ROWS: Final = (
     "SELECT (SELECT count(*) FROM deliveries) "
@@ -52,87 +173,52 @@ _ROWS: Final = (
     "+ (SELECT count(*) FROM order_due)"
 )
 
-Contests = dict[str, frozenset[str]]
-"""Maps each contested order to all orders of its contest."""
-
-
-@asynccontextmanager
-async def scratch_index(connection: AsyncConnection) -> AsyncIterator[AsyncConnection]:
-    """Create an empty index beside the stored one, with only the links that stored records make."""
-    async with scratch_database() as scratch:
-        async for rows in stream(connection, _LINKED_RECORDS, at_once=AT_ONCE):
-            await run(scratch, insert_rows, table="records", columns=RECORD_COLUMNS, rows=rows)
-        await drop_index(scratch, now=EARLIEST)
-        yield scratch
-
-
-async def rows_to_check(connection: AsyncConnection) -> int:
-    """Return about how many rows a check reads: bodies, what was read from them, and orders."""
-    return int((await connection.execute(text(_ROWS))).scalar_one())
-
 
 async def differences(
-    connection: AsyncConnection, scratch: AsyncConnection, progress: Callable[[int], None]
-) -> AsyncIterator[str]:
-    """Yield a sentence for each difference between the stored and the rebuilt index. `progress` is
-    called with how many stored rows were compared since its last call."""
-    built = await _contests(scratch)
-    async for sentence in _other_contests(connection, built):
-        yield sentence
-    for what in _COMPARED:
-        comparing = _both_ways(connection, scratch, what, contests=built, progress=progress)
-        async for sentence in comparing:
-            yield sentence
-
-
-async def differing_contests(
-    connection: AsyncConnection, pairs: Iterable[tuple[str, str]]
-) -> AsyncIterator[str]:
-    """Yield a sentence for each stored contest that does not follow from the orders. `pairs` has
-    the orders that share something, in both directions."""
-    async for sentence in _other_contests(connection, _together(pairs)):
-        yield sentence
-
-
-async def _other_contests(connection: AsyncConnection, built: Contests) -> AsyncIterator[str]:
-    stored = await _contests(connection)
-    for order in sorted(stored.keys() | built.keys()):
-        if stored.get(order) != built.get(order):
-            yield f"the contested orders of {order} are not what the deliveries give"
-
-
-async def _both_ways(
     connection: AsyncConnection,
     scratch: AsyncConnection,
-    what: str,
-    *,
-    contests: Contests,
     progress: Callable[[int], None],
-) -> AsyncIterator[str]:
-    """Yield stored rows that differ, and rebuilt rows that are missing. Rows are (order, … key …,
-    rest)."""
-    everything, some = _COMPARED[what]
-    width = 3
-    place = 2 if what == "event" else 1
-    async for rows in stream(connection, everything, at_once=AT_ONCE):
-        found = await select_in(scratch, sql=some, values={row[place] for row in rows})
-        built = {row[1 : 1 + width]: row for row in found}
-        for row in rows:
-            name = f"the {what} {row[place]} of {row[0] or 'no order'}"
-            other = built.get(row[1 : 1 + width])
-            if other is None:
-                yield f"{name} is in the index, and no delivery gives it"
-            elif other[1:] != row[1:] or (
-                row[0] != other[0] and other[0] not in contests.get(row[0], ())
-            ):
-                yield f"{name} is not what its delivery gives"
-        progress(len(rows))
-    async for rows in stream(scratch, everything, at_once=AT_ONCE):
-        found = await select_in(connection, sql=some, values={row[place] for row in rows})
-        stored = {row[1 : 1 + width] for row in found}
-        for row in rows:
-            if row[1 : 1 + width] not in stored:
-                yield f"the {what} {row[place]} of {row[0] or 'no order'} is missing in the index"
+    *,
+    digests: DigestRange | None,
+) -> AsyncIterator[Sequence[str]]:
+    """Yield sentences on differences between the stored and the rebuilt index.
+
+    progress  is called with how many stored rows were compared since its last call
+    digests   of the events in a sample, which lacks the links of other events; None: all are there
+    """
+    stored, contests = await _contests(connection), await _contests(scratch)
+    yield _CONTESTS.compare(stored.items(), contests.items())
+    for index in (_EVENTS, _LINKS):
+        which, values = "1 = 1", dict[str, str]()
+        if digests is not None:
+            which = _WITHIN if index is _EVENTS else "1 = 0"
+            values = digests._asdict() if index is _EVENTS else {}
+        matched = 0
+        async for rows in stream(connection, index.select(which), at_once=AT_ONCE, values=values):
+            built = await index.same(scratch, rows)
+            matched += len(built)
+            yield index.rows.compare(rows, _as_stored(index.rows.key, rows, built, contests))
+            progress(len(rows))
+        if matched == await scratch.scalar(text(statement(_COUNT, table=index.table))):
+            continue
+        async for rows in stream(scratch, index.select("1 = 1"), at_once=AT_ONCE):
+            there = {row[index.rows.key] for row in await index.same(connection, rows)}
+            yield index.rows.compare([], [row for row in rows if row[index.rows.key] not in there])
+
+
+def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
+    """Return rebuilt rows under the order of the stored row, where both orders contest it."""
+    orders = {row[key]: row[0] for row in stored}
+    return [
+        (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
+        for row in built
+    ]
+
+
+async def orders_in(scratch: AsyncConnection) -> list[str]:
+    """Return the orders of the events in a scratch index."""
+    orders = text("SELECT DISTINCT order_key FROM events WHERE order_key IS NOT NULL")
+    return list(await scratch.scalars(orders))
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
@@ -179,6 +265,52 @@ def _together(pairs: Iterable[tuple[str, str]]) -> Contests:
     return {order: frozenset(orders) for order, orders in together.items()}
 
 
+# --- orders --------------------------------------------------------------------------------------
+
+LEDGERS: Final = Derived(
+    "the ledger of {}", (LEDGER_COLUMNS[0], *LEDGER_COLUMNS[2:]), slice(1), "its history"
+)
+"""Cached ledgers without `as_of`: a ledger is unchanged until its next decision."""
+PUBLISHED: Final = Derived(
+    "what was last published of {}",
+    ("order_key", "outcome", "fulfillable", "substance"),
+    slice(1),
+    "its history",
+)
+MARKS: Final = Derived("the due mark of {}", ("order_key", "due_at"), slice(1), "its history")
+LEDGER_LINES: Final = Derived(
+    "the ledger line of {1}", ledger_line_store.COLUMNS, slice(1, 2), "its history"
+)
+VERDICTS: Final = Derived("the verdict of {}", ("id", "verdict", "event_id"), slice(1), "its body")
+
+_MEND: Final = "; `tallyhook refold --all` corrects it"
+_COUNTERS: Final = Derived(
+    "the counter of orders with the {}", ("name", "value"), slice(1), "a full count", _MEND
+)
+_LISTS: Final = Derived(
+    "the list of orders with the {}", ("word", "length"), slice(1), "a full count", _MEND
+)
+
+
+async def differing_counts(connection: AsyncConnection) -> list[str]:
+    """Return sentences on counters and lists of orders that the cached ledgers do not give."""
+    found = _COUNTERS.compare(
+        (await counter_store.stored_counts(connection)).items(),
+        (await counter_store.full_counts(connection)).items(),
+    )
+    found += _LISTS.compare(
+        (await listing_store.stored_counts(connection)).items(),
+        (await listing_store.full_counts(connection)).items(),
+    )
+    strays = await listing_store.count_strays(connection)
+    if strays:
+        found.append(
+            f"{counted(strays, 'order is', 'orders are')} listed by a revision that is not its "
+            "last; `tallyhook refold --all` lists them again"
+        )
+    return found
+
+
 async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
     """Return a sentence on each redelivery of an event that is not in the index."""
     rows = await connection.execute(
@@ -192,15 +324,19 @@ async def lonely_duplicates(connection: AsyncConnection) -> list[str]:
     return [f"{row[0]} is a redelivery of an event that is not in the index" for row in rows]
 
 
+_LEDGERS: Final = statement(
+    "SELECT {columns} FROM ledgers WHERE order_key IN ({})", columns=", ".join(LEDGERS.columns)
+)
+
+
 async def cached_rows(
     connection: AsyncConnection, orders: Iterable[str]
 ) -> dict[str, tuple[Any, ...]]:
-    """Return the cached rows of these orders, as `ledger_row` makes them."""
+    """Return the cached rows of these orders, with the columns of LEDGERS."""
     rows = await select_in(connection, sql=_LEDGERS, values=orders)
     return {row[0]: row for row in rows}
 
 
-async def ledgers_without_history(connection: AsyncConnection) -> AsyncIterator[Sequence[str]]:
-    """Yield orders with a cached ledger and no evidence now: it was read differently before."""
-    async for rows in stream(connection, WITHOUT_HISTORY, at_once=AT_ONCE):
-        yield [row[0] for row in rows]
+async def ledgers_without_history(connection: AsyncConnection) -> list[str]:
+    """Return orders with a cached ledger and no evidence now: it was read differently before."""
+    return list(await connection.scalars(text(WITHOUT_HISTORY)))

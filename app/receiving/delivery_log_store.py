@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -319,7 +319,8 @@ _RAW: Final = (
 _RAW_ONES: Final = statement(
     _RAW,
     event=EVENT_SELECT,
-    which="deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate'",
+    which="deliveries.digest >= :first AND deliveries.digest < :beyond "
+    "AND (deliveries.body IS NOT NULL OR deliveries.verdict <> 'duplicate')",
 )
 _RAW_ONE: Final = statement(
     _RAW,
@@ -335,11 +336,23 @@ async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDeli
     return None if row is None else _raw(row)
 
 
+class DigestRange(NamedTuple):
+    """Digests of bodies from `first` on and before `beyond`."""
+
+    first: str = ""
+    beyond: str = LAST
+
+
+EVERY_DIGEST: Final = DigestRange()
+
+
 async def raw_deliveries(
-    connection: AsyncConnection, *, at_once: int
+    connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield every delivery that first brought its body, by arrival, about `at_once` at a time."""
-    async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once)):
+    """Yield the deliveries that first brought a body with such a digest, by arrival, about
+    `at_once` at a time."""
+    values = digests._asdict()
+    async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.finance import ledger_line_store
-from app.finance.ledger_line_store import FreshLine, row_of
+from app.finance.ledger_line_store import row_of
 from app.receiving.inbox import open_inbox
 from reconcile.instants import DAY
 from reconcile.matching.books import StatementLine, match_key
@@ -100,7 +100,7 @@ def _write(
 def _takings(month: Month) -> Iterator[tuple[Any, ...]]:
     for case in month.cases():
         for each in case.takings:
-            yield row_of(FreshLine(order=each.order, generation=1, until=None, taking=each))
+            yield row_of(each, 1, None)
 
 
 def _due(month: Month) -> Iterator[tuple[str, None, int]]:

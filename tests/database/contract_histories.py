@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.record_store import add_records, order_records
 from app.orders.refold import refold_until_quiet
-from app.privacy.check import check_database
+from app.privacy import check
+from app.privacy.check import SAMPLE, check_database
 from app.receiving.append_store import Arrival
 from app.receiving.inbox import Inbox
 from reconcile.ledger.events import Event
@@ -229,8 +230,10 @@ class HistoryContract:
         await refresh_ledger_lines(at, progress=quiet)
         await deliver(inbox, [tagged(part, tag) for part in again])
         await refold_until_quiet(at, limit=500, progress=quiet)
-        for deep in (None, 1):
-            report = await check_database(with_sources(at, SOURCES), deep=deep, progress=quiet)
+        for deep, sample in ((1, SAMPLE), (None, SAMPLE), (None, 3)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(check, "SAMPLE", sample)
+                report = await check_database(with_sources(at, SOURCES), deep=deep, progress=quiet)
             assert [each for each in report.problems if not of_the_builders(each)] == []
 
 

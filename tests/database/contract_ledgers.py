@@ -10,11 +10,11 @@ import pytest
 from app.context.context import AppContext
 from app.database.statements import run
 from app.orders import ledger_store, refold
-from app.orders.counter_store import differing_tallies, outcome_counts
-from app.orders.listing_store import differing_listings
+from app.orders.counter_store import outcome_counts
 from app.orders.published_store import Published
 from app.orders.rebuild import refold_all
 from app.orders.refold import call_up_early, gathered, refold_due, refold_until_quiet
+from app.privacy.consistency_store import differing_counts
 from app.receiving.due_store import NEXT_DUE, count_due, due_orders, next_due
 from app.receiving.inbox import Inbox
 from reconcile.instants import MINUTE
@@ -274,7 +274,7 @@ class LedgerContract:
         assert counted.keys() - {"pending"}
         async with inbox.database.writing() as connection:
             await connection.exec_driver_sql("DELETE FROM ledgers")
-            assert len(await differing_tallies(connection)) >= len(counted)
+            assert len(await differing_counts(connection)) >= len(counted)
         await refold_all(context(inbox, at=WINDOW_S + 99), progress=quiet)
         await full_count_agrees(inbox)
         assert await outcomes_in(inbox) == counted
@@ -331,8 +331,7 @@ LISTINGS: list[dict[str, Any]] = [
 async def full_count_agrees(inbox: Inbox) -> None:
     """Compare the counters of orders with the ledgers."""
     async with inbox.database.reading() as connection:
-        assert await differing_tallies(connection) == []
-        assert await differing_listings(connection) == []
+        assert await differing_counts(connection) == []
     await listed_as_published(inbox)
 
 

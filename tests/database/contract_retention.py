@@ -258,7 +258,7 @@ class RetentionContract:
         for sql, words in (
             ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),
-            ("DELETE FROM events", "was pruned, and its event is gone"),
+            ("DELETE FROM events", "is not what its body gives: verdict, event_id"),
         ):
             await change(inbox, sql)
             report = await checked(then)

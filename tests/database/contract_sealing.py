@@ -27,7 +27,7 @@ from app.evidence.seal import (
 from app.evidence.verify_log import VerifiedLog, verify_log
 from app.orders.record_store import add_records
 from app.orders.refold import refold_until_quiet
-from app.privacy.layers_store import prove_log
+from app.privacy.facts_store import prove_log
 from app.receiving.append_store import Arrival, keep_arrivals
 from app.receiving.inbox import Inbox
 from app.sealing import departure_store as leaving
