@@ -14,7 +14,7 @@ from app.access.proposal import Proposal
 from app.console.case_pages import attachments_of_break
 from app.console.orders_pages import saved_lists
 from app.console.proposals_pages import proposed, waiting_about
-from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Form, View
+from app.console.view import PROPOSE, ROWS, Act, ActionResult, Document, Field, Filters, Form, View
 from app.console.words import SETTLINGS, address, plain_money, spoken
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted
@@ -37,33 +37,24 @@ CONDITIONS: Final = ("cause", "state", "currency", "assignee")
 AGE_CONDITIONS: Final = {"week": "age<=7", "month": "age>7 age<=30", "older": "age>30"}
 """Condition that chooses breaks by age, for each value of the age filter."""
 
+FILTERS: Final[Filters] = {
+    "cause": BREAK_CAUSES,
+    "state": LIVING,
+    "age": tuple(worklist.AGES),
+    "currency": None,
+    "assignee": None,
+    "order": tuple(worklist.ORDERS),
+}
+
 MOST_SKIPPED: Final = 1_000_000
 
 
 async def breaks_document(view: View) -> Document:
     """GET /breaks?cause=&state=&currency=&assignee=&order=&skip="""
-    filters = {
-        "cause": view.choice("cause", BREAK_CAUSES),
-        "state": view.choice("state", LIVING),
-        "currency": view.word("currency"),
-        "assignee": view.word("assignee"),
-        "age": view.choice("age", tuple(worklist.AGES)),
-        "order": view.choice("order", tuple(worklist.ORDERS)),
-    }
-    skip = min(view.number("skip") or 0, MOST_SKIPPED)
-    found = await worklist.worklist(
-        view.context,
-        worklist.WorklistRequest(
-            cause=filters["cause"],
-            state=view.choice("state", LIVING),
-            age=filters["age"],
-            currency=filters["currency"],
-            assignee=filters["assignee"],
-            order=filters["order"] or "money",
-            skip=skip,
-            limit=view.rows,
-        ),
-    )
+    filters, skip = view.filters(FILTERS), min(view.number("skip") or 0, MOST_SKIPPED)
+    asked = {**filters, "order": filters["order"] or "money"}
+    request = worklist.WorklistRequest(**asked, skip=skip, limit=view.rows)
+    found = await worklist.worklist(view.context, request)
     now, run = view.context.clock.now(), found.run
     return {
         "filters": filters,
@@ -323,9 +314,8 @@ SHOWN: Final = 10
 
 def _list(view: View) -> str:
     """Return the address of the filtered list in which the breaks were chosen."""
-    known = (*CONDITIONS, "age", "order", "skip")
     given = parse_qsl(view.word("list") or "")
-    query = urlencode([(name, value) for name, value in given if name in known])
+    query = urlencode([(name, value) for name, value in given if name in (*FILTERS, "skip")])
     return f"/breaks?{query}" if query else "/breaks"
 
 

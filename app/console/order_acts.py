@@ -15,17 +15,16 @@ from starlette.responses import Response
 from app.access.bookmarks import ORDER, pin_order, remove_bookmark, save_list
 from app.access.operators import Reading
 from app.access.proposals import ProposalKind
-from app.console.orders_pages import GROUPS
+from app.console import breaks_pages, orders_pages
 from app.console.pages import as_csv, as_json, download, file_part
 from app.console.proposals_pages import proposal_shown, proposed
-from app.console.view import Act, ActionResult, Document, Field, Form, View, stated
+from app.console.view import Act, ActionResult, Document, Field, Filters, Form, View, stated
 from app.console.words import FINDINGS, HOLDS, TAKEN, address
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import capital, counted, is_human_text
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.evidence.prove_sealed import prove_each
 from app.finance.read_lines import lines_naming
-from app.finance.worklist import AGES, ORDERS
 from app.monitoring.alarm_messages import TAKEN_STATES, take_alarm
 from app.monitoring.watchdog import Watched, alarms
 from app.orders import (
@@ -39,11 +38,9 @@ from app.orders import (
 )
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
-from reconcile.ledger.attention import NEEDS_A_PERSON, left_to_settle
+from reconcile.ledger.attention import left_to_settle
 from reconcile.ledger.ledger import OUTCOMES
 from reconcile.ledger.vocabulary import FINDING_CODES
-from reconcile.matching.breaks import STATES
-from reconcile.matching.causes import BREAK_CAUSES
 
 # --- evidence, the shop, refused deliveries -------------------------------------------------------
 
@@ -181,22 +178,11 @@ async def do_reverify(view: View, reason: str) -> str:
 
 # --- a number, a body; notes, pins, lists, alarms -------------------------------------------------
 
-LISTS: Final[Mapping[str, Mapping[str, tuple[str, ...] | None]]] = {
-    "orders": {
-        "outcome": OUTCOMES,
-        "group": tuple(GROUPS),
-        "finding": (*FINDING_CODES, NEEDS_A_PERSON),
-    },
-    "breaks": {
-        "cause": BREAK_CAUSES,
-        "state": STATES[:-1],
-        "age": tuple(AGES),
-        "currency": None,
-        "assignee": None,
-        "order": tuple(ORDERS),
-    },
+LISTS: Final[Mapping[str, Filters]] = {
+    "orders": orders_pages.FILTERS,
+    "breaks": breaks_pages.FILTERS,
 }
-"""Lists that may be saved, with the allowed values of each filter; None allows any text."""
+"""Lists that may be saved, with their filters."""
 
 _READS: Final[Mapping[str, Reading]] = {"orders": "orders", "breaks": "breaks"}
 
@@ -356,13 +342,10 @@ def _list(view: View) -> tuple[str, dict[str, str]]:
     page = stated("list", view.choice("list", LISTS))
     if not view.person.may(_READS[page]):
         raise UsageError("your role may not see that list")
-    filters = {}
-    for name, among in LISTS[page].items():
-        word = view.word(name) if among is None else view.choice(name, among)
-        if word is not None and (len(word) > WORD_MAX or not is_human_text(word)):
+    filters = {name: word for name, word in view.filters(LISTS[page]).items() if word is not None}
+    for name, word in filters.items():
+        if len(word) > WORD_MAX or not is_human_text(word):
             raise UsageError(f"{name} is 1 to {WORD_MAX} printable characters")
-        if word is not None:
-            filters[name] = word
     return page, filters
 
 

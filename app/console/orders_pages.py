@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.access.bookmarks import ORDER, bookmarks_of
 from app.console.proposals_pages import proposal_row, shown_kinds
-from app.console.view import ROWS, Document, View
+from app.console.view import ROWS, Document, Filters, View
 from app.console.words import VERDICTS as SENTENCES
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.dispute_case import dispute_deadlines
@@ -179,6 +179,12 @@ async def _finance_now(view: View) -> dict[str, Any] | None:
 
 # --- orders ---------------------------------------------------------------------------------------
 
+FILTERS: Final[Filters] = {
+    "outcome": OUTCOME_WORDS,
+    "group": tuple(GROUPS),
+    "finding": (*FINDING_CODES, NEEDS_A_PERSON),
+}
+
 CHOOSE: Final = ("numbers",)
 """Purposes for which a role may choose several orders."""
 
@@ -209,8 +215,8 @@ async def orders_document(view: View) -> Document:
 
     `group` is a group of outcomes. Orders without an attempt are sorted by reference.
     """
-    outcome, group = view.choice("outcome", OUTCOME_WORDS), view.choice("group", tuple(GROUPS))
-    finding = view.choice("finding", (*FINDING_CODES, NEEDS_A_PERSON))
+    filters = view.filters(FILTERS)
+    outcome, group, finding = (filters[name] for name in ("outcome", "group", "finding"))
     outcomes = GROUPS[group] if group is not None else () if outcome is None else (outcome,)
     untried = finding is None and outcomes == GROUPS["never_tried"]
     after = view.word("after") if untried else None
@@ -229,13 +235,7 @@ async def orders_document(view: View) -> Document:
     kept = await bookmarks_of(view.context, view.person.name)
     last = found[-1] if len(found) == view.rows else None
     return {
-        "filters": {
-            "outcome": outcome,
-            "group": group,
-            "finding": finding,
-            "before": view.number("before"),
-            "after": after,
-        },
+        "filters": {**filters, "before": view.number("before"), "after": after},
         "all": await read_orders.counted_listed(view.context),
         "counts": {word: counts[word] for word in OUTCOME_WORDS if counts.get(word)},
         "choosing": view.choice("choose", CHOOSE) is not None and view.person.may("unmasked"),
@@ -435,24 +435,11 @@ async def deliveries_document(view: View) -> Document:
     """GET /deliveries?verdict=&source=&kind=&order=&no_order=&before="""
     refused = view.person.may("refused_deliveries")
     verdicts = delivery_log.VERDICTS if refused else delivery_log.VERDICTS[:4]
-    filters = {
-        "verdict": view.choice("verdict", verdicts),
-        "source": view.word("source"),
-        "kind": view.word("kind"),
-        "order": view.word("order"),
-        "no_order": view.choice("no_order", ("yes",)),
-    }
-    before = view.word("before")
+    texts = dict.fromkeys(("source", "kind", "order"))
+    filters = view.filters({"verdict": verdicts, **texts, "no_order": ("yes",)})
+    asked, before = {**filters, "no_order": filters["no_order"] is not None}, view.word("before")
     page = await delivery_log.list_deliveries(
-        view.context,
-        verdict=filters["verdict"],
-        source=filters["source"],
-        kind=filters["kind"],
-        order=filters["order"],
-        no_order=filters["no_order"] is not None,
-        refused=refused,
-        before=before,
-        limit=view.rows,
+        view.context, **asked, refused=refused, before=before, limit=view.rows
     )
     rows = [_delivery_row(each) for each in page.entries]
     if view.format == "csv":

@@ -64,12 +64,10 @@ def notification_row(entry: Any) -> dict[str, Any]:
 
 async def notifications_document(view: View) -> Document:
     """GET /notifications?state=&order=&before="""
-    state, order, before = view.choice("state", STATES), view.word("order"), view.number("before")
-    found = await list_notifications(
-        view.context, state=state, order=order, before=before, limit=view.rows
-    )
+    filters, before = view.filters({"state": STATES, "order": None}), view.number("before")
+    found = await list_notifications(view.context, **filters, before=before, limit=view.rows)
     return {
-        "filters": {"state": state, "order": order},
+        "filters": filters,
         "before": before,
         "states": list(STATES),
         "notifications": [notification_row(each) for each in found],
@@ -79,18 +77,13 @@ async def notifications_document(view: View) -> Document:
 
 async def audit_document(view: View) -> Document:
     """GET /audit?who=&action=&subject=&before="""
-    who, subject = view.word("who"), view.word("subject")
-    action, before = view.choice("action", tuple(operators.MAY)), view.number("before")
+    filters = view.filters({"who": None, "action": tuple(operators.MAY), "subject": None})
+    before = view.number("before")
     found = await operators.trail(
-        view.context,
-        who=who,
-        action=action,
-        subject=subject,
-        before=before or operators.AFTER_ALL,
-        limit=view.rows,
+        view.context, **filters, before=before or operators.AFTER_ALL, limit=view.rows
     )
     return {
-        "filters": {"who": who, "action": action, "subject": subject},
+        "filters": filters,
         "before": before,
         "actions": list(operators.MAY),
         "entries": [

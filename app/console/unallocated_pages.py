@@ -29,25 +29,18 @@ ONE_ORDER: Final = (
 
 async def unallocated_document(view: View) -> Document:
     """GET /unallocated?source=&all=&not_ours=&after="""
-    everything = view.choice("all", ("true",)) is not None
-    not_ours = view.choice("not_ours", ("true",)) is not None
-    page = await list_unallocated(
-        view.context,
-        UnallocatedRequest(
-            source=view.word("source"),
-            after=view.word("after") or "",
-            limit=view.rows,
-            everything=everything,
-            not_ours=not_ours,
-        ),
+    filters = view.filters({"source": None, "all": ("true",), "not_ours": ("true",)})
+    request = UnallocatedRequest(
+        source=filters["source"],
+        after=view.word("after") or "",
+        limit=view.rows,
+        everything=filters["all"] is not None,
+        not_ours=filters["not_ours"] is not None,
     )
+    page = await list_unallocated(view.context, request)
     totals, now = await unallocated_totals(view.context), view.context.clock.now()
     return {
-        "filters": {
-            "source": view.word("source"),
-            "all": "true" if everything else None,
-            "not_ours": "true" if not_ours else None,
-        },
+        "filters": filters,
         "not_ours": totals.not_ours,
         "after": view.word("after"),
         "waiting": totals.count,

@@ -91,6 +91,9 @@ class Console:
 T = TypeVar("T")
 Word = TypeVar("Word", bound=str)
 
+Filters = Mapping[str, tuple[str, ...] | None]
+"""Filters of a list, with the allowed values of each; None allows any text."""
+
 ROLES_OF: Final[Mapping[str, frozenset[Role]]] = {
     str(name): roles for name, roles in (*MAY.items(), *MAY_READ.items())
 }
@@ -206,6 +209,14 @@ class View:
         if word is not None and word not in among:
             raise UsageError(f"{name} is none of: {', '.join(among)}")
         return next((each for each in among if each == word), None)
+
+    def filters(self, known: Filters) -> dict[str, Any]:
+        """Return the filters of a list by name, None for those that are missing. Raises UsageError
+        for values that are not allowed."""
+        return {
+            name: self.word(name) if among is None else self.choice(name, among)
+            for name, among in known.items()
+        }
 
     def number(self, name: str) -> int | None:
         """Return a parameter as a whole number. Raises UsageError if it isn't one."""
