@@ -10,7 +10,6 @@ import typer
 from app.cli import operators, printing, running
 
 if TYPE_CHECKING:
-    from app.access.proposal import Proposal
     from app.context.context import AppContext
     from app.orders.unallocated import UnallocatedRequest
 
@@ -176,10 +175,5 @@ def dismiss(
 def _place(payment: str, asked: dict[str, Any], *, done: str) -> None:
     from app.finance.place_payment import Placing, place_payment
 
-    placing = Placing(payment=payment, **asked)
-
-    async def work(context: AppContext) -> Proposal | None:
-        return await place_payment(context, placing)
-
-    proposal = running.writing(work)
+    proposal = running.writing(place_payment, Placing(payment=payment, **asked))
     printing.note(done if proposal is None else operators.proposal_notice(proposal))

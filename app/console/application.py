@@ -251,7 +251,7 @@ class Application:
         if view.format == "csv":
             zone = view.context.calendar_zone
             following = partial(_following, page, view)
-            rows = as_csv(document, page.rows, following=following, zone=zone)
+            rows = as_csv(document, page.rows_name, following=following, zone=zone)
             if view.behind_s:  # the header is not stored in the file
                 name = f"{file_part(page.title.lower())}-not-all-read.csv"
                 rows.headers["Content-Disposition"] = f'attachment; filename="{name}"'

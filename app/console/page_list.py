@@ -27,7 +27,6 @@ PAGES: Final = (
         "Orders",
         "orders",
         orders_pages.orders_document,
-        "orders",
         following={"next": "before", "next_after": "after"},
         live=True,
     ),
@@ -42,14 +41,7 @@ PAGES: Final = (
         live=True,
     ),
     Page("/cases/{subject}", "Case", "cases", case_pages.case_document, "items"),
-    Page(
-        "/deliveries",
-        "Deliveries",
-        "deliveries",
-        orders_pages.deliveries_document,
-        "deliveries",
-        live=True,
-    ),
+    Page("/deliveries", "Deliveries", "deliveries", orders_pages.deliveries_document, live=True),
     # Not live: viewing a refused delivery adds an audit entry.
     Page(
         "/deliveries/{subject}", "Delivery", "deliveries", orders_pages.delivery_document, "headers"
@@ -59,7 +51,6 @@ PAGES: Final = (
         "Breaks",
         "breaks",
         breaks_pages.breaks_document,
-        "breaks",
         group="Finance",
         following={"next": "skip"},
         live=True,
@@ -96,7 +87,6 @@ PAGES: Final = (
         "Late money",
         "late",
         breaks_pages.late_document,
-        "late",
         group="Finance",
         following={"next": "skip"},
         live=True,
@@ -115,7 +105,6 @@ PAGES: Final = (
         "Rows of a run",
         "runs",
         finance_pages.rows_document,
-        "rows",
         group="Finance",
         following={"next": "skip"},
     ),
@@ -128,29 +117,15 @@ PAGES: Final = (
         group="Finance",
     ),
     Page(
-        "/proposals",
-        "Proposals",
-        "proposals",
-        proposals_pages.proposals_document,
-        "proposals",
-        group="Finance",
+        "/proposals", "Proposals", "proposals", proposals_pages.proposals_document, group="Finance"
     ),
     Page(
         "/proposals/{subject}", "Proposal", "proposals", proposals_pages.proposal_document, "steps"
     ),
-    Page(
-        "/imports", "Imports", "imports", imports_pages.imports_document, "imports", group="Finance"
-    ),
+    Page("/imports", "Imports", "imports", imports_pages.imports_document, group="Finance"),
     Page("/imports/{subject}", "Import", "imports", imports_pages.import_document, "problems"),
-    Page(
-        "/coverage",
-        "Coverage",
-        "imports",
-        coverage_pages.coverage_document,
-        "coverage",
-        group="Finance",
-    ),
-    Page("/runs", "Runs", "runs", finance_pages.runs_document, "runs", group="Finance"),
+    Page("/coverage", "Coverage", "imports", coverage_pages.coverage_document, group="Finance"),
+    Page("/runs", "Runs", "runs", finance_pages.runs_document, group="Finance"),
     Page(
         "/runs/{subject}",
         "Run",
@@ -168,22 +143,12 @@ PAGES: Final = (
         group="Finance",
     ),
     Page("/rules", "Rules", "runs", rules_pages.rules_document, "settings", group="Finance"),
-    Page(
-        "/fees",
-        "Fees",
-        "runs",
-        rules_pages.fees_document,
-        "fees",
-        group="Finance",
-        typed=("from", "to"),
-    ),
+    Page("/fees", "Fees", "runs", rules_pages.fees_document, group="Finance", typed=("from", "to")),
     Page(
         "/periods", "Months", "periods", finance_pages.periods_document, "closed", group="Finance"
     ),
     Page("/periods/{subject}", "Month", "periods", finance_pages.period_document, "checks"),
-    Page(
-        "/reports", "Reports", "reports", finance_pages.reports_document, "reports", group="Finance"
-    ),
+    Page("/reports", "Reports", "reports", finance_pages.reports_document, group="Finance"),
     Page(
         "/reports/{subject}",
         "Report",
@@ -218,7 +183,6 @@ PAGES: Final = (
         "Notifications",
         "notifications",
         service_pages.notifications_document,
-        "notifications",
         live=True,
     ),
     Page("/setup", "Setting up", "setup", setup_pages.setup_document, "sources", group="Service"),
@@ -251,6 +215,6 @@ PAGES: Final = (
         template="me.html",
         group="Service",
     ),
-    Page("/people", "People", "people", service_pages.people_document, "people", group="Service"),
-    Page("/tokens", "Tokens", "tokens", service_pages.tokens_document, "tokens", group="Service"),
+    Page("/people", "People", "people", service_pages.people_document, group="Service"),
+    Page("/tokens", "Tokens", "tokens", service_pages.tokens_document, group="Service"),
 )

@@ -256,10 +256,11 @@ class Page:
     reads     permission that a role needs
     load      makes the document, or a download. Raises NotFoundError, and UsageError for bad
               parameters
-    rows      list of the document that is its .csv, with those of all following pages
+    rows      list of the document that is its .csv, with those of all following pages; empty: named
+              as `load` before `_document`
     following  parameter of the address that leads to the next page, by the document's member that
               has its value; None there: it is the last page
-    template  shows the document, which it knows as `doc`; empty: named as `load` before `_document`
+    template  shows the document, which it knows as `doc`; empty: named likewise
     group     part of the navigation; empty: its title is at the top
     live      whether it reloads when something arrived
     typed     parameters that a person types into a form. After a mistake in one, the form's page
@@ -271,7 +272,7 @@ class Page:
     title: str
     reads: Reading
     load: Callable[[View], Awaitable[Document | Response]]
-    rows: str
+    rows: str = ""
     _: KW_ONLY
     template: str = ""
     group: str = ""
@@ -281,8 +282,16 @@ class Page:
     following: Mapping[str, str] = field(default_factory=lambda: {"next": "before"})
 
     @property
+    def _name(self) -> str:
+        return self.load.__name__.removesuffix("_document")
+
+    @property
     def template_name(self) -> str:
-        return self.template or f"{self.load.__name__.removesuffix('_document')}.html"
+        return self.template or f"{self._name}.html"
+
+    @property
+    def rows_name(self) -> str:
+        return self.rows or self._name
 
     @property
     def listed(self) -> bool:
