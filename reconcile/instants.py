@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, overload
 
 if TYPE_CHECKING:
@@ -131,10 +132,16 @@ def _within(instant: Instant) -> Instant:
     return instant
 
 
+# Events of one burst, and lines of its log, repeat the second.
+@lru_cache(maxsize=1_024)
+def _second(seconds: int) -> str:
+    return moment_of(Instant(seconds * SECOND)).isoformat(timespec="seconds")[:19]
+
+
 def format_instant(instant: Instant) -> str:
     """Return RFC 3339 in UTC with `Z`, and 0, 3 or 6 decimals of a second as needed."""
-    fraction = instant % SECOND
-    text = moment_of(instant).isoformat(timespec="seconds")[:19]
+    seconds, fraction = divmod(instant, SECOND)
+    text = _second(seconds)
     if fraction == 0:
         return text + "Z"
     if fraction % 1000 == 0:

@@ -31,15 +31,18 @@ from app.sealing import (
     order_tree_store,
 )
 from reconcile.instants import DAY, HOUR, Duration, Instant
-from reconcile.ledger.events import Event
 from reconcile.ledger.history import History
 from reconcile.transparency import merkle
 from reconcile.transparency.commitments import (
     SAID,
+    TEXTS,
     Parts,
+    cut_into_parts,
     part_hashes,
     part_salts,
+    written_parts,
 )
+from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
 LEAF_BYTES: Final = 2_400
@@ -410,7 +413,8 @@ async def sealed_parts(
             parts[name] = _opened(said[name], leaves[name], secret)
         for each in history.deliveries:
             for leaf in read[each.delivery_id][-1:]:  # it seals the present reading of the delivery
-                parts[leaf.subject] = _opened(each.event, leaf, secret)
+                event = cut_into_parts(value_document(each.event), TEXTS)
+                parts[leaf.subject] = _opened(event, leaf, secret)
     leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)
     order, tree = None, None
@@ -487,8 +491,9 @@ async def _rows_of(
     return found
 
 
-def _opened(said: Event | Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
+def _opened(said: Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
     """Return the parts of a leaf's content with their salts."""
     salt = bytes.fromhex(leaf.members()["salt"])
-    hashes, salts = part_hashes(said, secret=secret, salt=salt), part_salts(secret, salt)
+    hashes = part_hashes(written_parts(said), secret=secret, salt=salt)
+    salts = part_salts(secret, salt)
     return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}

@@ -554,11 +554,12 @@ class Names:
             return False
         if not self.fits(sealed.get("of"), row.order):
             return True
-        if row.said is None or self.secret is None:
-            return sealed["parts"] is not None
         salt = bytes.fromhex(sealed["salt"])
         try:
-            return bool(sealed["parts"] != sealed_digest(row.said, secret=self.secret, salt=salt))
+            written = row.written()
+            if written is None or self.secret is None:
+                return sealed["parts"] is not None
+            return bool(sealed["parts"] != sealed_digest(written, secret=self.secret, salt=salt))
         except (TypeError, ValueError):  # no currency, or no canonical form: the row was changed
             return True
 

@@ -16,29 +16,36 @@ a member may be added only if it is omitted for earlier rows, or belongs to a ne
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
+from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
 from app.database.mapping import (
+    AMOUNTS_REMEMBERED,
     EVENT_COLUMNS,
     RECORD_COLUMNS,
     REVISION_COLUMNS,
-    delivery_of,
     record_of,
 )
 from app.database.statements import statement
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, Instant, format_instant
-from reconcile.ledger.events import Event
+from reconcile.ledger.events import CLAIM_KINDS
+from reconcile.money import Money, to_json
 from reconcile.transparency.commitments import (
     AUDIT_TEXTS,
     RECORD_TEXTS,
     REVISION_TEXTS,
+    SAID,
+    TEXTS,
     Parts,
+    Written,
     cut_into_parts,
     sealed_digest,
+    written_parts,
 )
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, leaf_hash
@@ -54,15 +61,23 @@ class Sealable(NamedTuple):
     """Present content of one row. `subject` identifies it among all kinds.
 
     order  order that its leaf names; None if it belongs to none
-    said   content read from a delivery, or the content of another row in parts; None if a delivery
-           could not be read, and for a tree of all orders
+    said   row of EVENT_COLUMNS that was read from a delivery, or the content of another row in
+           parts; None if a delivery could not be read, and for a tree of all orders
     """
 
     kind: str
     subject: str
     members: Members
     order: str | None = None
-    said: Event | Parts | None = None
+    said: Sequence[Any] | Parts | None = None
+
+    def written(self) -> Written | None:
+        """Return the canonical JSON of the parts. Raises TypeError or ValueError for an altered row
+        that has none."""
+        said = self.said
+        if said is None:
+            return None
+        return written_parts(said) if isinstance(said, Mapping) else _event_parts(said)
 
 
 class LeafPlace(NamedTuple):
@@ -165,10 +180,10 @@ def leaf_of(
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
-        members |= place._asdict()
+        members["of"], members["nth"], members["after"] = place
     if secret is not None and row.kind != ORDERS.name:
-        said = row.said
-        members["parts"] = said and sealed_digest(said, secret=secret, salt=salt)
+        written = row.written()
+        members["parts"] = written and sealed_digest(written, secret=secret, salt=salt)
     content = canonical_json(members)
     subject = row.subject if row.kind != READING else f"{row.subject}:{number}"
     return Leaf(number, row.kind, subject, content.decode(), leaf_hash(content))
@@ -186,7 +201,8 @@ def digest_of_text(text: str | None) -> str | None:
 
 def _delivery(row: Sequence[Any]) -> Sealable:
     delivery_id, received_at, source, digest, size, headers, pruned_at, envelope, *read = row
-    order, event = _read(read)
+    # What a later release read as another claim is sealed as a `reading` once it is known.
+    known = bool(read) and read[7] in CLAIM_KINDS
     return Sealable(
         "delivery",
         delivery_id,
@@ -199,19 +215,63 @@ def _delivery(row: Sequence[Any]) -> Sealable:
             "whole": envelope,
             "headers": None if pruned_at is not None else digest_of_text(headers),
         },
-        order=order,
-        said=event,
+        order=read[0] if read else None,
+        said=read if known else None,
     )
 
 
-def _read(row: Sequence[Any]) -> tuple[str | None, Event | None]:
-    """Return order and event from a row of EVENT_COLUMNS, which is empty if nothing was read."""
-    if not row or row[2] is None:
-        return None, None
-    try:
-        return row[0], delivery_of(row).event
-    except ValueError:  # a claim of a later release, sealed as a `reading` once it is known
-        return row[0], None
+def _event_parts(row: Sequence[Any]) -> Written:
+    """Return the parts of an event, from a row of EVENT_COLUMNS. Every delivery is sealed with
+    them, so they are made without the event. A test compares them with the event's document."""
+    values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
+    members = [
+        f'"{name}":{write(value)}'
+        for name, place, write in _SAID_MEMBERS
+        if (value := values[place]) is not None
+    ]
+    written = {
+        name: encode_basestring(value)
+        for name, place in _PARTS
+        if (value := row[place]) is not None
+    }
+    written[SAID] = f"{{{','.join(members)}}}"  # in its place, which `_PARTS` has kept
+    return written
+
+
+# Events of an order repeat its price.
+@lru_cache(maxsize=AMOUNTS_REMEMBERED)
+def _money(minor: int, currency: str | None) -> str | None:
+    if currency is None:
+        return None
+    return canonical_json(to_json(Money(minor=minor, currency=currency))).decode()
+
+
+_PLACES: Final = {
+    name: place
+    for place, name in enumerate((*EVENT_COLUMNS, "money", "order_money", "refunded_total"))
+}
+"""Places of the values from which an event's parts are made: its columns, then its amounts."""
+
+_CURRENCIES: Final = [_PLACES[f"{of}currency"] for of in ("", "order_", "refunded_")]
+"""Columns of currencies. The column before each has the amount."""
+
+_TEXTS: Final = ("claim", "digest", "kind", "method", "shop", "source", "standing", "unclear")
+_JSON: Final = ("money", "order_money", "parts", "refunded_total", "revocable_days", "states")
+_INSTANTS: Final = ("expected_by", "occurred_at", "stated_at")
+_WRITE: Final[Mapping[str, Callable[[Any], str]]] = {
+    **dict.fromkeys(_TEXTS, encode_basestring),
+    **dict.fromkeys(_JSON, str),
+    **dict.fromkeys(_INSTANTS, lambda at: f'"{format_instant(at)}"'),
+    "standalone": lambda flag: "true",
+}
+_SAID_MEMBERS: Final = [(name, _PLACES[name], _WRITE[name]) for name in sorted(_WRITE)]
+"""Members of the part `said`, each with its place among the values and its JSON."""
+
+_PARTS: Final = [
+    (name, _PLACES[{"order": "order_ref", SAID: "digest"}.get(name, name)])
+    for name in sorted({SAID, *TEXTS})
+]
+"""Parts of an event with their columns. `said` has that of the digest, which is never empty."""
 
 
 def reading_again(delivery: Sealable) -> Sealable:

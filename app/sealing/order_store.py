@@ -101,8 +101,9 @@ class OrderBook:
         if last.get("of") != of or "parts" not in last:
             return False
         salt = bytes.fromhex(last["salt"])
+        written = row.written()
         return bool(
-            last["parts"] == (row.said and sealed_digest(row.said, secret=self._secret, salt=salt))
+            last["parts"] == (written and sealed_digest(written, secret=self._secret, salt=salt))
         )
 
     def write(self, connection: PlainConnection) -> None:

@@ -8,6 +8,8 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.database.mapping import event_row
+from app.sealing.leaf_store import DELIVERY
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.ledger.events import PART_KINDS, STATE_MEMBERS, STATE_WORDS, Event, Part, State
 from reconcile.money import Money
@@ -23,6 +25,7 @@ from reconcile.transparency.commitments import (
     part_salts,
     parts_digest,
     sealed_digest,
+    written_parts,
 )
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.order_tree import order_commitment
@@ -66,10 +69,15 @@ def test_a_stranger_finds_the_digest_from_the_events_document(event: Event) -> N
         ).hexdigest()
         for name, value in parts.items()
     }
-    assert part_hashes(event, secret=SECRET, salt=SALT) == hashes
+    row = event_row(event, order_key=None, delivery_id="dlv_1", received_at=EARLIEST)
+    head = ("dlv_1", 1, "shop", "00" * 32, 9, "", None, None)
+    written = DELIVERY.sealable((*head, *row)).written()
+    assert written is not None
+    assert part_hashes(written, secret=SECRET, salt=SALT) == hashes
     digest = hashlib.sha256(rfc8785.dumps(hashes)).hexdigest()
-    assert sealed_digest(event, secret=SECRET, salt=SALT) == digest
-    assert parts_digest(sorted(hashes.items())) == digest
+    assert sealed_digest(written, secret=SECRET, salt=SALT) == digest
+    assert parts_digest(dict(sorted(hashes.items()))) == digest
+    assert written == written_parts(cut_into_parts(document, TEXTS))
 
 
 @pytest.mark.parametrize("names", [RECORD_TEXTS, REVISION_TEXTS, AUDIT_TEXTS])
@@ -90,7 +98,7 @@ def test_a_stranger_finds_the_digest_of_other_documents(names: tuple[str, ...]) 
         for name, value in parts.items()
     }
     cut = cut_into_parts(document, names)
-    assert sealed_digest(cut, secret=SECRET, salt=SALT) == (
+    assert sealed_digest(written_parts(cut), secret=SECRET, salt=SALT) == (
         hashlib.sha256(rfc8785.dumps(hashes)).hexdigest()
     )
     assert document_of_parts(cut) == document
