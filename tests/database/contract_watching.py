@@ -75,7 +75,7 @@ class WatchingContract:
         async with inbox.database.reading() as connection:
             before = await watch.stored_deliveries(connection)
         for number in range(3):
-            padded = replace(arrival(said(f"e{number}")), body=os.urandom(40_000))
+            padded = arrival(said(f"e{number}"), body=os.urandom(40_000))
             await keep(inbox, padded)
         async with inbox.database.reading() as connection:
             after = await watch.stored_deliveries(connection)
