@@ -43,7 +43,7 @@ class Figure:
     def verdict(self) -> str:
         """What the table says of the value."""
         if not all(self.checks.values()):
-            return "WRONG"
+            return "VOID"
         if self.bar is None:
             return ""
         if self.bar.goal is not None and self.bar.met(self.value, self.bar.goal):
@@ -100,10 +100,13 @@ def print_figures(console: Console, figures: Sequence[Figure]) -> None:
         bars = ["" if each is None else f"{sign} {number(each)}" for each in given]
         table.add_row(figure.name, number(figure.value), figure.unit, *bars, figure.verdict)
     console.print(table)
-    for figure in figures:
-        if figure.verdict == "MISSED" and "profile" in figure.details:
-            bounds = ", ".join(figure.details["profile"][:BOUNDS])
-            print_facts(console, "what bounds it", {figure.name: bounds})
+    bounds = {
+        figure.name: ", ".join(figure.details["profile"][:BOUNDS])
+        for figure in figures
+        if figure.verdict == "MISSED" and "profile" in figure.details
+    }
+    if bounds:
+        print_facts(console, "what bounds it", bounds)
     for figure in figures:
         checked = {each: "yes" if true else "NO" for each, true in figure.checks.items()}
         print_facts(console, figure.name, {**checked, **figure.details})
