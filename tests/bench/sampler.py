@@ -1,7 +1,8 @@
 """A sampling profiler inside the processes of a service: where their processor time goes.
 
 A thread looks at all others every few milliseconds, and charges the processor time that each has
-used since the last look to the function of the project that it is in.
+used since the last look to the function of the project that it is in. Code that gives up the
+interpreter lock, as an event loop does, is seen more often than it runs.
 """
 
 import atexit
