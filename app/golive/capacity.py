@@ -234,20 +234,24 @@ def _space(found: Capacity) -> Iterator[Check]:
         held += f", {each:,} bytes each with ledgers and log"
     years = [_size(rate * 365 * each) for rate in (rates.daily, rates.busiest_day)]
     more = f" Extrapolated: {years[0]} a year, {years[1]} if every day were the busiest."
-    yield ok("disk", f"{held}.{more if rates.daily else ''}")
+    yield ok("disk", f"{held}.{more if rates.busiest_day else ''}")
     if found.free is None:
         sentence = "The database server's disk cannot be seen from here."
         yield weak("disk full", sentence, "watch it with the server's own tools")
-    elif rates.daily:
+    elif rates.busiest_day:
         days, soonest = (
-            found.free / (rate * each) for rate in (rates.daily, max(rates.busiest_day, 1))
+            found.free / (max(rate, 0.001) * each) for rate in (rates.daily, rates.busiest_day)
         )
         sentence = (
             f"{_size(found.free)} are free above TALLYHOOK_DISK_LOW_WATER_MB. Extrapolated: full "
-            f"in {days:,.0f} days, in {soonest:,.0f} if every day were the busiest."
+            f"in {_days(days)}, in {_days(soonest)} if every day were the busiest."
         )
         do = "give it a larger disk, or set TALLYHOOK_RETENTION_DAYS"
         yield weak("disk full", sentence, do) if days < SOON_DAYS else ok("disk full", sentence)
+
+
+def _days(days: float) -> str:
+    return "more than ten years" if days > 3_650 else f"{days:,.0f} days"
 
 
 def _memory(memory: Mapping[int, int | None]) -> Check:
@@ -282,7 +286,7 @@ def _next_step(found: Capacity) -> Check:
         step, do = "Another machine", "start a receiver and a worker on another machine: RUNNING.md"
     sentence = (
         f"Derived: the busiest minute took {used:.2%} of what this machine carries. Extrapolated "
-        f"with such peaks: it carries {rates.daily / used:,.0f} deliveries a day."
+        f"with such peaks: it carries {rates.busiest_day / used:,.0f} deliveries a day."
     )
     if used >= CROWDED:
         return weak("growth", sentence, do)

@@ -1,0 +1,1 @@
+"""Tests of databases as large as years make them."""
