@@ -24,7 +24,6 @@ from typing import Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 import httpx2
-import structlog
 
 from app.access.operators import Role
 from app.config.settings import OidcSettings
@@ -32,11 +31,10 @@ from app.core.clock import Clock
 from app.core.errors import TallyhookError, UnreachableError, UsageError
 from app.core.hosts import is_loopback
 from app.core.http import exchange, outgoing_client
+from app.core.logs import log
 from app.core.reading import Unreadable
 from app.core.strict_json import parse
 from reconcile.instants import EARLIEST, HOUR, MINUTE, SECOND, Duration, Instant
-
-log = structlog.get_logger()
 
 BACK: Final = "/sign-in/company/back"
 """Path of the console to which the provider sends the browser back."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import structlog
 from starlette.applications import Starlette
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import MutableHeaders
@@ -35,12 +34,10 @@ from app.api.unallocated_routes import UnallocatedRoutes
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.errors import UnreachableError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem
 from app.receiving.endpoint import Webhooks
 from app.receiving.receive import RETRY_AFTER_S
-
-log = structlog.get_logger()
 
 HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
 """Headers of every answer, unless its route sets its own."""

@@ -7,8 +7,6 @@ row in `app.orders.pending_session_store`. This module releases the row, even af
 import asyncio
 from typing import Final
 
-import structlog
-
 from app.access.operators import SERVICE_AUTHOR
 from app.checkout import payment as payments
 from app.checkout import request as requests
@@ -17,6 +15,7 @@ from app.checkout.payment import Answered, CheckoutPayment
 from app.checkout.request import AnswerUnclear, CheckoutBusyError, CheckoutDeniedError
 from app.context.context import AppContext
 from app.core.ids import new_id
+from app.core.logs import log
 from app.core.periodic import PeriodicTask
 from app.database.statements import PlainConnection
 from app.orders import pending_session_store as pending
@@ -37,8 +36,6 @@ LONGEST_PAUSE: Final[Duration] = 15 * MINUTE
 
 TELL_AFTER: Final = 3
 """Unclear answers of the service after which the finding `session_unknown` is reported."""
-
-log = structlog.get_logger()
 
 
 def hold_for(client: CheckoutClient) -> Duration:

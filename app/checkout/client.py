@@ -18,7 +18,6 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 import httpx2
-import structlog
 
 from app.checkout import request as requests
 from app.checkout.request import AnswerUnclear, ComeAgain, ServiceReply, Verdict
@@ -26,7 +25,7 @@ from app.checkout.session_api import SESSION_APIS, SessionApi
 from app.config.settings import Settings
 from app.core.errors import ConfigurationError
 from app.core.http import exchange, outgoing_client
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.masking import Mask
 from app.providers.configured import profile_of
 
@@ -138,8 +137,6 @@ TOKEN_DENIED: Final = frozenset({401, 403})
 
 Sleep = Callable[[float], Awaitable[None]]
 """Function that waits a number of seconds: anyio.sleep, or a test's replacement."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,6 @@ from math import ceil
 from typing import Annotated, Final, Literal, NotRequired, TypedDict
 
 import anyio
-import structlog
 
 from app.access.operators import OWNER
 from app.checkout import ask_session
@@ -43,8 +42,6 @@ ASKED_ELSEWHERE: Final = "asked_elsewhere"
 
 LOOK_S: Final = 0.1
 """Seconds between two checks for another process's answer."""
-
-log = structlog.get_logger()
 
 
 async def open_checkout(

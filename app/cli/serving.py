@@ -238,9 +238,8 @@ def _ending_in_log(parent: int | None) -> Iterator[None]:
     except TallyhookError as error:
         if parent is None or isinstance(error, ConfigurationError):
             raise
-        import structlog
+        from app.core.logs import log
 
-        log = structlog.get_logger()
         log.error("a child process ends", problem=str(error), exit_code=error.exit_code)
         raise typer.Exit(error.exit_code) from None
 

@@ -9,15 +9,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.orders.delivery_log import head_of_log
 from app.orders.read_orders import head_of_feed
-
-log = structlog.get_logger()
 
 LOOK_S: Final = 1.0
 BEAT_S: Final = 15.0

@@ -13,15 +13,12 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.console.view import Console
-from app.core.logs import Repeating
-
-log = structlog.get_logger()
+from app.core.logs import Repeating, log
 
 CONTENT_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "

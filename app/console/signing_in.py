@@ -17,7 +17,6 @@ from time import monotonic
 from typing import Any, Final, Literal, get_args
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-import structlog
 from markupsafe import Markup
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
@@ -33,10 +32,9 @@ from app.console.view import Console, Person
 from app.console.words import spoken
 from app.core.errors import UnreachableError, UsageError
 from app.core.ids import new_token
+from app.core.logs import log
 from app.core.masking import looks_like_a_phone
 from reconcile.instants import DAY, SECOND, Instant
-
-log = structlog.get_logger()
 
 NAME_TRIES: Final = 5
 """Tries per minute with one name, from one network."""

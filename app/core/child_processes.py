@@ -31,10 +31,8 @@ from importlib.metadata import version
 from time import monotonic
 from typing import IO, Any, Final
 
-import structlog
-
 from app.core.errors import ConfigurationError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.process import ending_signals, why_ended
 from app.core.signals import Signal
 
@@ -72,7 +70,6 @@ def taken_over() -> tuple[Any, ...]:
 
 # --- the worker -----------------------------------------------------------------------------------
 
-log = structlog.get_logger()
 
 AGAIN_S: Final = 0.2
 """Seconds until a child that has ended is started again. They double each time, up to MOST_S."""

@@ -9,14 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-import structlog
-
 from app.core.clock import Clock
 from app.core.errors import TallyhookError, UsageError
 from app.core.ids import new_id
+from app.core.logs import log
 from reconcile.instants import MINUTE, Duration, Instant, format_instant
-
-log = structlog.get_logger()
 
 Result = TypeVar("Result")
 

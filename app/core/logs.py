@@ -1,6 +1,6 @@
 """Log lines: one event is one line, and only fields that are known to be harmless get through.
 
-    log = structlog.get_logger()
+    from app.core.logs import log
     log.info("delivery stored", delivery=delivery_id, source="shop", verdict="stored")
 
 Leaves out: bodies, headers, phone numbers, secrets and messages of exceptions. They have no field
@@ -19,13 +19,21 @@ import sys
 from collections.abc import Callable, MutableMapping
 from json.encoder import encode_basestring_ascii
 from time import monotonic
-from typing import Any, Final, Literal, TextIO
-
-import structlog
+from typing import Any, Final, Literal, TextIO, cast
 
 from app.core.clock import Clock, SystemClock
 from app.core.masking import masked_reference
 from reconcile.instants import EARLIEST, SECOND, format_instant
+
+# Else structlog loads rich, 80 modules and 4 MiB, for tracebacks that we never write.
+sys.modules.setdefault("rich", cast(Any, None))
+import structlog  # noqa: E402
+
+if not sys.modules["rich"]:
+    del sys.modules["rich"]
+
+log = structlog.get_logger()
+"""The logger of every module."""
 
 MINUTE_S: Final = 60.0
 

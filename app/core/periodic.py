@@ -6,13 +6,9 @@ from contextlib import suppress
 from typing import Final
 
 import anyio
-import structlog
 
 from app.core.errors import StoreUnavailable
-from app.core.logs import Repeating
-
-log = structlog.get_logger()
-
+from app.core.logs import Repeating, log
 
 IDLE_S: Final = 1.0
 """Seconds between two checks for due work, if a check costs one index lookup."""

@@ -16,13 +16,13 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, Protocol
 
-import structlog
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.config.settings import Settings
 from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable, UsageError
+from app.core.logs import log
 from app.core.private_files import sync_folder
 from app.database import engine, layout, schema
 from app.database.facts import damage
@@ -35,8 +35,6 @@ from app.database.schema import Made, identity_of
 from app.database.statements import Plain, PlainConnection, Result, Words, run, run_snapshot
 from app.database.takeover import ANSWER_S, LOOK_S, NotCompared, ServerWatch, look, note_server
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
-
-log = structlog.get_logger()
 
 SERVER_S: Final = 60.0
 """How long `serve` and workers wait at their start for a PostgreSQL server to answer."""

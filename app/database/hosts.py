@@ -21,12 +21,10 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakSet
 
 import asyncpg
-import structlog
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import log
 from app.database.servers import AWAITS_STANDBY, STATE, State, state_of
-
-log = structlog.get_logger()
 
 CONNECT_S: Final = 5.0
 """Seconds within which a connection must be made."""

@@ -16,18 +16,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from time import monotonic
 from typing import Final, NamedTuple, NoReturn
 
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.errors import StoreUnavailable
+from app.core.logs import log
 from app.database import postgresql
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.holders import Holder
 from app.database.statements import Ask, PlainConnection, run
 from reconcile.instants import Instant
-
-log = structlog.get_logger()
-
 
 # --- which server it is --------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from time import monotonic
 from typing import Any, Final, Literal, NamedTuple
 
 import anyio
-import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.core.logs import log
 from app.database import faults, holders, locks, postgresql
 from app.database.engine import BUSY_TIMEOUT_MS, PATIENT
 from app.database.gaps import note_commit
@@ -36,8 +36,6 @@ from app.database.statements import (
     statement,
 )
 from app.database.takeover import ServerWatch
-
-log = structlog.get_logger()
 
 _CLOCK: Final = SystemClock()
 

@@ -30,8 +30,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-import structlog
-
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER
@@ -145,8 +143,6 @@ REST_S: Final = 1.0
 GATHER_S: Final = 0.25
 """Seconds between two rounds, and so between two checkpoints, when each round seals everything. New
 rows share a transaction, and a round is short enough to delay nobody."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

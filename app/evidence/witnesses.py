@@ -21,13 +21,13 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, Literal, TypedDict
 
 import httpx2
-import structlog
 
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import UsageError
 from app.core.http import Exchange, asked_to_wait, exchange
+from app.core.logs import log
 from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
@@ -292,8 +292,6 @@ for."""
 
 REST_S: Final = 5.0
 """Seconds between two checks for something to cosign."""
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,13 +28,12 @@ from pathlib import Path
 from typing import Final
 
 import anyio
-import structlog
 
 from app.access.operators import SERVICE
 from app.context.context import AppContext
 from app.context.work import Work
 from app.core.errors import NotFoundError, UnreachableError, UsageError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.private_files import lock_folder
 from app.core.text import counted, printable
 from app.finance import import_store, imports
@@ -42,8 +41,6 @@ from app.finance.coverage_store import coverage_lines
 from app.finance.files import presets
 from app.finance.import_store import ImportTask, import_tasks, replace_import_tasks
 from reconcile.instants import format_instant
-
-log = structlog.get_logger()
 
 LOOK_S: Final = 15.0
 """Seconds between two checks of the folder. A file is imported 15 to 30 seconds after it is

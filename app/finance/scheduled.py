@@ -18,11 +18,10 @@ from dataclasses import replace
 from datetime import tzinfo
 from typing import Annotated, Final, TypedDict
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import TallyhookError
+from app.core.logs import log
 from app.core.schedule import (
     WAYS,
     Form,
@@ -36,8 +35,6 @@ from app.core.schedule import (
 from app.finance import scheduled_store
 from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
-
-log = structlog.get_logger()
 
 LEASE: Final[Duration] = 30 * MINUTE
 """Time limit of one try. After that, another worker takes over."""

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 
 import httpx2
-import structlog
 
 from app.access.operators import SERVICE, note_in_trail, permitted
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotAllRead, NotFoundError, TallyhookError
+from app.core.logs import log
 from app.core.mail import MailServer
 from app.core.private_files import replacing
 from app.core.schedule import ScheduleEntry, Span, Way, schedule_entries
@@ -222,7 +222,6 @@ Ways = Mapping[Way, Delivers]
 
 # --- the work -------------------------------------------------------------------------------------
 
-log = structlog.get_logger()
 
 NOT_READ: Final = "deliveries are accepted and not read yet"
 

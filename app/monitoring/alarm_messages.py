@@ -22,13 +22,12 @@ from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 import httpx2
-import structlog
 
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.errors import DeliveryFailed, NotFoundError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.zones import local_text
 from app.monitoring import monitoring_store
 from app.monitoring.notice_ways import (
@@ -40,8 +39,6 @@ from app.monitoring.notice_ways import (
 )
 from reconcile import instants
 from reconcile.instants import Instant
-
-log = structlog.get_logger()
 
 OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time in which the watchdog looks four times."""

@@ -13,10 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.alarm import Alarm
+from app.core.logs import log
 from app.core.schedule import schedule_entries
 from app.core.text import capital, counted
 from app.database.servers import server_state
@@ -71,8 +70,6 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
 """How long a shop may accept nothing without an alarm, for example during a restart."""
-
-log = structlog.get_logger()
 
 
 NAMED: Final = 3

@@ -18,15 +18,13 @@ from email.utils import format_datetime
 from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
-import structlog
-
 from app.access.operator_store import AuditEntry, operators
 from app.access.operators import Proven, note_in_trail, permitted
 from app.access.proposals import Proposals
 from app.config.settings import mail_address
 from app.context.context import AppContext
 from app.core.errors import DeliveryFailed, NotFoundError, UsageError
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.text import counted
 from app.core.zones import local_text
 from app.finance.break_acts import SeenBreak, one_break
@@ -35,8 +33,6 @@ from app.monitoring.notice_ways import LEASE, SendsNotices, latest_pause, notice
 from reconcile.instants import HOUR, Instant, format_instant, moment_of
 from reconcile.matching.causes import CAUSES
 from reconcile.periods import Calendar
-
-log = structlog.get_logger()
 
 Pace = Literal["off", "at_once", "daily"]
 PACES: Final[tuple[Pace, ...]] = get_args(Pace)

@@ -17,8 +17,6 @@ from enum import Enum
 from time import monotonic
 from typing import Final
 
-import structlog
-
 from app.access.operator_store import keep_entry
 from app.access.operators import SERVICE, entry_of
 from app.access.proposal import Decided
@@ -28,6 +26,7 @@ from app.context.context import AppContext
 from app.core.alarm import Alarm
 from app.core.clock import CLOCKS_DIFFER
 from app.core.ids import new_id
+from app.core.logs import log
 from app.database.locks import REDATING, take_lock
 from app.database.statements import PlainConnection
 from app.orders import clock_correction_store as store
@@ -40,8 +39,6 @@ from app.receiving.refusal_store import redate_rejections
 from app.receiving.source_state_store import put_back
 from reconcile.instants import DAY, SECOND, TICK, Duration, Instant, format_duration, format_instant
 from reconcile.ledger.records import Record
-
-log = structlog.get_logger()
 
 STEP: Final[Duration] = SECOND
 """Smallest step back that counts as setting the clock. A smaller step is an adjustment."""

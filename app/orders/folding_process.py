@@ -21,8 +21,6 @@ from collections.abc import Callable
 from time import monotonic, process_time
 from typing import Final
 
-import structlog
-
 from app.core.child_processes import (
     AGAIN_S,
     END,
@@ -37,10 +35,9 @@ from app.core.child_processes import (
     tell_news,
 )
 from app.core.errors import ConfigurationError
+from app.core.logs import log
 from app.core.periodic import PeriodicTask
 from app.core.process import why_ended
-
-log = structlog.get_logger()
 
 BEHIND: Final = 1_000
 """Number of unread deliveries beyond which a second process is started.

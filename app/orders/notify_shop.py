@@ -21,14 +21,13 @@ from http import HTTPStatus
 from typing import Annotated, Final, Literal, TypedDict
 
 import httpx2
-import structlog
 
 from app.access.operators import note_in_trail, permitted
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.http import Exchange, asked_to_wait
-from app.core.logs import LogLine, Repeating
+from app.core.logs import LogLine, Repeating, log
 from app.orders import notification_store
 from app.orders.history_store import newest_deliveries
 from app.orders.ledger_store import windows_of_orders
@@ -49,8 +48,6 @@ from reconcile import instants
 from reconcile.documents import Count, InstantText, Keywords, NextNumber, OrderReference
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.ledger import NO_WINDOW, Outcome, PaymentWindow
-
-log = structlog.get_logger()
 
 State = notification_store.State
 STATES: Final = notification_store.STATES

@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-import structlog
-
 from app.access.operator_store import Operator, keep_entry
 from app.access.operators import OWNER, entry_of
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.ids import new_id
+from app.core.logs import log
 from app.database.locks import STATING, take_lock_of
 from app.database.statements import PlainConnection
 from app.orders.policy_version_store import forget_required, note_required, required_since
@@ -24,8 +23,6 @@ from app.orders.shop_facts_store import last_loss
 from reconcile.instants import EARLIEST, Instant
 from reconcile.ledger.records import Record, RecordKind, Tender
 from reconcile.money import Money
-
-log = structlog.get_logger()
 
 
 async def in_force_since(context: AppContext) -> Instant | None:

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
-from app.core.logs import LogLine
+from app.core.logs import LogLine, log
 from app.database.layout import settle
 from app.database.statements import PlainConnection
 from app.orders import policy_version_store
@@ -30,8 +28,6 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy, policy_text
 from reconcile.ledger.revise import Position, position_of, revise
-
-log = structlog.get_logger()
 
 _log_revision = LogLine("revision", "delivery", "order", "outcome")
 

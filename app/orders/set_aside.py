@@ -7,12 +7,11 @@ deliveries have been read, because they may say that money went back.
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import structlog
-
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError
 from app.core.ids import new_id
+from app.core.logs import log
 from app.database.engine import Connection
 from app.database.locks import LINKING, take_lock
 from app.database.statements import run
@@ -41,8 +40,6 @@ from app.receiving.unread_store import (
 )
 from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
-
-log = structlog.get_logger()
 
 BECAUSE: Final[HoldReason] = "poisoned_delivery"
 """The reason of these holds."""

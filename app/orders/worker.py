@@ -7,18 +7,14 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.errors import StoreUnavailable
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.orders.clock_correction import ClockWatch
 from app.orders.refold import TakingUp, publishable, refold_due
 from app.receiving.due_store import next_due
 from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration
-
-log = structlog.get_logger()
 
 IDLE_S: Final = 1.0
 """Longest sleep. Other processes, such as a command, set orders due without a signal."""

@@ -13,12 +13,11 @@ round.
 
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER, LeapGuard
 from app.core.errors import ConfigurationError, StoreUnavailable, UnreachableError
 from app.core.jobs import silent
+from app.core.logs import log
 from app.database.statements import PlainConnection, run
 from app.orders.clock_correction_store import newest_ahead
 from app.privacy import erase_store
@@ -30,8 +29,6 @@ from app.privacy.replay_erasures import ErasureReplay, emptied_by
 from app.receiving import due_store, restriction_store
 from app.receiving.restriction_store import RestrictionRow
 from reconcile.instants import SECOND, Instant
-
-log = structlog.get_logger()
 
 REST_S: Final = 60.0
 """Seconds between two tries of pending lines; also the shortest rest between two rounds."""

@@ -26,14 +26,13 @@ from itertools import chain
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-import structlog
-
 from app.access import operator_store
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import CLOCKS_DIFFER, LeapGuard
 from app.core.errors import ConfigurationError, StoreUnavailable, UsageError
+from app.core.logs import log
 from app.core.periodic import PeriodicTask
 from app.core.text import counted
 from app.database.statements import run
@@ -123,9 +122,6 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
 
 
 # --- retention ------------------------------------------------------------------------------------
-
-
-log = structlog.get_logger()
 
 
 def ended_orders(

@@ -13,12 +13,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.http import asked_to_wait
 from app.core.ids import new_id
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.periodic import PeriodicTask, TaskGroup
 from app.core.reading import Unreadable
 from app.providers.fetched import NOT_FOUND, NOT_KNOWN, keep_answer
@@ -49,8 +47,6 @@ from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.events import Event
 from reconcile.ledger.outcome_attempts import LONGEST_WINDOW
 from reconcile.ledger.positions import REPEATED_AFTER
-
-log = structlog.get_logger()
 
 AT_ONCE: Final = 8
 """Concurrent questions to one provider: few enough for any provider's rate limit."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Final, NamedTuple
 
-import structlog
 from starlette.types import Message, Receive, Scope, Send
 
+from app.core.logs import log
 from app.core.metrics import Metrics
 from app.core.problems import MEDIA_TYPE, problem_body
 from app.providers.request import Incoming
@@ -22,8 +22,6 @@ from app.receiving.receive import (
     ReceiverAnswer,
     receive_delivery,
 )
-
-log = structlog.get_logger()
 
 Header = tuple[bytes, bytes]
 

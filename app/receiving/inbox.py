@@ -15,13 +15,12 @@ from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple
 
-import structlog
-
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.context.signals import Signals
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
+from app.core.logs import log
 from app.database.database import (
     AGAIN_S,
     SERVER_S,
@@ -87,8 +86,6 @@ from app.receiving.inbox_writer_store import InboxWriter
 from app.receiving.refusal_store import RejectionRing
 from reconcile.instants import SECOND, Duration
 from reconcile.ledger.policy import Policy
-
-log = structlog.get_logger()
 
 TIDY_S: Final = 5.0
 """Seconds that an erasure waits for the receiver to delete all rows that were read."""

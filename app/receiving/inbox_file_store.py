@@ -16,12 +16,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
-import structlog
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.core.errors import ConfigurationError, StorePoisoned
 from app.core.ids import new_id
+from app.core.logs import log
 from app.core.private_files import sync_folder
 from app.database.engine import reading_engine, writing_engine
 from app.database.facts import damage
@@ -45,8 +45,6 @@ from app.receiving.inbox_store import (
     delete_up_to,
 )
 from reconcile.instants import EARLIEST
-
-log = structlog.get_logger()
 
 FOLD_PAGES: Final = 1_000
 """Pages of 4 KiB in its log before it is folded into the file: 4 MB. Read rows are deleted within a

@@ -11,17 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import structlog
-
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.database.statements import run
 from app.receiving.framing import Item, Received
 from app.receiving.inbox_store import keep_row
 from app.receiving.inbox_writer_store import InboxWriter
 from reconcile.instants import EARLIEST
-
-log = structlog.get_logger()
 
 PATIENCE_S: Final = 2.5
 """Seconds that a batch may take before its senders are asked to try again. Some providers hang up

@@ -13,11 +13,9 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 from typing import Final
 
-import structlog
-
 from app.core.clock import SystemClock
 from app.core.errors import StoreUnavailable
-from app.core.logs import Repeating
+from app.core.logs import Repeating, log
 from app.core.text import counted
 from app.database.gaps import LAST_COMMIT
 from app.database.statements import PlainConnection
@@ -35,8 +33,6 @@ from app.receiving.inbox_store import (
     put_counter,
 )
 from reconcile.instants import Instant
-
-log = structlog.get_logger()
 
 LOOK_S: Final = 0.1
 """Seconds between two checks of what has been read."""

@@ -22,11 +22,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-import structlog
-
 from app.context.context import AppContext
 from app.core.errors import StorePoisoned, StoreUnavailable
-from app.core.logs import LogLine, Repeating
+from app.core.logs import LogLine, Repeating, log
 from app.database.statements import PlainConnection
 from app.providers.source import Source
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
@@ -55,8 +53,6 @@ from app.receiving.inbox_store import (
 from app.receiving.pace import Pace
 from app.receiving.verify import read_delivery
 from reconcile.instants import MILLISECOND
-
-log = structlog.get_logger()
 
 _log_delivery = LogLine(
     "delivery",

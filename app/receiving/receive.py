@@ -15,12 +15,10 @@ from functools import cached_property
 from time import monotonic
 from typing import Final, NamedTuple
 
-import structlog
-
 from app.core.clock import Clock
 from app.core.errors import NotStored, StorePoisoned, StoreUnavailable
 from app.core.ids import new_id
-from app.core.logs import LogLine, Repeating
+from app.core.logs import LogLine, Repeating, log
 from app.providers.request import Incoming
 from app.providers.source import UNSHOWN, ProviderReply, Source
 from app.receiving.framing import Received
@@ -36,8 +34,6 @@ from app.receiving.verify import (
     refusal_of,
 )
 from reconcile.instants import Instant
-
-log = structlog.get_logger()
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
 """Status codes of rejections. All others are 401 for signature or age, without saying which."""

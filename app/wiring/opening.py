@@ -13,12 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
-
 from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, UnreachableError
+from app.core.logs import log
 from app.core.phone_key import make_phone_key, read_phone_key
 from app.database.database import Database
 from app.database.engine import Connection, database_place, is_sqlite, sqlite_path
@@ -29,9 +28,6 @@ from app.receiving.phone_store import has_other_keys
 
 if TYPE_CHECKING:
     from app.orders.preview import Preview
-
-
-log = structlog.get_logger()
 
 
 @asynccontextmanager

@@ -17,7 +17,6 @@ from functools import partial
 from typing import Any, Literal
 
 import httpx2
-import structlog
 
 from app.api.application import build_application
 from app.api.health import Health
@@ -31,6 +30,7 @@ from app.core.clock import Clock
 from app.core.errors import ConfigurationError, StorePoisoned
 from app.core.http import outgoing_client
 from app.core.ids import new_token
+from app.core.logs import log
 from app.core.metrics import Metrics
 from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
 from app.core.process import affordable
@@ -65,8 +65,6 @@ from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
-
-log = structlog.get_logger()
 
 ALARMS_REST_S = 5.0
 """Seconds between two checks for due notices of alarms."""

@@ -8,7 +8,6 @@ from socket import socket
 from typing import Final
 from urllib.parse import urlsplit
 
-import structlog
 import uvicorn
 
 from app.access.company_account import BACK as COMPANY_BACK
@@ -34,7 +33,7 @@ from app.core.hosts import is_loopback
 from app.core.http import outgoing_client
 from app.core.ids import new_token
 from app.core.jobs import Jobs
-from app.core.logs import tell_left_out
+from app.core.logs import log, tell_left_out
 from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
 from app.database.database import Database
@@ -60,8 +59,6 @@ from app.wiring.service import (
     working_parts,
 )
 from app.wiring.work import ElsewhereOf, approve, proposals_of
-
-log = structlog.get_logger()
 
 SHUTDOWN_S = 10
 """Seconds that running requests have to finish when the service is asked to stop."""

@@ -157,9 +157,14 @@ def _is_nothing(node: ast.stmt) -> bool:
 
 
 def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]:
-    """Check that log lines are constant texts, and their values fields of app.core.logs."""
+    """Check that log lines are constant texts, and their values fields of app.core.logs, whose
+    logger all use."""
     if not module.within("app"):
         return
+    for node in module.nodes:
+        names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+        if "structlog" in names and module.path != "app/core/logs.py":
+            yield module.at(node, "imports structlog: use the log of app.core.logs")
     for node in log_calls(module):
         if any(not _is_text(argument) for argument in node.args):
             yield module.at(node, "writes a value into the event's text: give it a field")
@@ -169,15 +174,14 @@ def log_lines_are_fixed_texts_with_known_fields(module: Module) -> Iterator[str]
 
 
 def log_calls(module: Module) -> Iterator[ast.Call]:
-    """Yield every call of a logger's method that writes a line or binds fields."""
-    loggers = set()
-    for node in module.nodes:
-        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
-            continue
-        made = written(node.value.func) if isinstance(node.value, ast.Call) else ""
-        if made in ("get_logger", "structlog.get_logger"):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            loggers |= {written(target) for target in targets}
+    """Yield every call of the logger's methods that write a line or bind fields."""
+    loggers = {
+        each.asname or each.name
+        for node in module.nodes
+        if isinstance(node, ast.ImportFrom) and node.module == "app.core.logs"
+        for each in node.names
+        if each.name == "log"
+    }
     for node in module.nodes:
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
             continue

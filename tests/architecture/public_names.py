@@ -247,7 +247,7 @@ def metrics() -> Iterator[str]:
 
 def log_events() -> Iterator[str]:
     """Yield the constant texts of log lines."""
-    for module in _parsed("app", saying="get_logger("):
+    for module in _parsed("app", saying="logs import"):
         for call in log_calls(module):
             for text in call.args:
                 either = (text.body, text.orelse) if isinstance(text, ast.IfExp) else (text,)
