@@ -1,6 +1,7 @@
 """The API of unallocated payments, for operators by their own tokens: list, assign, dismiss."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Final, NotRequired, TypedDict
 
 from app.access.proposals import ProposalDocument, Proposals
@@ -119,6 +120,16 @@ _PLACED: Final = {
     422: "The body is none of these",
 }
 
+_place = partial(
+    Operation,
+    "POST",
+    scope="operator",
+    may="payment_proposed",
+    answers=_PLACED,
+    unknown=("not_found", ""),
+    refused=(409, "placing_refused"),
+)
+
 OPERATIONS: Final = (
     Operation(
         "GET",
@@ -128,24 +139,6 @@ OPERATIONS: Final = (
         may="unallocated",
         refused=(422, "parameter_invalid"),
     ),
-    Operation(
-        "POST",
-        "/api/v1/unallocated/{payment:path}/assign",
-        UnallocatedRoutes.assign_payment,
-        "operator",
-        may="payment_proposed",
-        answers=_PLACED,
-        unknown=("not_found", ""),
-        refused=(409, "placing_refused"),
-    ),
-    Operation(
-        "POST",
-        "/api/v1/unallocated/{payment:path}/dismiss",
-        UnallocatedRoutes.dismiss_payment,
-        "operator",
-        may="payment_proposed",
-        answers=_PLACED,
-        unknown=("not_found", ""),
-        refused=(409, "placing_refused"),
-    ),
+    _place("/api/v1/unallocated/{payment:path}/assign", UnallocatedRoutes.assign_payment),
+    _place("/api/v1/unallocated/{payment:path}/dismiss", UnallocatedRoutes.dismiss_payment),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from app.context.context import AppContext
     from app.finance.break_acts import BreakAct
     from app.finance.break_choice import ChosenBreaks
+    from reconcile.matching.breaks import Act
 
 breaks_group = typer.Typer(
     help="Differences between ledgers, books and statements, and decisions on them.",
@@ -114,43 +115,41 @@ def _reasons(candidate: Mapping[str, Any]) -> str:
     return ", ".join(reasons) or "it is merely the nearest"
 
 
-SomeName = Annotated[
-    str | None, typer.Argument(metavar="ID", help="The break's id; else --where says which.")
-]
-Where = Annotated[
-    str | None,
-    typer.Option(
-        help='Many at once, such as "cause=not_settled currency=KES amount<10.00 age>30".'
-    ),
-]
-Yes = Annotated[bool, typer.Option("--yes", help="Do it; without it what --where means is shown.")]
-Seen = Annotated[
-    str | None,
-    typer.Option(
-        metavar="MARK", help="With --yes: only if it is what was shown; the mark that was printed."
-    ),
-]
+def _choice(
+    name: Annotated[
+        str | None, typer.Argument(metavar="ID", help="The break's id; else --where says which.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            help='Many at once, such as "cause=not_settled currency=KES amount<10.00 age>30".'
+        ),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without it what --where means is shown.")
+    ] = False,
+    seen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MARK",
+            help="With --yes: only if it is what was shown; the mark that was printed.",
+        ),
+    ] = None,
+    by: operators.ByOption = None,
+) -> None:
+    """Declare the parameters that acts on one break, or on several, share."""
 
 
 @breaks_group.command("assign")
+@printing.sharing(_choice)
 def assign(
-    to: Annotated[str, typer.Option(help="The person; empty: no one.")],
-    name: SomeName = None,
-    where: Where = None,
-    yes: Yes = False,
-    seen: Seen = None,
-    by: operators.ByOption = None,
+    to: Annotated[str, typer.Option(help="The person; empty: no one.")], **choice: Any
 ) -> None:
     """Assign a break to a person, or several breaks."""
     from app.access.operators import known_operators
-    from app.finance.break_acts import BreakAct
 
     whose = f"{to}'s" if to else "nobody's"
-    doing = BreakAct(kind="assigned", by=by, value=to)
-    if _is_one(name, where, seen):
-        _act_on_one(name, doing, done=f"{name} is {whose}.")
-    else:
-        _act_on_many((where, yes, seen), doing, done=f"is {whose}")
+    _act("assigned", value=to, one=f"{choice['name']} is {whose}.", each=f"is {whose}", **choice)
     if to and not any(
         each.name == to and each.disabled_at is None for each in running.reading(known_operators)
     ):
@@ -161,111 +160,97 @@ def assign(
 
 
 @breaks_group.command("comment")
+@printing.sharing(_choice)
 def comment(
-    note: Annotated[str, typer.Option("--note", help="What you found out.")],
-    name: SomeName = None,
-    where: Where = None,
-    yes: Yes = False,
-    seen: Seen = None,
-    by: operators.ByOption = None,
+    note: Annotated[str, typer.Option("--note", help="What you found out.")], **choice: Any
 ) -> None:
     """Add a note to the history of a break, or of several."""
-    from app.finance.break_acts import BreakAct
-
-    doing = BreakAct(kind="commented", by=by, reason=note)
-    if _is_one(name, where, seen):
-        _act_on_one(name, doing, done=f"Noted on {name}.")
-    else:
-        _act_on_many((where, yes, seen), doing, done="has the note")
+    _act("commented", reason=note, one=f"Noted on {choice['name']}.", each="has the note", **choice)
 
 
 @breaks_group.command(
     "accept",
     epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
 )
-def accept(
-    reason: Reason,
-    name: SomeName = None,
-    where: Where = None,
-    yes: Yes = False,
-    seen: Seen = None,
-    by: operators.ByOption = None,
-) -> None:
+@printing.sharing(_choice)
+def accept(reason: Reason, **choice: Any) -> None:
     """Write off a break or several, or propose it above one person's limits.
 
     It is open again as soon as its money changes. Of many, what one person may not accept is left.
     """
-    from app.finance.break_acts import BreakAct
-
-    doing = BreakAct(kind="accepted", by=by, reason=reason)
-    if _is_one(name, where, seen):
-        _act_on_one(name, doing, done=f"Accepted {name}.")
-    else:
-        _act_on_many((where, yes, seen), doing, done="is accepted")
+    _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 
 
 @breaks_group.command("match")
+@printing.sharing(_choice)
 def match(
     reason: Reason,
-    name: SomeName = None,
     line: Annotated[
         list[str] | None,
         typer.Option(help="A left-over line that belongs to it; may be given several times."),
     ] = None,
-    where: Where = None,
     score: Annotated[
         int, typer.Option(min=1, max=100, help="Of many: points that a suggestion needs.")
     ] = 60,
-    yes: Yes = False,
-    seen: Seen = None,
-    by: operators.ByOption = None,
+    **choice: Any,
 ) -> None:
     """Match a break with left-over lines by hand. It closes at once, and so do theirs.
 
     If the sums differ, the next run reports the difference.
     Of many, each is matched with the suggestion that stands out with at least so many points.
     """
-    from app.finance.break_acts import BreakAct, match_lines
-
-    if not _is_one(name, where, seen):
-        if line:
-            raise UsageError(
-                "--line is of one break; several breaks each have their own suggestion"
-            )
-        doing = BreakAct(kind="matched", by=by, reason=reason)
-        _act_on_many((where, yes, seen), doing, done="is matched and closed", least=score)
-        return
-    if not line:
-        raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
-    running.writing(match_lines, name, lines=line, reason=reason, by=by)
-    printing.note(f"Matched: {name} is closed.")
+    if line and choice["where"] is not None and choice["name"] is None:
+        raise UsageError("--line is of one break; several breaks each have their own suggestion")
+    one = f"Matched: {choice['name']} is closed."
+    each = "is matched and closed"
+    _act("matched", reason=reason, lines=line or (), least=score, one=one, each=each, **choice)
 
 
-def _is_one(name: str | None, where: str | None, seen: str | None) -> TypeGuard[str]:
-    """Return whether one break is named, rather than several chosen. Raises UsageError where both
-    or neither are given."""
+def _act(
+    kind: Act,
+    *,
+    name: str | None,
+    where: str | None,
+    yes: bool,
+    seen: str | None,
+    by: str | None,
+    one: str,
+    each: str,
+    reason: str = "",
+    value: str = "",
+    lines: Sequence[str] = (),
+    least: int = 0,
+) -> None:
+    """Act on one break, or on those that --where chooses.
+
+    one, each  what was done, in words
+    """
+    from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
+
     if (name is None) == (where is None):
         raise UsageError("say which break by its id, or which ones by --where")
     if where is None and seen is not None:
         raise UsageError("--seen is of what --where shows: leave it out with an id")
-    return name is not None
+    doing = BreakAct(kind=kind, by=by, reason=reason, value=value)
+    if name is None:
+        _act_on_chosen(doing, where=where or "", yes=yes, seen=seen, each=each, least=least)
+    elif kind == "matched":
+        if not lines:
+            raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
+        running.writing(match_lines, name, lines=lines, reason=reason, by=by)
+        printing.note(one)
+    else:
+        proposal = running.writing(act_on_breaks, [name], doing)
+        printing.note(one if proposal is None else operators.proposal_notice(proposal))
 
 
-def _act_on_one(name: str, doing: BreakAct, *, done: str) -> None:
-    from app.finance.break_acts import act_on_breaks
-
-    proposal = running.writing(act_on_breaks, [name], doing)
-    printing.note(done if proposal is None else operators.proposal_notice(proposal))
-
-
-def _act_on_many(
-    options: tuple[str | None, bool, str | None], doing: BreakAct, *, done: str, least: int = 0
+def _act_on_chosen(
+    doing: BreakAct, *, where: str, yes: bool, seen: str | None, each: str, least: int
 ) -> None:
     """Show the count and money of the chosen breaks, and act on them if the user passed --yes."""
     from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 
-    where, yes, seen = options
-    choice = read_choice(where or "")
+    choice = read_choice(where)
     if seen is not None and not yes:
         raise UsageError("--seen goes with --yes: it says what was shown before")
 
@@ -282,7 +267,7 @@ def _act_on_many(
     if not chosen.of:
         printing.note("No break is meant: nothing was done.")
     elif yes:
-        printing.note(f"{count}: each {done}.")
+        printing.note(f"{count}: each {each}.")
     else:
         printing.note(
             f"Nothing was done: add --yes to do it to {count}, with --seen {chosen.mark} "

@@ -4,8 +4,7 @@ tells how one kind of export is recognized and read."""
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial, wraps
-from inspect import Parameter, Signature, signature
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -267,30 +266,6 @@ def request_of(
     )
 
 
-def importing(*, without: Sequence[str]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace a command's `**options` by those of all imports, except those in `without`."""
-
-    def declare(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            command(**given)
-
-        own = signature(command, eval_str=True).parameters.values()
-        shared = signature(_options, eval_str=True).parameters.values()
-        declared = [
-            *(each for each in own if each.kind is Parameter.POSITIONAL_OR_KEYWORD),
-            *(each for each in shared if each.name not in without),
-            *(each for each in own if each.kind is Parameter.KEYWORD_ONLY),
-        ]
-        run.__dict__["__signature__"] = Signature(
-            [each.replace(kind=Parameter.KEYWORD_ONLY) for each in declared]
-        )
-        run.__annotations__ = {each.name: each.annotation for each in declared}
-        return run
-
-    return declare
-
-
 def register(application: typer.Typer) -> None:
     """Add the command that imports files of every kind."""
     application.command(
@@ -298,7 +273,7 @@ def register(application: typer.Typer) -> None:
     )(import_files)
 
 
-@importing(without=("rejects", "changes"))
+@printing.sharing(_options, without=("rejects", "changes"))
 def import_files(
     files: Annotated[
         list[Path],
@@ -430,7 +405,7 @@ records_group = typer.Typer(
     "import",
     epilog="Such as: tallyhook records import orders.csv --preset shopify_orders",
 )
-@importing(without=("account", "accept_difference", "reason"))
+@printing.sharing(_options, without=("account", "accept_difference", "reason"))
 def import_records(
     file: FileArgument,
     *,
@@ -485,7 +460,7 @@ statement_group = typer.Typer(
 @statement_group.command(
     "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
 )
-@importing(without=("account", "accept_difference", "reason", "book"))
+@printing.sharing(_options, without=("account", "accept_difference", "reason", "book"))
 def import_statement(
     file: FileArgument,
     source: Annotated[
@@ -612,7 +587,7 @@ COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "refer
 
 
 @bank_group.command("import", epilog="Such as: tallyhook bank import october.xml --dry-run")
-@importing(without=("book",))
+@printing.sharing(_options, without=("book",))
 def import_bank_lines(
     file: Annotated[
         Path,

@@ -5,11 +5,13 @@ import json
 import os
 import sys
 from codecs import lookup
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import tzinfo
 from decimal import Decimal
 from enum import StrEnum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, Literal
@@ -201,6 +203,33 @@ JsonOption = Annotated[
     typer.Option("--format", callback=_encoded, help="json, or jsonl on one line."),
 ]
 """Format option for output that only programs read."""
+
+
+def sharing(
+    options: Callable[..., None], *, without: Sequence[str] = ()
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace a command's `**options` by another function's parameters, except those in
+    `without`."""
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(**given)
+
+        own = signature(command, eval_str=True).parameters.values()
+        shared = signature(options, eval_str=True).parameters.values()
+        declared = [
+            *(each for each in own if each.kind is Parameter.POSITIONAL_OR_KEYWORD),
+            *(each for each in shared if each.name not in without),
+            *(each for each in own if each.kind is Parameter.KEYWORD_ONLY),
+        ]
+        run.__dict__["__signature__"] = Signature(
+            [each.replace(kind=Parameter.KEYWORD_ONLY) for each in declared]
+        )
+        run.__annotations__ = {each.name: each.annotation for each in declared}
+        return run
+
+    return declare
 
 
 def emit(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], form: Format) -> None:
