@@ -84,12 +84,14 @@ def rss_mib(pid: int) -> float:
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / MIB
 
 
-def shared_out_mib(pid: int) -> float:
-    """Return the process's memory with its share of shared pages (PSS), which can be added up."""
-    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
-        if line.startswith("Pss:"):
-            return int(line.split()[1]) / 1024
-    raise RuntimeError(f"the kernel does not say what process {pid} holds")
+def family_mib(pid: int) -> float:
+    """Return the memory of a process and its descendants; what they share counts once (PSS)."""
+    total = 0.0
+    for each in family(pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            found = Path(f"/proc/{each}/smaps_rollup").read_text(encoding="utf-8")
+            total += int(found.partition("\nPss:")[2].split()[0]) / 1024
+    return total
 
 
 def peak_rss_mib(pid: int) -> float | None:

@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -26,7 +27,7 @@ from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.history import History
 from reconcile.ledger.policy import Policy
-from tests.bench import obvious, sampler, stored
+from tests.bench import machine, obvious, sampler, stored
 from tests.bench.__main__ import arguments
 from tests.bench.burst import Rounds, Turn, figures_of
 from tests.bench.dataset import arrivals, fill
@@ -144,6 +145,8 @@ def test_a_leg_counts_every_answer_but_the_warm_up() -> None:
     requests, _ = prepared(Stretch(seed=1, first=0, count=10), SECRET)
     with answering(b'{"verdict": "accepted"}') as target:
         leg = send(requests, target=target, connections=4, warm=8, times=2)
+        first = send(requests, target=target, connections=4, warm=1, times=2, count=5)
+    assert (first.sent, first.counted) == (10, 9)
     assert (leg.sent, leg.counted, leg.refused) == (80, 72, [])
     assert 0 < leg.p50_ms <= leg.p99_ms
     assert leg.rate == pytest.approx(72 / leg.seconds)
@@ -178,6 +181,20 @@ def test_only_a_stored_delivery_counts_as_acknowledged(body: bytes, status: int)
 )
 def test_an_answer_is_whole_when_its_announced_body_is_there(data: bytes, whole: bool) -> None:
     assert is_whole(data) is whole
+
+
+def test_a_family_counts_children_and_the_processor_time_of_those_that_ended() -> None:
+    busy = "import time; ends = time.process_time() + 0.3\nwhile time.process_time() < ends: pass"
+    before, alone = machine.family_seconds(os.getpid()), machine.family_mib(os.getpid())
+    subprocess.run([sys.executable, "-c", busy], check=True)
+    assert machine.family_seconds(os.getpid()) - before > 0.25
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        while machine.rss_mib(child.pid) < 5:
+            time.sleep(0.01)
+        assert child.pid in machine.family(os.getpid())
+        assert machine.family_mib(os.getpid()) > alone
+        child.communicate(b"\n")
+    assert child.pid not in machine.family(os.getpid())
 
 
 def test_quantiles_are_values_that_were_seen() -> None:
