@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.core.text import counted
 from app.database.faults import POOLED
 from app.database.servers import server_state
-from app.database.statements import run, statement
+from app.database.statements import PlainConnection, run, statement
 from app.database.takeover import server_moved
 
 AGAIN_S = 0.05
@@ -53,15 +53,13 @@ _WHOLE_INDEXES = (
 _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
-async def short_indexes(connection: AsyncConnection) -> list[str]:
+def short_indexes(connection: PlainConnection) -> list[str]:
     """List indexes of SQLite with more or fewer entries than their table has rows. Indexes of some
     rows are left out."""
-    if connection.dialect.name != "sqlite":
-        return []
     found = []
-    for index, table in list(await connection.execute(text(_WHOLE_INDEXES))):
-        entries, rows = [
-            await connection.scalar(text(statement(_ENTRIES, table=table, index=which)))
+    for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
+        (entries,), (rows,) = [
+            connection.ask(statement(_ENTRIES, table=table, index=which))[0]
             for which in (f"INDEXED BY {index}", "NOT INDEXED")
         ]
         if entries != rows:

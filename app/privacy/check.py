@@ -371,7 +371,7 @@ class _Check:
         try:
             async with self.context.database.reading() as connection:
                 found = await damage(connection, thorough=self.report.deep)
-                return found or await short_indexes(connection)
+                return found or await run(connection, short_indexes)
         except StorePoisoned as error:  # damage of a kind that ends the file's own check
             return [str(error).partition(";")[0]]
 

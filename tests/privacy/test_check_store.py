@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import BigInteger
 
 from app.core.errors import ConfigurationError
-from app.database.facts import short_indexes
 from app.database.mapping import EVENT_COLUMNS
 from app.database.statements import tables
 from app.finance.reconcile_rows import refresh_ledger_lines
@@ -398,10 +397,10 @@ async def test_an_index_without_a_row_is_found(driver: Driver) -> None:
         "WHERE name='ix_twin'",
         "PRAGMA writable_schema=RESET",
     )
-    async with driver.context.database.reading() as connection:
-        assert await short_indexes(connection) == [
-            "the database file: the index ix_twin has 1 entry, and its table 2 rows"
-        ]
+    report = await check_database(driver.context, progress=quiet)
+    assert report.problems == [
+        "the database file: the index ix_twin has 1 entry, and its table 2 rows"
+    ]
 
 
 async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_path: Path) -> None:
