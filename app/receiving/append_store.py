@@ -300,11 +300,13 @@ def count_arrivals(
 
 
 def accepted_of(appended: Appended) -> list[Accepted]:
-    """Return the accepted arrivals of the sources, for `note_sources`."""
-    return [
-        Accepted(arrival.source, arrival.received_at, verdict != "unreadable")
-        for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True)
-    ]
+    """Return the latest accepted and the latest readable arrival of each source, for
+    `note_sources`."""
+    latest: dict[tuple[str, bool], Instant] = {}
+    for arrival, verdict in zip(appended.arrivals, appended.verdicts, strict=True):
+        key = arrival.source, verdict != "unreadable"
+        latest[key] = max(arrival.received_at, latest.get(key, EARLIEST))
+    return [Accepted(source, at, is_read) for (source, is_read), at in latest.items()]
 
 
 READ: Final = "read "

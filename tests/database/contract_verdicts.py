@@ -134,7 +134,7 @@ class VerdictContract:
             refused_since_then=2,
             refused_by_verdict={"signature_mismatch": 2},
         )
-        await keep(inbox, arrival(EVENTS["a"], at=7_400))
+        await keep(inbox, arrival(EVENTS["a"], at=7_400), arrival(EVENTS["a"], at=7_395))
         await keep(inbox, arrival(EVENTS["a"], at=7_390))
         read_at = seconds(7_400)
         assert await state() == SourceArrivals(last_accepted_at=read_at, last_read_at=read_at)
