@@ -221,7 +221,7 @@ class Story:
         self._leads("text=Accept the chosen")
         self._measured(page, "accept form")
         page.fill("#reason", "one shilling, not worth a letter")
-        page.click("button:has-text('Accept all of them')")
+        page.click("button:has-text('Accept it')")
         page.wait_for_selector("text=Accepted: nothing more is to be done")
 
     def decides(self) -> str:

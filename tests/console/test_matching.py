@@ -344,8 +344,10 @@ async def test_what_changed_since_it_was_shown_is_not_accepted(
         form = {**await hidden_of(client, path), "reason": "small sums"}
         await send(client, f"/do/assign?break={found[0]['id']}", to="a support")
         refused = await client.post(path, data=form)
+        one = f"/do/accept?break={found[1]['id']}"
+        unmarked = await client.post(one, data={"form": await of_form(client, one), "reason": "x"})
         nothing = await client.get("/do/accept")
-    assert refused.status_code == 400
+    assert (refused.status_code, unmarked.status_code) == (400, 400)
     assert "have changed since you looked" in shown(refused.text).lower()
     assert "No break is chosen" in shown(nothing.text)
     assert 'href="/breaks"' in nothing.text
