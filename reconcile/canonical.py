@@ -28,6 +28,18 @@ def fingerprint(value: Any) -> str:
     return "sha256:" + hashlib.sha256(canonical_json(value)).hexdigest()
 
 
+_OF_VALUES: Final = json.JSONEncoder(
+    separators=(",", ":"),
+    ensure_ascii=False,
+    default=lambda value: [getattr(value, name) for name in value.__slots__],
+)
+
+
+def values_json(value: Any) -> str:
+    """Encode a value as JSON without blanks. A slotted dataclass is a list of its members."""
+    return _OF_VALUES.encode(value)
+
+
 def _check(value: Any) -> None:
     """Raise TypeError for a value without a canonical form.
 

@@ -197,7 +197,7 @@ async def breaks_of_run(
 async def living_breaks(
     context: AppContext,
     *,
-    causes: Sequence[str] = (),
+    causes: Collection[str] = (),
     states: Collection[breaks.State] = breaks.STATES,
     assignee: str | None = None,
     after: str = "",

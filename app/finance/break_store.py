@@ -69,7 +69,7 @@ async def breaks_after(
     *,
     after: str,
     limit: int,
-    causes: Sequence[str] = (),
+    causes: Collection[str] = (),
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
@@ -85,7 +85,7 @@ async def breaks_after(
     (key,) = among.selected_columns
     among = among.where(key > after).order_by(key).limit(limit)
     if causes:
-        among = among.where(_BREAKS.c.cause.in_(causes))
+        among = among.where(_BREAKS.c.cause.in_(tuple(causes)))
     done = {_DONE[state] for state in states if state in _DONE}
     if len(done) == len(states) == 1:
         among = among.where(_somebody_did(_DONE_ABOUT.c.deed.in_(done.pop())))

@@ -235,9 +235,7 @@ async def late_items(
     A refund that may have been paid already is left out: proposing it could pay it twice.
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
-    async for found in break_acts.living_breaks(
-        context, causes=tuple(LATE), states=states, after=after
-    ):
+    async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
         yield [e for e in found if e.seen.cause != "refund_not_received" or not e.seen.candidates]
 
 

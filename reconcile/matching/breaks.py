@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from reconcile.canonical import fingerprint
+from reconcile.canonical import fingerprint, values_json
 from reconcile.instants import Instant
 from reconcile.ledger.explain import filled
 from reconcile.ledger.ledger import Facts
@@ -320,66 +320,23 @@ _NOTHING_CITED: Final = (
 
 def break_text(found: Break) -> str:
     """Encode a break as JSON. Equal breaks give equal text."""
-    parts: list[Any] = [
-        found.cause,
-        found.order,
-        found.payment,
-        found.subject,
-        (found.money.minor, found.money.currency),
-        found.since,
-        found.cites,
-        _facts_json(found.facts),
-        [
-            (
-                c.line,
-                c.reference,
-                (c.money.minor, c.money.currency),
-                c.apart,
-                _facts_json(c.facts),
-                c.days,
-            )
-            for c in found.candidates
-        ],
-        [(each.minor, each.currency) for each in found.left],
-    ]
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+    return values_json(found)
 
 
 def break_in(text: str) -> Break:
     """Decode what `break_text` returned."""
-    cause, order, payment, subject, money, since, cites, facts, candidates, left = json.loads(text)
-    return Break(
-        cause=cause,
-        order=order,
-        payment=payment,
-        subject=subject,
-        money=_money_in(money),
-        since=since,
-        cites=tuple(cites),
-        facts=_facts_in(facts),
-        candidates=tuple(
-            [
-                Candidate(
-                    line=line,
-                    reference=reference,
-                    money=_money_in(near),
-                    apart=apart,
-                    facts=_facts_in(own),
-                    days=days,
-                )
-                for line, reference, near, apart, own, days in candidates
-            ]
-        ),
-        left=tuple([_money_in(each) for each in left]),
-    )
+    given = _members_in(Break, json.loads(text))
+    given["cites"] = tuple(given["cites"])
+    near = [_members_in(Candidate, each) for each in given["candidates"]]
+    given["candidates"] = tuple([Candidate(**each) for each in near])
+    given["left"] = tuple([_money_in(each) for each in given["left"]])
+    return Break(**given)
 
 
-def _facts_json(facts: Facts) -> list[Any]:
-    """Encode money as a pair; keep other values."""
-    return [
-        (name, (value.minor, value.currency) if isinstance(value, Money) else value)
-        for name, value in facts
-    ]
+def _members_in(kind: type[Break | Candidate], parts: list[Any]) -> dict[str, Any]:
+    """Return members by name, with money and facts decoded."""
+    given = dict(zip(kind.__slots__, parts, strict=True))
+    return given | {"money": _money_in(given["money"]), "facts": _facts_in(given["facts"])}
 
 
 def _facts_in(parts: list[Any]) -> Facts:

@@ -45,14 +45,8 @@ BreakCause = Literal[
 """Closed vocabulary of causes."""
 
 About = Literal["order", "bank", "wallet", "placing", "books"]
-"""Subject of a cause.
-
-order    an order and its payments
-bank     payouts and bank lines
-wallet   a balance at a provider
-placing  a payment that a person must assign, or has assigned, to an order
-books    the merchant's journal
-"""
+"""Subject of a cause: an order with its payments, payouts and bank lines, a balance at a provider,
+a payment that a person assigns to an order, or the merchant's journal."""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
 """Which part of a break's money may be lost.
@@ -61,8 +55,7 @@ all      all of it
 held     none: it has arrived, but a file or a person must still confirm it
 owed     none: it has arrived, but belongs or may belong to the customer
 mistake  none: a file has a mistake of unit
-left     all, if it is still to come: a line that took money, a payout that is short or missing in
-         the bank, an unexplained debit
+left     all, if it is still to come, such as a payout that is missing in the bank
 sums     all, if less came than is due
 a pair   all, if the first fact, a cost or a sum due, exceeds the second
 """
@@ -84,8 +77,7 @@ class Cause:
     accepts      findings on the break's order that are accepted with the break
     late         the decision to propose if the break is about late money
     blocks       whether a month is not closed before the break is decided
-    apart        whether it is reported apart from an order's price, without a search for a book
-                 line
+    apart        whether it is reported beside an order's price; no book line is searched for
     of_movement  whether the break's subject is a source or an event instead of a line
     """
 

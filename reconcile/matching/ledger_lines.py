@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reconcile.canonical import values_json
 from reconcile.instants import Instant
 from reconcile.ledger.correlate import AttemptEvidence
 from reconcile.ledger.events import Part
@@ -276,34 +277,28 @@ def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
 
 def ledger_line_text(found: LedgerLine) -> str:
     """Encode a ledger line as JSON, without key and instant."""
-    price = found.expected
-    parts: list[Any] = [
-        found.order,
-        found.outcome,
-        found.fulfillable,
-        None if price is None else (price.minor, price.currency),
-        found.opened_at,
+    return values_json(
         [
-            (t.kind, t.source, t.payment, t.minor, t.currency, t.at, t.received_at, t.cites)
-            for t in found.taken
-        ],
-        found.payments,
-        found.findings,
-        found.reason,
-        found.closed_at,
-        [(money.minor, money.currency) for money in found.in_doubt],
-        [(each.source, each.payment, each.unsure, each.cites) for each in found.doubted],
-        [(money.minor, money.currency) for money in found.owed],
-        found.tendered,
-        [(each.kind, each.money.minor, each.money.currency) for each in found.on_top],
-        found.fulfilled_at,
-        found.fulfilled_by,
-        [
-            (each.source, each.payment, each.refund, each.minor, each.currency, each.at)
-            for each in found.failed
-        ],
-    ]
-    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
+            found.order,
+            found.outcome,
+            found.fulfillable,
+            found.expected,
+            found.opened_at,
+            found.taken,
+            found.payments,
+            found.findings,
+            found.reason,
+            found.closed_at,
+            found.in_doubt,
+            found.doubted,
+            found.owed,
+            found.tendered,
+            [(each.kind, each.money.minor, each.money.currency) for each in found.on_top],
+            found.fulfilled_at,
+            found.fulfilled_by,
+            found.failed,
+        ]
+    )
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
@@ -356,15 +351,8 @@ def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
         fulfilled_by=tuple(fulfilled_by),
         failed=tuple(
             [
-                FailedRefund(
-                    source=source,
-                    payment=payment,
-                    refund=refund,
-                    minor=minor,
-                    currency=currency,
-                    at=at,
-                )
-                for source, payment, refund, minor, currency, at in failed
+                FailedRefund(**dict(zip(FailedRefund.__slots__, each, strict=True)))
+                for each in failed
             ]
         ),
     )

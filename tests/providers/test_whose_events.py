@@ -64,7 +64,7 @@ def test_each_shipped_profile_states_whose_its_key_is() -> None:
         if text.signature.mac == "none":
             assert shown["key"] is None
         else:
-            assert f'\nkey = "{shown["key"]}"' in written, name
+            assert f'\nkey = "{shown["key"]}"' in written, f"{name}.toml: add it to [signature]"
             assert (shown["key"] == "provider") == (name in PROVIDERS), name
 
 

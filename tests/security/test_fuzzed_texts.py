@@ -18,6 +18,7 @@ import pytest
 
 from app.api.request_body import json_object, reported_order
 from app.config.load import load_settings
+from app.config.settings import Settings
 from app.core.errors import TallyhookError
 from app.core.problems import ApiProblem
 from app.core.schedule import schedule_entries
@@ -92,7 +93,7 @@ def _all_presets() -> tuple[str, ...]:
     return tuple(map(presets.preset_text, presets.shipped_presets()))
 
 
-IN_KENYA: Final[Any] = SimpleNamespace(countries=("254",))
+IN_KENYA: Final[Any] = SimpleNamespace(countries=("254",), settings=Settings())
 """What a reason needs to know of the context."""
 
 TARGETS: Final = {
