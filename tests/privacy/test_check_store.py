@@ -358,6 +358,15 @@ async def test_a_sample_of_a_sound_store_finds_nothing(
     assert again.sampled == report.sampled
 
 
+async def test_an_event_may_be_stored_under_either_order_of_a_contest(driver: Driver) -> None:
+    """The first to arrive decides, and after a reindex that may be another one."""
+    nameless = event("e7", order=None, session=None, payment={"reference": "pay-O-5"})
+    assert (await driver.send(nameless)).status_code == 200
+    await refold_until_quiet(driver.context, limit=100, progress=quiet)
+    await plant(driver, "UPDATE events SET order_key='O-6' WHERE event_id='e7'")
+    assert (await checked(driver)).problems == []
+
+
 CHANGED = "CASE typeof({0}) WHEN 'integer' THEN {0}+1 WHEN 'text' THEN {0}||'x' ELSE {1} END"
 
 
