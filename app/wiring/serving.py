@@ -1,23 +1,19 @@
 """Runs a service on a socket, a worker without a socket, and the console, from start to end."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from socket import socket
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import uvicorn
 
-from app.access.company_account import BACK as COMPANY_BACK
-from app.access.company_account import CompanyProvider
 from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
-from app.console.application import build_console
-from app.console.live import Live
-from app.console.uploads import Uploads
-from app.console.view import Console
 from app.context.context import AppContext
 from app.context.work import Elsewhere
 from app.core.child_processes import Parent, console_beside, leave_signals_to_parent
@@ -59,6 +55,10 @@ from app.wiring.service import (
     working_parts,
 )
 from app.wiring.work import ElsewhereOf, approve, proposals_of
+
+if TYPE_CHECKING:
+    from app.console.live import Live
+    from app.console.view import Console
 
 SHUTDOWN_S = 10
 """Seconds that running requests have to finish when the service is asked to stop."""
@@ -368,6 +368,12 @@ def check_reachable(settings: Settings, *, host: str) -> None:
 
 def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewhere) -> Console:
     """Build a console for one listening address."""
+    # A receiver and a worker would load 70 modules more, an eighth of their start.
+    from app.access.company_account import BACK, CompanyProvider
+    from app.console.live import Live
+    from app.console.uploads import Uploads
+    from app.console.view import Console
+
     public = context.settings.console.public_url
     own = f"127.0.0.1:{port}"
     origin = public or f"http://{own}"
@@ -402,9 +408,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
         live=Live(context),
         company=None
         if context.settings.oidc.issuer is None
-        else CompanyProvider(
-            context.settings.oidc, back=origin + COMPANY_BACK, clock=context.clock
-        ),
+        else CompanyProvider(context.settings.oidc, back=origin + BACK, clock=context.clock),
     )
 
 
@@ -455,6 +459,8 @@ async def serve_console(
     Raises ConfigurationError if others can reach the address but nobody can sign in, and PortTaken
     if it cannot listen.
     """
+    from app.console.application import build_console  # see `console_of`
+
     check_reachable(settings, host=host)
     keep_profiles(settings)
     async with open_context(settings, purpose="writing") as context:

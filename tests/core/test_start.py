@@ -10,7 +10,16 @@ from tests.api.driving import environ
 from tests.e2e.processes import command
 from tests.waiting import PATIENCE_S
 
-SELDOM = ("sqlmodel", "alembic", "asyncpg", "jwt", "cryptography.x509", "http_sf", "rich")
+SELDOM = (
+    "sqlmodel",
+    "alembic",
+    "asyncpg",
+    "jwt",
+    "cryptography.x509",
+    "http_sf",
+    "rich",
+    "app.console",
+)
 """What only some installations or commands need. Each takes a part of a second of every start."""
 
 
