@@ -61,11 +61,6 @@ class Leg:
         """Cores that the server used."""
         return self.server_cpu / self.seconds
 
-    @property
-    def per_cpu(self) -> float:
-        """Answers per processor second of the server, which leaves out other programs."""
-        return self.counted / self.server_cpu
-
 
 @dataclass(slots=True)
 class Course:

@@ -6,7 +6,6 @@ alternates, and the faster one is sent more, so that both take many seconds.
 """
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +30,6 @@ from tests.postgres.server import Server, running
 
 SEED = 20_261_121
 COUNTS = (1, 2)
-CORES_FOR_TWO = 6
-"""Two receivers, their two processes of the server, and two load generators."""
-
 SECRETS = "TALLYHOOK_SOURCES__SHOP__SECRETS"
 READ_S = 600
 """Longest time that a worker may take to read all that was kept."""
@@ -140,24 +136,11 @@ async def _count(database: Server, name: str) -> int:
 
 
 def shared_figures(found: Mapping[int, Shared]) -> list[Figure]:
-    """Return the share of the do-nothing endpoint's rate for each number of receivers, and the rate
-    of two beside one."""
-    rates = {count: median(rate(legs) for legs in done.served[1:]) for count, done in found.items()}
-    cores = len(os.sched_getaffinity(0))
-    two = Figure(
-        name="PostgreSQL, two receivers beside one",
-        value=rates[2] / rates[1],
-        unit="times its rate",
-        bar=BARS["two receivers"] if cores >= CORES_FOR_TWO else None,
-        details={
-            "cores": cores,
-            "bar": f"{BARS['two receivers'].value} where there are {CORES_FOR_TWO} cores",
-        },
-    )
-    return [*(_ratio(count, done, rates[count]) for count, done in found.items()), two]
+    """Return the share of the do-nothing endpoint's rate for each number of receivers."""
+    return [_ratio(count, done) for count, done in found.items()]
 
 
-def _ratio(count: int, done: Shared, per_second: float) -> Figure:
+def _ratio(count: int, done: Shared) -> Figure:
     pairs = zip(done.served[1:], done.idle[1:], strict=True)  # each met the same machine
     ratios = [rate(served) / rate(idle) for served, idle in pairs]
     legs = [leg for legs in done.served[1:] for leg in legs]
@@ -173,7 +156,7 @@ def _ratio(count: int, done: Shared, per_second: float) -> Figure:
             ),
         },
         details={
-            "deliveries per second": per_second,
+            "deliveries per second": median(rate(legs) for legs in done.served[1:]),
             "doing nothing, per second": median(rate(legs) for legs in done.idle[1:]),
             "per round": [round(ratio, 3) for ratio in ratios],
             "by the receivers' processor time instead of the clock": (

@@ -29,7 +29,6 @@ _FLOORS: Mapping[str, tuple[float, float | None]] = {
     "many drained": (0.85, 0.95),
     "many acknowledged": (0.9, 1.0),
     "postgresql": (0.45, None),
-    "two receivers": (1.5, None),
     "rebuild": (90_000.0, 150_000.0),
     "sealing": (8_000.0, 12_000.0),
     "reconcile": (100_000.0, None),
