@@ -77,14 +77,6 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     ]  # fmt: skip
     bounds = profile_of(("app", "orders", "show", order_reference(0)), folder=folder, env=env)
     checks = stored.audit(path, sent=sent, digests=digests).checks()
-    disk = Figure(
-        name=f"disk a delivery, body of {BODY_BYTES} bytes",
-        value=kb / sent[0].events,
-        unit="kB",
-        bar=BARS["disk"],
-        checks=checks,
-        details={"deliveries": sent[0].events},
-    )
     seconds = {
         ("start", "start to first 200"): (first, processor),
         ("first fold", f"start to first fold, {UNREAD_ORDERS * 4:,} unread"): (folds, []),
@@ -109,5 +101,12 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
             )
             for (bar, name), (each, used) in seconds.items()
         ),
-        disk,
+        Figure(
+            name=f"disk a delivery, body of {BODY_BYTES} bytes",
+            value=kb / sent[0].events,
+            unit="kB",
+            bar=BARS["disk"],
+            checks=checks,
+            details={"deliveries": sent[0].events},
+        ),
     ]
