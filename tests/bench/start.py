@@ -9,6 +9,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -77,29 +78,15 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
     ]  # fmt: skip
     bounds = profile_of(("app", "orders", "show", order_reference(0)), folder=folder, env=env)
     checks = stored.audit(path, sent=sent, digests=digests).checks()
-    seconds = {
-        ("start", "start to first 200"): (first, processor),
-        ("first fold", f"start to first fold, {UNREAD_ORDERS * 4:,} unread"): (folds, []),
-        ("orders show", "`orders show`"): (
-            [each.seconds for each in shown],
-            [each.processor for each in shown],
-        ),
-    }
     return [
-        *(
-            Figure(
-                name=name,
-                value=statistics.median(each),
-                unit="s",
-                bar=BARS[bar],
-                checks=checks,
-                details={
-                    "each": [round(value, 2) for value in each],
-                    "processor s": [round(value, 2) for value in used],
-                    "profile": bounds,
-                },
-            )
-            for (bar, name), (each, used) in seconds.items()
+        _figure("start", "start to first 200", first, checks, {"processor s": processor}),
+        _figure("first fold", f"start to first fold, {UNREAD_ORDERS * 4:,} unread", folds, checks),
+        _figure(
+            "orders show",
+            "`orders show`",
+            [each.seconds for each in shown],
+            checks,
+            {"processor s": [each.processor for each in shown], "profile": bounds},
         ),
         Figure(
             name=f"disk a delivery, body of {BODY_BYTES} bytes",
@@ -107,6 +94,22 @@ def start_figures(folder: Path, sizes: Sizes) -> list[Figure]:
             unit="kB",
             bar=BARS["disk"],
             checks=checks,
-            details={"deliveries": sent[0].events},
         ),
     ]
+
+
+def _figure(
+    bar: str,
+    name: str,
+    seconds: Sequence[float],
+    checks: Mapping[str, bool],
+    details: Mapping[str, object] | None = None,
+) -> Figure:
+    return Figure(
+        name=name,
+        value=statistics.median(seconds),
+        unit="s",
+        bar=BARS[bar],
+        checks=checks,
+        details={"each": seconds, **(details or {})},
+    )
