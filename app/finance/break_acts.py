@@ -392,17 +392,23 @@ async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBre
 
 
 async def act_on_breaks(
-    context: AppContext, names: Sequence[str], doing: BreakAct, *, seen: str | None = None
+    context: AppContext,
+    names: Sequence[str],
+    doing: BreakAct,
+    *,
+    seen: str | None = None,
+    propose: bool = True,
 ) -> Proposal | None:
     """Assign, comment on, accept or settle breaks in one transaction: all of them, or none.
 
     A single break that one person may not accept is proposed; the proposal is returned. Keeping
     late money is an acceptance.
 
-    seen  `mark_of` the breaks as they were shown; None: act on them in any state
+    seen     `mark_of` the breaks as they were shown; None: act on them in any state
+    propose  False: refuse a single break that one person may not accept
 
     Raises NotFoundError for an unknown break, and UsageError if they have changed since, if one is
-    closed, or if one person may not accept all of several.
+    closed, or if one person may not accept all of several, or one that is not to be proposed.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
@@ -415,7 +421,7 @@ async def act_on_breaks(
             for each in found:
                 _check_open(each)
             allowance = await allowance_of(context, connection, who.name)
-            if len(found) > 1:
+            if len(found) > 1 or not propose:
                 _check_alone(allowance, found)
             elif doing.value != "refund":  # a refund accepts no loss
                 because = too_much(allowance, found[0].seen)

@@ -350,7 +350,7 @@ async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakA
                 )
             else:
                 seen = break_acts.mark_of(part)
-                await break_acts.act_on_breaks(context, names, doing, seen=seen)
+                await break_acts.act_on_breaks(context, names, doing, seen=seen, propose=False)
         except UsageError as error:
             if not done:
                 raise

@@ -14,6 +14,7 @@ from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance import break_acts as acts
+from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
 from app.finance.break_store import steps_of
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
@@ -392,6 +393,22 @@ class BreakContract:
             )
         next_month = context(inbox, at=11 * 24 * hour)
         assert await accept("F", by="ann", at=next_month) is None
+
+    @pytest.mark.alike
+    async def test_a_chosen_break_above_a_limit_set_meanwhile_is_refused(
+        self, inbox: Inbox
+    ) -> None:
+        """Chosen breaks are never proposed, not even a single one: it would be reported done."""
+        at, doing = context(inbox, at=2), acts.BreakAct(kind="accepted", reason="x", by="ann")
+        await run(inbox, missing("A"), at=1)
+        chosen = await chosen_for(at, read_choice("order=A"), doing, least=0)
+        await save_rules(at, '[accept_alone_max]\nKES = "1.00"\n', by="ann")
+        await people(at)
+        assert [each.identity for each in chosen.of] == [missing("A").identity]
+        with pytest.raises(UsageError, match=r"one person may not accept brk_.* nothing was acc"):
+            await act_on_chosen(at, chosen, replace(doing, by=Proven("ann")))
+        assert await Proposals(at, [acts.acceptance_kind(at)]).waiting() == []
+        assert await living(inbox) == {"A": "open"}
 
     @pytest.mark.alike
     async def test_a_proposal_is_not_approved_after_its_break_changed(self, inbox: Inbox) -> None:
