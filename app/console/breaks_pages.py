@@ -543,7 +543,7 @@ async def do_settle(view: View, reason: str) -> str | ActionResult:
         action=action,
         reason=reason,
         by=view.person.name,
-        seen=view.given.get("seen") or None,
+        seen=view.given.get("seen", ""),
     )
     return proposed(done) if isinstance(done, Proposal) else "/late"
 

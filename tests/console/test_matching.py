@@ -344,14 +344,17 @@ async def test_what_changed_since_it_was_shown_is_not_accepted(
         form = {**await hidden_of(client, path), "reason": "small sums"}
         await send(client, f"/do/assign?break={found[0]['id']}", to="a support")
         refused = await client.post(path, data=form)
-        one = f"/do/accept?break={found[1]['id']}"
-        unmarked = await client.post(one, data={"form": await of_form(client, one), "reason": "x"})
+        late = (await client.get("/late.json")).json()["late"][0]
+        unmarked = []
+        for one in (f"/do/accept?break={found[1]['id']}", f"/do/settle?break={late['id']}"):
+            without = {"form": await of_form(client, one), "action": "refund", "reason": "x"}
+            unmarked.append((await client.post(one, data=without)).status_code)
         nothing = await client.get("/do/accept")
-    assert (refused.status_code, unmarked.status_code) == (400, 400)
+    assert [refused.status_code, *unmarked] == [400] * 3
     assert "have changed since you looked" in shown(refused.text).lower()
     assert "No break is chosen" in shown(nothing.text)
     assert 'href="/breaks"' in nothing.text
-    assert console.driver.rows("SELECT 1 FROM break_deeds WHERE deed='accepted'") == []
+    assert console.driver.rows("SELECT 1 FROM break_deeds WHERE deed<>'assigned'") == []
 
 
 async def test_above_the_limit_none_of_several_is_accepted(
