@@ -80,6 +80,7 @@ CROWDED: Final = 0.5
 class Capacity:
     """Collected facts. Times are seconds.
 
+    stored    deliveries and their space; None on a cluster, whose nodes cannot be seen
     free      bytes until nothing more is accepted; None on a database server
     memory    bytes of each running process, by its id; None if they cannot be read
     sync_s    median of a write with a sync beside the database; None if it was not measured
@@ -89,7 +90,7 @@ class Capacity:
     """
 
     rates: ArrivalRates
-    stored: Stored
+    stored: Stored | None
     free: int | None
     memory: Mapping[int, int | None]
     sync_s: float | None
@@ -121,7 +122,7 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
     database = inbox.database
     async with database.reading() as connection:
         rates = await arrival_rates(connection, now=SystemClock().now())
-        stored = await stored_deliveries(connection)
+        stored = None if database.spread else await stored_deliveries(connection)
         here = await run(connection, processes_here) if database.shared else ()
     free, path = database.writer.space.free_bytes(), database.path
     here = here if path is None else processes_serving(path)
@@ -225,6 +226,10 @@ def _written(instant: Instant, unit: str) -> str:
 def _space(found: Capacity) -> Iterator[Check]:
     """Yield the space of a delivery and of a year, and the days until the disk is full."""
     stored, rates = found.stored, found.rates
+    if stored is None:
+        sentence = "The size of a cluster's nodes cannot be seen from here."
+        yield weak("disk", sentence, "watch each node with the server's own tools")
+        return
     held = f"Measured: {_size(stored.size)} for {counted(stored.deliveries, *DELIVERY)}"
     each = stored.size // max(1, stored.deliveries)
     if stored.deliveries < FEW:

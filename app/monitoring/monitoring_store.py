@@ -199,10 +199,10 @@ _COUNTED: Final = "SELECT count(*) FROM deliveries"
 
 async def stored_deliveries(connection: AsyncConnection) -> Stored:
     """Return how many deliveries are stored, and the size of the database. Free pages of a file do
-    not count."""
+    not count. Do not call it on a cluster, whose other nodes hold the deliveries."""
     found = await connection.execute(text(_STORED[connection.dialect.name]))
     deliveries, size = found.one()
-    if deliveries <= 0:  # PostgreSQL has not analyzed the table, or it lies on other nodes
+    if deliveries <= 0:  # PostgreSQL has not analyzed the table
         deliveries = await connection.scalar(text(_COUNTED)) or 0
     return Stored(int(deliveries), int(size))
 

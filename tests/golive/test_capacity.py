@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from app.config.load import load_settings
 from app.core.clock import SystemClock
 from app.golive import capacity
 from app.golive.capacity import CORES, FEW, PLANNED, USUAL_BYTES, WHOLE_WAY, Capacity, judge
 from app.monitoring.monitoring_store import ArrivalRates, Stored
 from app.monitoring.preflight import Check
+from app.receiving.inbox import open_inbox
 from reconcile.instants import DAY, MINUTE
-from tests.api.driving import of_order
+from tests.api.driving import environ, of_order
 from tests.e2e.processes import command, serving
 from tests.reconcile.build import T
 
@@ -99,6 +101,22 @@ def test_nothing_is_extrapolated_from_no_delivery() -> None:
     found = said(replace(SHOP, rates=ArrivalRates(), stored=Stored(0, 400_000)))
     assert set(found) == {"deliveries", "disk", "memory", "sync", "processor"}
     assert "xtrapolated:" not in " ".join(each.sentence for each in found.values())
+
+
+async def test_of_a_cluster_no_size_is_divided_or_extrapolated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its coordinator holds neither the deliveries nor their number."""
+    monkeypatch.setattr(capacity, "CALIBRATION_S", 0.01)
+    async with open_inbox(load_settings(environ(tmp_path))):
+        pass
+    monkeypatch.setattr("app.database.layout.is_spread", lambda _: True)
+    found = {each.what: each for each in await capacity.examine_capacity(environ(tmp_path))}
+    assert (found["disk"].state, found["disk"].sentence) == (
+        "weak",
+        "The size of a cluster's nodes cannot be seen from here.",
+    )
+    assert "disk full" not in found
 
 
 def test_measuring_the_disk_leaves_no_file(tmp_path: Path) -> None:
