@@ -12,6 +12,7 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -76,19 +77,15 @@ class _Application(Starlette):
     """Application whose first routes are called directly. Starlette's middleware and router would
     take a fifth of a delivery's processor time."""
 
-    direct: Sequence[Route] = ()
+    direct: Sequence[tuple[Route, ASGIApp]] = ()
+    """Each route with the application that it calls."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
-        for route in self.direct if scope["type"] == "http" else ():
+        for route, application in self.direct if scope["type"] == "http" else ():
             if found := route.path_regex.match(scope["path"]):
                 scope["path_params"] = found.groupdict()
-                try:
-                    await route.app(scope, receive, send)
-                except Exception as error:
-                    answer = await _on_fault(Request(scope), error)
-                    await answer(scope, receive, send)
-                    raise  # for the log
+                await application(scope, receive, send)
                 return
         await super().__call__(scope, receive, send)
 
@@ -174,7 +171,9 @@ def build_application(
     )
     # A provider must never be redirected: it would deliver elsewhere, or not at all.
     application.router.redirect_slashes = False
-    application.direct = deliveries
+    application.direct = [
+        (each, ServerErrorMiddleware(each.app, handler=_on_fault)) for each in deliveries
+    ]
     return application
 
 

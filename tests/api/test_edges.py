@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from starlette.types import Message, Scope
 
 from app.orders.refold import refold_until_quiet
 from reconcile.instants import MINUTE, SECOND, format_instant
@@ -179,6 +180,31 @@ async def test_a_mistake_of_ours_has_the_form_of_every_problem(
         assert faults(SCHEMAS["Problem"], answer.json()) == []
         assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
         assert "nobody outside" not in answer.text
+
+
+async def test_a_mistake_after_an_answer_began_begins_no_second_answer(driver: Driver) -> None:
+    """A second start would break the connection's protocol, and hide the mistake from the log."""
+    asked: Scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/webhooks/shop",
+        "query_string": b"",
+        "headers": [],
+        "client": None,
+    }
+    sent = list[str]()
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Message) -> None:
+        sent.append(message["type"])
+        if message["type"] == "http.response.body":
+            raise AssertionError("no body can be sent")
+
+    with pytest.raises(AssertionError, match="no body can be sent"):
+        await driver.service.application(asked, receive, send)
+    assert sent == ["http.response.start", "http.response.body"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[1]", b'{"amount": NaN}', b"\xff", b"9" * 30])
