@@ -13,7 +13,6 @@ from app.cli import connect, main
 from app.config.load import load_settings
 from app.golive.examine import EVIDENCE, secret_files
 from tests.api.driving import environ
-from tests.searching import every
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
 
@@ -34,7 +33,7 @@ def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
     assert (done.returncode, done.stderr) == (code, said)
 
 
-@pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")][:: every(2)])
+@pytest.mark.parametrize("words", [("orders", "list"), ("signature", "check")])
 def test_standard_input_that_is_closed_is_an_empty_one(
     words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
