@@ -9,7 +9,6 @@ MADE := .venv/.made
 # One more than the cores of a small machine: tests wait for disks and for what they have started.
 # Two more are up to a minute faster, and show races that a slower machine would show, too.
 WORKERS := 3
-SHARED := -p tests.workers --workers
 
 # Tests start hundreds of processes: none is to compile the program anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -25,7 +24,7 @@ run: $(or $(wildcard $(MADE)),$(RUNTIME)) ## play every scenario and stay up; AR
 	@$(BIN)/tallyhook demo $(ARGS)
 
 test: $(MADE) ## the whole test suite but for its long forms; ARGS goes to pytest
-	@$(BIN)/python -m pytest -q $(SHARED) $(WORKERS) --ignore=tests/bench $(ARGS)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder --ignore=tests/bench $(ARGS)
 
 fmt: $(MADE) ## write all files in the project's form
 	@$(BIN)/ruff check -q --fix-only .
@@ -41,17 +40,17 @@ types: $(MADE) ## check all types, of the product and of its tests
 	@$(BIN)/mypy app reconcile tests
 
 check: lint types ## lint, types, architecture and the engine's tests: a minute, before each commit
-	@$(BIN)/python -m pytest -q $(SHARED) $(WORKERS) -m "not soak and not slow" \
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not soak and not slow" \
 		tests/architecture tests/reconcile tests/core tests/config tests/access $(ARGS)
 
 bench: $(MADE) ## measure, print a table, write var/bench.json; ARGS=--quick is a twentieth
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 nightly: $(MADE) ## the long forms that tests/NIGHTLY.md lists, for hours
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q $(SHARED) 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 --timeout=7200 tests/reconcile tests/providers tests/core tests/config \
 		tests/checkout tests/evidence tests/finance/files tests/database tests/console/test_hostile_files.py \
 		tests/security/test_fuzzed_texts.py $(ARGS)
-	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q $(SHARED) 2 tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
+	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -n 2 tests/browser tests/cli tests/docs tests/e2e tests/faults tests/floods tests/postgres $(ARGS)
 	@TALLYHOOK_LONG=1 $(BIN)/python -m pytest -q -s tests/corpus $(ARGS)
 	@$(BIN)/python -m pytest -q tests/bench $(ARGS)
 	@$(BIN)/python -m pytest -q -s --timeout=7200 -m soak tests $(ARGS)

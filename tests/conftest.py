@@ -5,6 +5,7 @@ import io
 import os
 from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -62,8 +63,29 @@ FAULTS = Path(__file__).with_name("faults")
 """Folder of the tests in which a disk fails, so they use one."""
 
 
+def pytest_collection(session: pytest.Session) -> None:
+    """Import the test modules in a different order in each worker.
+
+    In a new clone the workers then compile the modules together; in the same order each of them
+    would compile all, which takes as long as the rest of collecting.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in sorted(FAULTS.parent.glob("*/**/test_*.py"))[number::count]:
+        name = ".".join(path.relative_to(FAULTS.parents[1]).with_suffix("").parts)
+        try:
+            import_module(name)
+        except Exception:
+            return  # collecting the file reports what is wrong with it
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the longest files first, then spread those that wait among those that compute."""
+    """Put the longest files first, then spread those that wait among those that compute.
+
+    `--no-loadscope-reorder` hands the files out in this order.
+    """
     names = dict.fromkeys(_file_of(item) for item in items)
     places: dict[str, tuple[float, float]] = {}
     for waits in (True, False):

@@ -4,8 +4,6 @@ import os
 import socket
 from itertools import count
 
-from tests.workers import NUMBER
-
 FIRST = 20_000
 """Below the ports that the kernel hands out itself, so that nobody gets this one meanwhile."""
 
@@ -17,7 +15,7 @@ _numbers = count(os.getpid())
 
 def free_port() -> int:
     """Return a loopback port that nobody listens on and no other test gets."""
-    worker = int(os.environ.get(NUMBER, "0"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = FIRST + EACH * (worker % 10) + next(_numbers) % EACH
         with socket.socket() as probe:
