@@ -37,7 +37,7 @@ def look() -> Iterator[Looking[Any]]:
     with ThreadPoolExecutor(1) as thread:
         playwright = thread.submit(driver.sync_playwright().start).result()
         # A root user's browser has no sandbox of its own; it only opens files that tests made.
-        words = ["--no-sandbox"] if os.geteuid() == 0 else []
+        words = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         opening = partial(
             playwright.chromium.launch, executable_path=str(CHROMIUM), args=words,
             timeout=PATIENCE_S * 1_000,

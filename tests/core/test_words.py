@@ -42,6 +42,9 @@ COUNTED_ONLY_FROM_TWO = {
     "{size} bytes",
     "{length} bytes",  # that a key has
     "{least} bytes",
+    "{each} bytes",  # that a stored delivery takes
+    "{per_s} deliveries",  # a rate
+    "{rates.busiest_day / used} deliveries",
     "{size} leaves",  # of a tree in a fault of ours
     "{kind} lines",  # no counts
     "{name} claims",
