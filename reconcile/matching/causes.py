@@ -411,7 +411,3 @@ CAUSES: Final[Mapping[BreakCause, Cause]] = {
 }
 
 BREAK_CAUSES: Final = tuple(CAUSES)
-
-ORDER_CAUSES: Final = tuple([code for code, cause in CAUSES.items() if cause.about == "order"])
-
-BANK_CAUSES: Final = frozenset([code for code, cause in CAUSES.items() if cause.about == "bank"])

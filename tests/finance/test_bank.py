@@ -41,7 +41,6 @@ from app.finance.report_period import report_journal, report_period
 from app.finance.reports.journal import JournalText
 from app.finance.rule_file import read_rules
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
-from reconcile.matching.causes import BANK_CAUSES
 from reconcile.money import Money
 from reconcile.reporting.journal import Transaction
 from reconcile.reporting.report import PeriodReport, Scope
@@ -50,7 +49,7 @@ from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.finance.deciding import decide
-from tests.reconcile.build import T, seconds
+from tests.reconcile.build import BANK_CAUSES, T, seconds
 from tests.waiting import PATIENCE_S
 
 BEAN_CHECK = Path(sys.executable).with_name("bean-check")

@@ -10,10 +10,12 @@ import pytest
 from app.finance.reports.render import REPORT_FORMATS
 from reconcile.instants import DAY, parse_instant
 from reconcile.matching.books import match_key
+from reconcile.matching.causes import BREAK_CAUSES
 from reconcile.money import from_major
 from tests.finance.month import DAYS, Month, Truth
 from tests.finance.plots import pays, unsettled
 from tests.finance.shop import LONG_AGO, Shop
+from tests.reconcile.build import ORDER_CAUSES
 
 OCTOBER, NOVEMBER = ("2024-10-01", "2024-10-31"), ("2024-11-01", "2024-11-30")
 
@@ -91,6 +93,7 @@ def every_break_is_found(run: Any, truth: Truth) -> None:
     }
     assert found == true
     assert len(run["breaks"]) == len(true)
+    assert {cause for cause, _ in true} == ORDER_CAUSES
     assert run["ties"] is True
 
 
@@ -134,7 +137,7 @@ def every_sum_is_the_truth(report: Any, truth: Truth) -> None:
     assert summed([r for r in report["money"] if r["flow"] == "settled"], "sum") == truth.settled
     not_notified = [row for row in report["money"] if row["flow"] == "not_notified"]
     assert summed(not_notified, "sum") == +truth.not_notified
-    for cause in {gap.cause for gap in truth.gaps.values()}:
+    for cause in BREAK_CAUSES:
         rows = [row for row in report["breaks"] if row["cause"] == cause]
         assert sum(row["count"] for row in rows) == truth.count(cause)
         assert summed(rows, "sum") == +truth.at_stake(cause)

@@ -13,11 +13,11 @@ import pytest
 from app.core.clock import SystemClock
 from app.finance.reports.accounts import DEFAULTS
 from reconcile.instants import DAY, Instant, format_instant, parse_instant
-from reconcile.matching.causes import BANK_CAUSES
 from tests.finance.month import ACCOUNT_FEE, ACCOUNT_FEE_DAYS, CURRENCIES, Month
 from tests.finance.plots import CYCLE
 from tests.finance.shop import Shop
 from tests.finance.story import major
+from tests.reconcile.build import BANK_CAUSES, ORDER_CAUSES
 
 BEGINS = parse_instant("2024-09-30T21:00:00Z")
 """October in Nairobi: its first orders are September's in UTC."""
@@ -94,6 +94,7 @@ def test_a_month_of_every_cause_closes_in_nairobi_and_its_clearing_is_explained(
         gap.cause for gap in truth.gaps.values()
     )
     assert {found[cause] for cause in BANK_CAUSES} == {1}
+    assert found.keys() == ORDER_CAUSES | BANK_CAUSES
 
     assert shop.accept("ambiguous", "payment_in_doubt", "unresolved", "not_settled")
     shop.did("period", "close", "2024-10", "--by", "Ann")

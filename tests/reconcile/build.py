@@ -11,12 +11,16 @@ from reconcile.ledger.history import History
 from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record, RecordKind
+from reconcile.matching.causes import CAUSES
 from reconcile.money import Money
 
 T = parse_instant("2026-11-20T10:00:00Z")
 ORDER = "ORD-1"
 POLICY = Policy()
 DUE = Money(minor=150_000, currency="KES")
+
+ORDER_CAUSES = frozenset([code for code, cause in CAUSES.items() if cause.about == "order"])
+BANK_CAUSES = frozenset([code for code, cause in CAUSES.items() if cause.about == "bank"])
 
 
 def seconds(offset: int) -> Instant:

@@ -15,7 +15,6 @@ from reconcile.matching import bank as bank_module
 from reconcile.matching.bank import BankLeg, Payout
 from reconcile.matching.books import BankLine, StatementLine
 from reconcile.matching.breaks import Break, Step, break_in, break_sentence, break_text, next_step
-from reconcile.matching.causes import BANK_CAUSES
 from reconcile.matching.control import FAMILIES
 from reconcile.matching.exchange import exchanged, implied_rate
 from reconcile.matching.period import Period
@@ -35,6 +34,7 @@ from reconcile.reporting.input import BankView, OrderSeen
 from reconcile.reporting.journal import Transaction, confirmed, transactions, written_off
 from reconcile.reporting.report import Scope
 from reconcile.reporting.tally import PeriodTally
+from tests.reconcile.build import BANK_CAUSES
 from tests.rows import for_each
 from tests.searching import examples
 

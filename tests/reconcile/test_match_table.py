@@ -8,7 +8,6 @@ import pytest
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break, break_sentence, next_step
-from reconcile.matching.causes import ORDER_CAUSES
 from reconcile.matching.match import Match, Matching
 from reconcile.matching.rows import ledger_line_row
 from reconcile.matching.rules import Coverage
@@ -30,13 +29,12 @@ from tests.reconcile.books_truth import (
     kes,
     statement_row,
 )
+from tests.reconcile.build import ORDER_CAUSES
 from tests.rows import for_each
 
 
 def test_every_cause_about_an_order_has_a_case() -> None:
-    assert TROUBLES.keys() == {*ORDER_CAUSES}, (
-        "add a case to TROUBLES of tests/reconcile/books_truth"
-    )
+    assert TROUBLES.keys() == ORDER_CAUSES, "add a case to TROUBLES of tests/reconcile/books_truth"
 
 
 @for_each("cause", TROUBLES)
