@@ -46,6 +46,7 @@ def arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Itera
     """Yield a delivery of each message, as its source reads it."""
     for message in messages:
         digest = hashlib.sha256(message.body).hexdigest()
+        read = reader.read(Incoming([], message.body), digest=digest)
         yield Arrival(
             delivery_id=new_id("dlv_", now),
             received_at=now,
@@ -53,5 +54,6 @@ def arrivals(messages: Iterator[Message], reader: Source, now: Instant) -> Itera
             digest=digest,
             headers=HEADERS,
             body=message.body,
-            event=reader.read(Incoming([], message.body), digest=digest).events[0],
+            event=read.events[0],
+            customer=read.customer(0),
         )
