@@ -17,8 +17,8 @@ DECLARED = ("statement", "book", "bank", "")
 DECLARABLE = ("csv", "json", "xml")
 """Kinds of files that are declared as each of these in turn."""
 
-OF_A_KIND = 50 if os.environ.get("TALLYHOOK_LONG") else 2
-"""Files of each other kind. Each is read several times, in a process of its own."""
+FEWEST = 50 if os.environ.get("TALLYHOOK_LONG") else 2
+"""Files of a kind, or more. A workbook is read several times, in a process of its own."""
 
 ATTACH = "/do/attach?order=ORD-1"
 
@@ -34,7 +34,7 @@ async def test_it_answers_after_each_file_and_keeps_none(
     temporary.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
     async with console.signed_in("admin") as client:
-        for number in range(max(OF_A_KIND, len(DECLARED) if kind in DECLARABLE else 0)):
+        for number in range(max(FEWEST, len(DECLARED) if kind in DECLARABLE else 0)):
             content = hostile_file(kind, number)
             said = DECLARED[(number + KINDS.index(kind)) % len(DECLARED)]
             source = "shop" if said == "statement" else ""
