@@ -151,8 +151,8 @@ class OrderComparison:
             built = (row[0], *row[2:]) if wanted.known else None
             self._compare(LEDGERS, cached.get(order), built)
             self._compare(MARKS, (order, mark.due_at), (order, ledger.next_decision_at))
-            if wanted.revision is not None:
-                was, position = published.get(order), wanted.position
+            was, position = published.get(order), wanted.position
+            if wanted.revision is not None or was not in (None, position):
                 before = None if was is None else (order, *astuple(was))
                 self._compare(PUBLISHED, before, (order, *astuple(position)))
             if order in lines:

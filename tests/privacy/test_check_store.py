@@ -120,6 +120,7 @@ async def test_the_progress_ends_at_what_was_said_to_be_ahead(driver: Driver) ->
 
 
 E1 = "(SELECT id FROM deliveries WHERE event_id='e1' AND verdict='stored')"
+LAST = "seq=(SELECT max(seq) FROM revisions WHERE order_key='ORD-1')"
 PLANTED: dict[str, Any] = {
     "a flipped byte": (
         "UPDATE deliveries SET body=CAST(replace(body, 'KES', 'KET') AS BLOB) WHERE event_id='e2'",
@@ -215,6 +216,14 @@ PLANTED: dict[str, Any] = {
     "what was published": (
         "UPDATE revisions SET substance='x' WHERE order_key='ORD-1'",
         ["what was last published of ORD-1 is not what its history gives: substance"],
+    ),
+    "the outcome that was last published": (
+        f"UPDATE revisions SET outcome='failed' WHERE {LAST}",
+        ["what was last published of ORD-1 is not what its history gives: outcome"],
+    ),
+    "whether it was last published as fulfillable": (
+        f"UPDATE revisions SET fulfillable=1-fulfillable WHERE {LAST}",
+        ["what was last published of ORD-1 is not what its history gives: fulfillable"],
     ),
     "a gap in the feed": (
         "DELETE FROM revisions WHERE seq=1",
