@@ -193,14 +193,10 @@ async def differences(
         if digests is not None:
             which = _WITHIN if index is _EVENTS else "1 = 0"
             values = digests._asdict() if index is _EVENTS else {}
-        matched = 0
         async for rows in stream(connection, index.select(which), at_once=AT_ONCE, values=values):
             built = await index.same(scratch, rows)
-            matched += len(built)
             yield index.rows.compare(rows, _as_stored(index.rows.key, rows, built, contests))
             progress(len(rows))
-        if matched == await scratch.scalar(text(statement(_COUNT, table=index.table))):
-            continue
         async for rows in stream(scratch, index.select("1 = 1"), at_once=AT_ONCE):
             there = {row[index.rows.key] for row in await index.same(connection, rows)}
             yield index.rows.compare([], [row for row in rows if row[index.rows.key] not in there])

@@ -16,7 +16,7 @@ from app.finance.reconcile_rows import refresh_ledger_lines
 from app.orders.history_store import ranges
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.refold import refold_until_quiet
-from app.privacy import check
+from app.privacy import check, consistency_store
 from app.privacy.check import MAX_PROBLEMS, CheckReport, check_database, doing_again
 from reconcile.instants import DAY, MILLISECOND, Instant
 from reconcile.money import Money
@@ -401,6 +401,20 @@ async def test_each_column_of_what_is_derived_is_compared(
     await plant(driver, f"UPDATE {table} SET {changes} WHERE {which}")
     (found,) = [each for each in (await checked(driver)).problems if each.startswith(derived)]
     assert set(found.partition("gives: ")[2].split(", ")) == {name for name, _ in columns}
+
+
+async def test_an_event_that_is_there_twice_does_not_hide_a_missing_one(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both counts are equal then."""
+    monkeypatch.setattr(consistency_store, "AT_ONCE", 1)
+    columns = ", ".join(EVENT_COLUMNS)
+    await plant(
+        driver,
+        f"INSERT INTO events SELECT 99, {columns} FROM events WHERE event_id='e1'",
+        "DELETE FROM events WHERE event_id='e2'",
+    )
+    assert said((await checked(driver)).problems, ["the event e2 of O-2 is missing"])
 
 
 async def test_an_index_without_a_row_is_found(driver: Driver) -> None:
