@@ -29,6 +29,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import asdict, astuple, dataclass, field, fields
 from functools import cache, partial
+from itertools import starmap
 from operator import attrgetter
 from typing import Any, Final
 
@@ -293,15 +294,17 @@ class CheckReport:
 
     def sentence(self) -> str:
         """Describe the result for a person."""
-        verdict = counted(self.found, "problem") if self.found else "all is as it should be"
+        good = "all is as it should be"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
         checked = "read and folded again" if self.deep else "checked"
         again = counted(self.sampled, "delivery", "deliveries")
         if self.unread is not None:
+            good = "nothing wrong in what was checked"
             gone += f", none read again ({self.unread})"
         elif self.seed is not None:
             gone += f", {again} read and folded again (--seed {self.seed})"
+        verdict = counted(self.found, "problem") if self.found else good
         return f"{looked} {checked}{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
@@ -445,26 +448,20 @@ class _Check:
         self, connection: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> list[str] | None:
         """Compare the index of a sample, or all of it. Return the orders of a sample."""
-        progress, now = (self.progress if digests is None else silent), self.context.clock.now()
-        bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
+        progress = self.progress if digests is None else silent
+        orders = None if digests is None else await consistency_store.orders_of(connection, digests)
         async with consistency_store.scratch_index(connection, sampled=bool(digests)) as scratch:
             try:
-                async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
-                    if digests is not None:
-                        await consistency_store.copy_links(connection, scratch, rereads)
-                        self.report.sampled += len(rereads)
-                    verdicts = await index_store.index_again(scratch, rereads, now=now)
-                    self.report.add(
-                        VERDICTS.compare(
-                            map(_stored_verdict, rereads), map(_verdict, rereads, verdicts)
-                        )
-                    )
-                    progress(len(rereads))
+                await self._verdicts(connection, scratch, doing, digests)
             except ConfigurationError as error:
                 if self.deep is not None:
                     raise
-                self.report.unread = str(error)
-                return None if digests is None else []
+                self.report.unread, self.report.sampled = str(error), 0
+                return orders
+            except ValueError as error:  # raised by a changed row
+                problem = f"deliveries are not compared, since a row cannot be read: {error}"
+                self.report.add([problem])
+                return orders
             async for sentences in consistency_store.differences(
                 connection, scratch, progress, digests=digests
             ):
@@ -480,7 +477,31 @@ class _Check:
                         "notes them"
                     ]
                 )
-            return None if digests is None else await consistency_store.orders_in(scratch)
+            return orders
+
+    async def _verdicts(
+        self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
+    ) -> None:
+        """Build the index of a sample, or of all, and compare verdicts."""
+        progress, now = (self.progress if digests is None else silent), self.context.clock.now()
+        bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
+        async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
+            if digests is not None:
+                await consistency_store.copy_links(connection, scratch, rereads)
+                self.report.sampled += len(rereads)
+            verdicts = await index_store.index_again(scratch, rereads, now=now)
+            pairs = list(zip(rereads, verdicts, strict=True))
+            there = [pair for pair in pairs if not _has_lost_event(pair[0])]
+            self.report.add(
+                VERDICTS.compare(
+                    (_stored_verdict(reread) for reread, _ in there), starmap(_verdict, there)
+                )
+            )
+            self.report.add(
+                f"{each.delivery.delivery_id} was pruned, and its event is gone: restore a backup"
+                for each in filter(_has_lost_event, rereads)
+            )
+            progress(len(rereads))
 
     async def _ledgers(
         self, connection: Any, doing: Rebuilder, orders: Sequence[str] | None
@@ -501,6 +522,13 @@ class _Check:
         checking = OrderComparison(self.context)
         await checking.compare_all(connection, history_store.gather_all(connection, orders))
         self.report.add(checking.problems)
+
+
+def _has_lost_event(reread: index_store.Reread) -> bool:
+    """Return whether an event was read from a body that was pruned, and is gone as well."""
+    was = reread.delivery
+    pruned = was.pruned_at is not None and was.body is None
+    return pruned and reread.event is None and was.verdict in _READ
 
 
 def _stored_verdict(reread: index_store.Reread) -> tuple[str, str, str | None]:

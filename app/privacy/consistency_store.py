@@ -96,8 +96,11 @@ class IndexTable(NamedTuple):
 
 
 _SELECT: Final = "SELECT {columns} FROM {table} WHERE {which}"
-_COUNT: Final = "SELECT count(*) FROM {table}"
 _WITHIN: Final = "digest >= :first AND digest < :beyond"
+_ORDERS: Final = statement(
+    "SELECT DISTINCT order_key FROM events WHERE {within} AND order_key IS NOT NULL",
+    within=_WITHIN,
+)
 
 _EVENTS: Final = IndexTable(
     "events", 2, Derived("the event {2} of {0}", EVENT_COLUMNS, slice(1, 4), "its delivery")
@@ -211,10 +214,9 @@ def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Row
     ]
 
 
-async def orders_in(scratch: AsyncConnection) -> list[str]:
-    """Return the orders of the events in a scratch index."""
-    orders = text("SELECT DISTINCT order_key FROM events WHERE order_key IS NOT NULL")
-    return list(await scratch.scalars(orders))
+async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[str]:
+    """Return the orders of the stored events in a sample."""
+    return list(await connection.scalars(text(_ORDERS), digests._asdict()))
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:

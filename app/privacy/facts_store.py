@@ -176,7 +176,7 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
     if events != read:
         found.append(
             f"the index has {counted(events, 'event')}, and the deliveries give {read:,}; "
-            "`tallyhook db check --deep` names them, and `tallyhook reindex` corrects them"
+            "`tallyhook db check --deep` names them"
         )
     tables = ("events", "records", "ledgers")
     sql = " UNION ".join(statement(_WITHOUT_MARK, table=table) for table in tables)

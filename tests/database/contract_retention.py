@@ -258,7 +258,8 @@ class RetentionContract:
         for sql, words in (
             ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),
-            ("DELETE FROM events", "is not what its body gives: verdict, event_id"),
+            ("UPDATE events SET claim='succeeding'", "deliveries are not compared, since a row"),
+            ("DELETE FROM events", "was pruned, and its event is gone: restore a backup"),
         ):
             await change(inbox, sql)
             report = await checked(then)
