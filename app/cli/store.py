@@ -119,6 +119,8 @@ def check(
     from app.privacy.check import check_database
     from app.providers.configured import compile_sources
 
+    if deep and seed is not None:
+        raise UsageError("--seed chooses a sample: leave out --deep")
     settings, chosen = load_settings(), None
     if deep:
         compile_sources(settings)  # report mistakes in a source before the check

@@ -343,6 +343,8 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
     for jobs in ("1", "2"):
         deep = run("db", "check", "--deep", "--jobs", jobs, "--format", "json")
         assert (deep.code, deep.document) == (0, {**checked.document, "deep": True})
+    both = run("db", "check", "--deep", "--seed", "1")
+    assert (both.code, both.err) == (2, "tallyhook: --seed chooses a sample: leave out --deep\n")
     for words in (["--all"], ["ORD-1", "O-1"]):
         proved = run("prove", *words, "--shuffles", "20", "--format", "json")
         assert proved.code == 0
