@@ -51,6 +51,12 @@ def has_ended(name: str) -> bool:
     return place == _place() and _started(int(process)) not in (started, None)
 
 
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine still runs. Number 0 names one that is not visible
+    from here."""
+    return process > 0 and _started(process) != ""
+
+
 def process_ids_of(process: int) -> list[int]:
     """Return a process and all that it started and that still run, as far as they can be seen."""
     try:

@@ -24,7 +24,7 @@ from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, TallyhookError
 from app.core.ids import new_secret
-from app.core.process import memory_bytes, process_ids_of
+from app.core.process import is_running, memory_bytes, process_ids_of
 from app.core.text import DELIVERY, counted
 from app.database.holders import processes_here
 from app.database.locks import processes_serving
@@ -126,11 +126,12 @@ async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
         here = await run(connection, processes_here) if database.shared else ()
     free, path = database.writer.space.free_bytes(), database.path
     here = here if path is None else processes_serving(path)
+    memory = {each: memory_bytes(each) for one in here for each in process_ids_of(one)}
     return Capacity(
         rates=rates,
         stored=stored,
         free=None if free is None else max(0, free - settings.disk_low_water_mb * MIB),
-        memory={each: memory_bytes(each) for one in here for each in process_ids_of(one)},
+        memory={each: size for each, size in memory.items() if is_running(each)},
         sync_s=None if path is None else sync_time(path.absolute().parent),
         work_s=work_time(),
         cores=len(os.sched_getaffinity(0)),

@@ -1,5 +1,6 @@
 """`tallyhook doctor --capacity`: what a machine and a database carry, and how that is said."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,29 @@ async def test_of_a_cluster_no_size_is_divided_or_extrapolated(
         "The size of a cluster's nodes cannot be seen from here.",
     )
     assert "disk full" not in found
+
+
+async def test_a_process_that_has_ended_or_cannot_be_seen_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child may end before its memory is read. The kernel lists a holder in another namespace as
+    process 0."""
+    monkeypatch.setattr(capacity, "CALIBRATION_S", 0.01)
+    async with open_inbox(load_settings(environ(tmp_path))):
+        pass
+    ended = await asyncio.create_subprocess_exec("true")
+    await ended.wait()
+    running = await asyncio.create_subprocess_exec("sleep", "60")
+    ids = [0, ended.pid, running.pid]
+    monkeypatch.setattr(capacity, "processes_serving", lambda _: ids)
+    try:
+        found = {each.what: each for each in await capacity.examine_capacity(environ(tmp_path))}
+    finally:
+        running.kill()
+        await running.wait()
+    sentence = found["memory"].sentence
+    assert sentence.count(": ") == 3, sentence
+    assert f"by process: {running.pid}: " in sentence
 
 
 def test_measuring_the_disk_leaves_no_file(tmp_path: Path) -> None:
