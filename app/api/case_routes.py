@@ -41,7 +41,7 @@ class CaseRoutes:
         self._work = elsewhere(
             purpose="reading",
             at_once=AT_ONCE,
-            died="the process that wrote the letter has ended before its time: ask again",
+            died="the process that wrote the letter ended unexpectedly: ask again",
             most_s=MOST_S,
             too_long=f"the letter was not written within {MOST_S:.0f} s: ask again",
         )

@@ -40,7 +40,7 @@ class EvidenceRoutes:
         self._work = elsewhere(
             purpose="writing",
             at_once=AT_ONCE,
-            died="the process that built the bundle has ended before its time: ask again",
+            died="the process that built the bundle ended unexpectedly: ask again",
             most_s=MOST_S,
             too_long=f"the bundle was not built within {MOST_S:.0f} s: ask again",
         )

@@ -50,10 +50,12 @@ def _header(description: str, schema: Schema, example: Any) -> dict[str, Any]:
 
 
 _RETRY_AFTER: Final = {
-    "Retry-After": _header("Seconds until to ask again.", {"type": "integer", "minimum": 1}, 5)
+    "Retry-After": _header(
+        "Seconds to wait before asking again.", {"type": "integer", "minimum": 1}, 5
+    )
 }
 _AUTHENTICATE: Final = {
-    "WWW-Authenticate": _header("How to be let in; of RFC 6750.", _WORD, "Bearer"),
+    "WWW-Authenticate": _header("How to authenticate, as RFC 6750 says.", _WORD, "Bearer"),
 }
 _BEHIND: Final = {
     "Tallyhook-Behind": _header(
@@ -75,8 +77,10 @@ _IF_NONE_MATCH: Final = {
     "name": "If-None-Match",
     "in": "header",
     "schema": _WORD,
-    "description": "The `ETag` of an earlier answer, or several, apart by commas: where it is "
-    "still so, the answer is 304 without a body.",
+    "description": (
+        "The `ETag` of an earlier answer, or several, separated by commas. If one still holds, "
+        "the answer is 304 without a body."
+    ),
 }
 
 _PATH_WORDS: Final = {
@@ -220,7 +224,7 @@ class _Describing:
             words |= {400: "The body cannot be read", 413: "The body is too large"}
             words[422] = "The body or a parameter is wrong; every mistake is named"
         if described.unknown is not None:
-            words[404] = described.unknown[1].removesuffix(".") or "Nobody has spoken of this order"
+            words[404] = described.unknown[1].removesuffix(".") or "Nothing is known of this order"
         words |= {status: each for status, each in described.answers.items() if status >= 400}
         content = {MEDIA_TYPE: {"schema": self.schemas.of(ProblemDocument)}}
         return {

@@ -59,7 +59,7 @@ Before = Annotated[
 BeforeName = Annotated[str | None, AS_SENT, "The `next` of the page before."]
 Limit = Annotated[int, Keywords(minimum=1, maximum=PAGE_MAX), "How many in a page."]
 Moment = Annotated[Instant | None, Keywords(type="string", **INSTANT.keywords)]
-AsOf = Annotated[Moment, "As it could be known then."]
+AsOf = Annotated[Moment, "Answer with what could be known at this moment."]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

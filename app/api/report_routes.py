@@ -68,8 +68,9 @@ MOST_S: Final = 1_800
 
 _LIMITS: Final[dict[str, Any]] = {
     "at_once": AT_ONCE,
-    "died": "the process that made it has ended before its time: ask again, and look whether "
-    "memory was short",
+    "died": (
+        "the process that made it ended unexpectedly: ask again, and check whether memory was short"
+    ),
     "most_s": MOST_S,
     "too_long": f"it took more than {MOST_S // 60} minutes and was ended: ask for a shorter "
     "period, or let the command or the schedule make it",

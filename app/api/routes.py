@@ -78,8 +78,8 @@ MAX_ORDER_BYTES = 64 * 1024
 class OrdersAsked(PageAsked):
     outcome: Annotated[Outcome | None, "Only this outcome."] = None
     finding: Annotated[FindingCode | None, "Only with this finding."] = None
-    from_: Annotated[Moment, "Only orders of which a change was published since then."] = None
-    to: Annotated[Moment, "Only orders of which a change was published before then."] = None
+    from_: Annotated[Moment, "Only orders with a change that was published since then."] = None
+    to: Annotated[Moment, "Only orders with a change that was published before then."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ async def ask_change_password(view: View) -> Form:
     return Form(
         view.person.name,
         "/me",
-        "Your other sessions end. This one goes on. Who has forgotten their password asks an "
+        "Your other sessions end. This one goes on. If you have forgotten your password, ask an "
         "admin for an invitation.",
         reason=False,
         password=True,
@@ -121,8 +121,9 @@ async def ask_second_factor(view: View) -> Form:
     return Form(
         view.person.name,
         "/me",
-        "Let your authenticator look at the picture, or type the secret below it. From then on "
-        "you sign in with your password and its code; an earlier secret counts no more.",
+        "Scan the picture with your authenticator, or type the secret below it. From then on you "
+        "sign in with your password and the authenticator's code. An earlier secret no longer "
+        "works.",
         "Your other sessions end. This one goes on.",
         reason=False,
         password=True,
@@ -205,7 +206,7 @@ async def ask_remove_passkey(view: View) -> Form:
     return Form(
         found.label,
         "/me",
-        "It counts no more, and your other sessions end. This one goes on.",
+        "It no longer works, and your other sessions end. This one goes on.",
         reason=False,
         password=True,
     )
@@ -358,7 +359,7 @@ ACTS: Final = (
         "passkey_removed",
         ask_remove_passkey,
         do_remove_passkey,
-        done="It counts no more, and your other sessions have ended.",
+        done="It no longer works, and your other sessions have ended.",
         kept=False,
     ),
     Act(

@@ -431,7 +431,7 @@ class Application:
     async def _on_fault(self, request: Request, error: Exception) -> Response:
         """Answer a request that failed by a fault of ours; the server logs the fault."""
         return self._pages.problem(
-            500, "This page has a fault. The log names the place; everything else goes on."
+            500, "This page failed. The log shows where. Everything else continues."
         )
 
     async def _on_error(self, request: Request, error: Exception) -> Response:

@@ -287,7 +287,7 @@ async def ask_unmatch(view: View) -> Form:
     found = await _seen_break(view)
     matched = await break_acts.matches_of(view.context, found.identity)
     if not matched:
-        return _form(found, "No match by hand stands.", ready=False)
+        return _form(found, "No match by hand is in force.", ready=False)
     line_field = Field(
         "line",
         "The line that does not belong to it",
@@ -428,7 +428,7 @@ async def ask_assign(view: View) -> Form:
 async def do_assign(view: View, reason: str) -> str | ActionResult:
     to = view.given.get("to", "")
     if to and to not in await _people(view):
-        raise UsageError("nobody of this name may work on breaks")
+        raise UsageError("no operator of this name may work on breaks")
     return await _act(view, "assigned", value=to)
 
 
@@ -443,8 +443,8 @@ async def ask_accept(view: View) -> Form:
             together = "They are accepted together or not at all."
             return _form_of(view, chosen, together, *against, ready=False)
         line = (
-            "All of them are written off in your name with the same reason: they leave what is to "
-            "be done, and reports count them as accepted. Each opens again as soon as its money "
+            "All of them are written off in your name with the same reason: they leave the open "
+            "work, and reports count them as accepted. Each opens again as soon as its money "
             "changes."
         )
         return _form_of(view, chosen, line, button="Accept all of them")
@@ -459,7 +459,7 @@ async def ask_accept(view: View) -> Form:
         )
         return _form_of(view, chosen, line, button=PROPOSE)
     line = (
-        "It is written off in your name: it leaves what is to be done, and reports count it as "
+        "It is written off in your name: it leaves the open work, and reports count it as "
         "accepted. It opens again as soon as its money changes."
     )
     return _form_of(view, chosen, line)
@@ -510,8 +510,8 @@ async def ask_settle(view: View) -> Form:
     lines: tuple[str, ...] = ()
     if (because := await _why_not_alone(view, found)) is not None:
         lines = (
-            f"{capital(because)}: to keep or to credit it you propose, and another operator "
-            "approves that. That it goes back, you decide alone.",
+            f"{capital(because)}: you can only propose to keep or credit it, and another operator "
+            "must approve that. You decide alone to give it back.",
         )
     return _form(
         found,

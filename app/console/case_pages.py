@@ -62,7 +62,7 @@ async def ask_attach(view: View) -> Form:
         Field("note", "What it shows", hint="It goes with the file.", required=False),
     ]
     if about == "order":
-        only = "Of a proof of delivery; else nothing."
+        only = "Only for a proof of delivery; else leave it empty."
         fields += [
             Field("carrier", "Carrier", hint=only, required=False),
             Field("tracking", "Tracking number", hint=only, required=False),
@@ -70,8 +70,8 @@ async def ask_attach(view: View) -> Form:
     return Form(
         subject,
         back,
-        "It is kept until it is detached, or the order's personal data are erased. It stands "
-        "behind the letter, and in evidence bundles that ask for it.",
+        "It is kept until it is detached, or the order's personal data are erased. It is "
+        "attached to the letter, and to evidence bundles that ask for it.",
         "The trail keeps that you attached it, and its digest; the log seals that.",
         reason=False,
         fields=tuple(fields),
@@ -137,7 +137,7 @@ async def ask_detach(view: View) -> Form:
         back,
         f"{document['name']} ({attachments.KIND_WORDS[found.record.kind]}, "
         f"{counted(found.record.size, 'byte')}) is deleted, with what was said of it.",
-        "The trail keeps that it was attached, its digest, and why it went.",
+        "The trail keeps that it was attached, its digest, and why it was deleted.",
     )
 
 
@@ -176,8 +176,8 @@ async def ask_letter(view: View) -> Form:
     return Form(
         order,
         address("cases", order),
-        "You get a letter for a bank: what happened, to the second, what each fact rests on, "
-        "and behind it what is attached.",
+        "You get a letter for a bank: what happened, to the second, what each fact rests on, and "
+        "the attached files at its end.",
         f"Missing for it: {counted(len(missing), 'thing')}; the order's case lists them."
         if missing
         else "Nothing that is usual for such a dispute is missing.",
@@ -197,7 +197,7 @@ async def ask_letter(view: View) -> Form:
                 "respond_by",
                 f"Until when the bank takes an answer ({view.context.calendar_zone})",
                 value=_typed_moment(case.respond_by, view.context.calendar_zone),
-                hint="Such as 2026-12-24 10:00, or a day; nothing where you do not know.",
+                hint="Such as 2026-12-24 10:00, or a day; leave it empty if you do not know.",
                 required=False,
             ),
         ),

@@ -59,7 +59,7 @@ async def ask_declare_coverage(view: View) -> Form:
         "missing, and the report says that you declared it. Declare only what you know of the "
         "files."
         if choices
-        else "Nothing is imported yet of which anything could be declared.",
+        else "Nothing is imported yet whose coverage could be declared.",
         ready=bool(choices),
         fields=(
             Field("name", "Files of", choices=tuple(choices)),
@@ -81,7 +81,7 @@ def day_fields(*, required: bool) -> tuple[Field, ...]:
         Field(
             "last_day",
             "The last day that it covers",
-            hint="All of that day is within.",
+            hint="The whole day is included.",
             required=required,
         ),
     )
@@ -110,7 +110,7 @@ async def ask_withdraw_coverage(view: View) -> Form:
     lines = await coverage.list_coverage(view.context)
     line = next((each for each in lines if each.number == number), None)
     if line is None:
-        raise NotFoundError("this coverage does not stand")
+        raise NotFoundError("this coverage is not in force")
     days = coverage.days_of_span(line, Calendar(view.context.calendar_zone))
     return Form(
         f"{line.name}, {days}",

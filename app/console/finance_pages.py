@@ -547,8 +547,8 @@ async def ask_close(view: View) -> Form:
             if earlier and not closed
             else ()
         ),
-        "Everything that is against it is looked for once more, which takes some minutes with "
-        "many orders: you may leave the page, and the month says how it goes.",
+        "All conditions are checked once more, which takes some minutes with many orders. You "
+        "may leave the page: the month's page shows the progress.",
         "You close it in your name."
         if alone
         else "Nobody makes an exception alone: you propose it, and it is closed when another "
@@ -615,10 +615,10 @@ async def ask_run(view: View) -> Form:
         "a run",
         "/runs",
         "A run matches orders with order books and statements, and finds every difference.",
-        "Without days it is of everything, and opens and closes breaks: what is new, and what "
-        "evidence has ended. With days it only looks, and changes no break.",
-        f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the "
-        "page, and the list of runs says how it goes.",
+        "Without days, a run covers everything: it opens new breaks, and closes those that "
+        "evidence has ended. With days, it only looks, and changes no break.",
+        f"It reads about {counted(rows, 'row')}, in a process of its own: you may leave the page, "
+        "and the list of runs shows the progress.",
         fields=(
             Field(
                 "since",
@@ -657,7 +657,7 @@ ACTS: Final = (
         ask_run,
         do_run,
         button="Run it now",
-        done="The run was started; what became of it stands here.",
+        done="The run was started; this page shows its result.",
     ),
     Act("Close a month", "period_closed", ask_close, do_close),
     Act("Reopen a month", "period_reopened", ask_reopen, do_reopen, button=PROPOSE),

@@ -115,8 +115,8 @@ def upload_of(view: View, name: str) -> Upload:
     found = view.console.uploads.of(name, by=view.person.name)
     if found is None:
         raise NotFoundError(
-            "this file is kept no longer: files wait for an hour, for who sent them, and end with "
-            "the console. Send it again"
+            "this file is no longer kept: the console keeps a file for an hour, for its sender "
+            "only, and until it restarts. Send it again"
         )
     return found
 
@@ -301,14 +301,14 @@ async def ask_withdraw_import(view: View) -> Form:
     seen = await view.shared_job("withdrawal", str(number), work=count)
     if seen.ended is None:
         line = (
-            "What stands by it is being counted, which takes a while with many lines: look again."
+            "Its lines in force are being counted, which takes a while with many lines: look again."
         )
         return Form(subject, back, line, ready=False)
     would: withdraw_import.Foreseen = seen.result
     lines = (
         f"{counted(would.lines, 'line')} of it {'is' if would.lines == 1 else 'are'} in force, "
-        f"{would.moneys}. From then on it is as if it had not been imported: where an earlier file "
-        "said something of a line, that is in force again.",
+        f"{would.moneys}. From then on it is as if it had not been imported: where an earlier "
+        "file has a line, its version is in force again.",
         *would.notes,
         "Nothing is deleted. To have its lines again, import the file again.",
         "It is done in your name; the next run compares what is left."

@@ -87,9 +87,9 @@ async def ask_prove(view: View) -> Form:
     return Form(
         order,
         address("orders", order),
-        f"You get one JSON file: for {what} of this order the way from the leaf to the newest "
-        "signed checkpoint of the log (RFC 9162). Whoever has the public key can check that "
-        "nothing of it was changed since.",
+        f"You get one JSON file. For {what} of this order, it has the path from the leaf to the "
+        "newest signed checkpoint of the log (RFC 9162). With the public key, anybody can check "
+        "that nothing of it was changed since.",
         ready=count > 0,
         reason=False,
     )
@@ -131,8 +131,8 @@ async def ask_tell_again(view: View) -> Form:
             f"It was published as number {last.seq}; what became of it so far: {last.state}, "
             f"after {counted(last.tries, 'try', 'tries')}.",
             " ".join(ledger["plain"]["answer"]),
-            "A shop that follows the rules takes a number that it knows for what it is, and does "
-            "nothing twice.",
+            "A shop that follows the rules recognizes a number that it knows, and does nothing "
+            "twice.",
         )
     return Form(order, address("orders", order), *lines, ready=bool(found))
 
@@ -158,8 +158,8 @@ async def ask_reverify(view: View) -> Form:
     if found.cut:
         lines.append(f"Of {found.cut} too little was kept to judge them.")
     lines.append(
-        "What is accepted is stored, the orders that it is of are judged again, and the shop is "
-        "notified of what changes."
+        "Accepted deliveries are stored, their orders are judged again, and the shop is notified "
+        "of what changes."
         if found.accepted
         else "There is nothing to do: correct the secret or the profile first."
     )
@@ -399,8 +399,8 @@ async def ask_take_alarm(view: View) -> Form:
         name.replace("_", " "),
         "/",
         found.sentence,
-        "You say that you are at it, so that nobody else begins, too. Whoever had it has it no "
-        "more. The alarm ends by itself when its reason does.",
+        "You take this alarm, so that nobody else starts on it. It is taken from whoever had it. "
+        "The alarm ends by itself when its reason does.",
         why="What you do about it",
         fields=(
             Field(

@@ -105,8 +105,8 @@ def _first_asked(*problem: str) -> Form:
         *problem,
         "First you see what would go, and what must stay for now and why. Nothing is erased "
         "by that.",
-        "By a number or an email address, all is found that names it as the customer's. An "
-        "order is erased alone.",
+        "A number or an email address finds everything that names it as the customer's. An "
+        "order's reference finds that order alone.",
         reason=False,
         preview=True,
         button="Look what would go",
@@ -146,8 +146,8 @@ async def _look(view: View, subject: str, *, looks: bool) -> Form:
         *_totals(found),
         "You propose it, and it is done when another admin approves, who types a number or an "
         "address once more: no proposal holds one.",
-        "What goes is gone from here and from the log of the database. It cannot be brought "
-        "back: a backup that has it is erased in again when it is restored. Ledgers, amounts, "
+        "What is erased is gone from here and from the log of the database. It cannot be brought "
+        "back: it is erased again whenever a backup that has it is restored. Ledgers, amounts, "
         "dates and references stay.",
         why="Why, without a number",
         fields=(

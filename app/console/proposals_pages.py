@@ -161,7 +161,7 @@ async def do_approve(view: View, reason: str) -> str | ActionResult:
 
 
 async def ask_reject(view: View) -> Form:
-    return await _form(view, "You say that it is not to be done. Nothing changes but that.")
+    return await _form(view, "You reject it, and it is not done. Nothing else changes.")
 
 
 async def do_reject(view: View, reason: str) -> str:
@@ -171,7 +171,7 @@ async def do_reject(view: View, reason: str) -> str:
 
 
 async def ask_withdraw(view: View) -> Form:
-    return await _form(view, "You take it back. Nothing changes but that.", own=True)
+    return await _form(view, "You take it back. Nothing else changes.", own=True)
 
 
 async def do_withdraw(view: View, reason: str) -> str:

@@ -68,7 +68,7 @@ def _limit_fields(view: View, rules: rule_file.Rules) -> tuple[Field, ...]:
     hints = {
         "accept_alone_max": "Empty: no limit of its own, which takes two people for any amount "
         "once another currency has one.",
-        "accept_alone_day": "Empty: as much as at once.",
+        "accept_alone_day": "Empty: the same as for one decision.",
         "accept_alone_month": "Empty: five times the day.",
     }
     given = {

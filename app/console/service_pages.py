@@ -278,8 +278,8 @@ async def ask_rotate_key(view: View) -> Form:
         "Checkpoints and bundles are signed with a new key from now on. The old one signs that "
         "the new one follows it, and its file is kept beside the new one; what it has signed "
         "stays good.",
-        "Those who check evidence need the new public key, by a way of its own: the page Log "
-        "shows its fingerprint.",
+        "Those who check evidence need the new public key through a separate channel. The page "
+        "Log shows its fingerprint.",
         "A service that runs signs with the old key until it is restarted: have it restarted "
         "right afterwards. It cannot be taken back; another key may follow.",
         reason=False,
@@ -339,8 +339,8 @@ async def ask_invite(view: View) -> Form:
         "/people",
         "You get a link, shown once. With it they set their password, and a one-time code "
         "unless they are a viewer. It is good for 24 hours and one use.",
-        "Whoever has the link can be them: hand it over by a way of its own. For who has a "
-        "password it is the way to set a new one.",
+        "Whoever has the link can sign in as them: hand it over through a separate, safe "
+        "channel. An operator who has a password sets a new one with it.",
         f"{notice}.",
         reason=False,
         fields=(
@@ -476,8 +476,8 @@ async def ask_revoke_token(view: View) -> Form:
         name,
         "/tokens",
         f"It is for: {', '.join(found.scopes)}.",
-        "The next request with it is refused; its program needs a new one first, if it shall "
-        "go on. It cannot be taken back."
+        "The next request with it is refused. If its program is to go on, give it a new token "
+        "first. It cannot be taken back."
         if found.revoked_at is None
         else f"It was revoked at {format_instant(found.revoked_at)}.",
         ready=found.revoked_at is None,
@@ -496,9 +496,9 @@ async def ask_run_checks(view: View) -> Form:
         "/golive",
         "They look at the configuration, keys, clock, database, disk and certificates, as the "
         "commands `tallyhook doctor` and `tallyhook golive` do.",
-        "They ask the provider and the shop whether they answer, and send your own public "
-        "address requests that are wrong, and one that is right, to see that only that one is "
-        "taken. No order changes, and no money moves.",
+        "They check that the provider and the shop answer. They also send wrong requests and one "
+        "right request to your own public address, and check that only the right one is taken. "
+        "No order changes, and no money moves.",
         reason=False,
     )
 

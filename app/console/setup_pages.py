@@ -136,8 +136,8 @@ async def ask_test_event(view: View) -> Form:
             if source.profile.event.order
             else "."
         ),
-        "Where it is taken, address, secret and profile are right. What it makes stays in this "
-        "sandbox.",
+        "If it is taken, the address, secret and profile are right. What it creates stays in "
+        "this sandbox.",
         *((UNCONFIRMED,) if source.profile.unconfirmed else ()),
         reason=False,
         fields=(
@@ -211,16 +211,16 @@ def _outcome(
         return ActionResult(
             "It was taken",
             "/deliveries",
-            f"The service answered that it keeps the event{about}; it stands among the "
-            "deliveries within a second, and where it is of an order, among the orders.",
+            f"The service answered that it keeps the event{about}; it appears among the "
+            "deliveries within a second and, if it belongs to an order, among the orders.",
             *([] if nameless is None else [nameless]),
         )
     if answer.status is None:
         sentence = f"Nothing at {service} answered: does the service run, and listen there?"
     else:
         sentence = (
-            f"The service refused it with {answer.status}. It is among the deliveries, with the "
-            "mistake that would explain it."
+            f"The service refused it with {answer.status}. The list of deliveries shows it, with "
+            "the mistake that would explain it."
         )
     return ActionResult("It was not taken", "/deliveries", sentence)
 

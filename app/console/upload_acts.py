@@ -338,7 +338,7 @@ async def ask_import(view: View) -> Form:
             "put the file right and send it again."
         )
     if not seen.new and not seen.changed:
-        lines.append("It says nothing that is not known: nothing will change.")
+        lines.append("It says nothing new: nothing will change.")
     lines.append(
         f"It is the file with the digest {upload.file.sha256}. A changed row is a new version, and "
         "the old one is kept; the next run compares all of it."
@@ -407,7 +407,7 @@ async def ask_import_all(view: View) -> Form:
     return Form(
         "Imports",
         "/imports",
-        *lines or ["No file waits of which every row is clear."],
+        *lines or ["No file whose rows are all clear waits here."],
         ready=bool(clear),
         reason=False,
         fields=(Field("uploads", "Files", kind="hidden", value=names),),
@@ -430,7 +430,7 @@ async def ask_accept_balance_difference(view: View) -> Form:
     upload = upload_of(view, view.needed("upload"))
     differs, back = differs_in(upload), address("imports", upload.name)
     if differs is None:
-        line = "Nothing of this file waits for that: read it again."
+        line = "There is nothing to accept in this file: read it again."
         return Form(upload.file.path.name, back, line, ready=False)
     lines = (
         f"{capital(differs.said())}.",

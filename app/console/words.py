@@ -88,7 +88,7 @@ VERDICTS: Final[Mapping[str, str]] = {
     "duplicate": "The same event once more; it counts once.",
     "duplicate_with_different_body": "An event id that came before, with other content: both are "
     "kept, and a person must look.",
-    "unreadable": "Genuine, and not to be read by the source's profile: correct the profile.",
+    "unreadable": "Genuine, but the source's profile cannot read it: correct the profile.",
     "not_ours": "Genuine, and of another shop or seller on the same provider account: it is kept, "
     "and counts for no order.",
     "signature_missing": "Refused: no signature came with it.",
@@ -97,9 +97,9 @@ VERDICTS: Final[Mapping[str, str]] = {
     "timestamp_too_old": "Refused: it was signed too long ago.",
     "timestamp_too_new": "Refused: it was signed in the future; look at the clocks.",
     "source_unknown": "Refused: no source of this name is configured.",
-    "body_too_large": "Refused: it is larger than is taken.",
-    "wrong_environment": "Refused: it is of the other environment.",
-    "wrong_account": "Refused: it is of another account of the provider.",
+    "body_too_large": "Refused: it is larger than the limit.",
+    "wrong_environment": "Refused: it belongs to the other environment.",
+    "wrong_account": "Refused: it belongs to another account of the provider.",
 }
 """Meaning of each verdict, in one sentence."""
 
@@ -186,13 +186,13 @@ SETTLINGS: Final[Mapping[LateDecision, str]] = {
 """Possible decisions about late money."""
 
 BANK_PLACES: Final[Mapping[Bucket, str]] = {
-    "by_reference": "It names its payout, and is as much.",
+    "by_reference": "It names its payout, and the amounts are equal.",
     "by_group": "Several payouts or bookings that name each other, and are as much together.",
     "by_tolerance": "It names its payout, and differs by less than the rules tolerate.",
-    "by_date_window": "As much as a payout of those days; neither names the other.",
+    "by_date_window": "Its amount equals a payout of those days; neither names the other.",
     "by_hand": "A person matched it with its payout.",
     "by_exchange": "It names its payout, which was in another currency.",
-    "payout_amount_differs": "It names its payout, and is another sum.",
+    "payout_amount_differs": "It names its payout, but the amounts differ.",
     "bank_line_unknown": "No payout of any provider's statement is known for it.",
     "awaiting_statement": "Booked after the last day that imported statements cover.",
     "not_covered": "Its payout may be of a day that no imported statement covers.",

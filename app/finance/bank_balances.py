@@ -92,7 +92,8 @@ def check_amount(differs: Balances, amount: str) -> None:
         raise UsageError("say the difference as a decimal number, such as -12.50") from None
     if not exact:
         raise UsageError(
-            f"the difference is {difference:f} {differs.currency}: accept exactly that, or nothing"
+            f"the difference is {difference:f} {differs.currency}; only exactly this amount can "
+            "be accepted"
         )
 
 
@@ -115,7 +116,7 @@ async def propose_difference(
             difference_kind(context),
             who=who,
             now=context.clock.now(),
-            because="a statement that does not add up is accepted by two",
+            because="accepting a statement that does not add up takes two people",
             subject=_subject(sha256, differs),
             sentence=f"Accept the file {file} of the bank account {account}: in the statement that "
             f"closes on {differs.closed or 'a day that it does not state'}, {differs.said()}. "

@@ -70,8 +70,8 @@ async def accounts_to_enrich(
 
 
 _NOTHING: Final = (
-    "no entry of this file is a line of the account {} by the bank's reference, and files of its "
-    "format only enrich lines here: import the statement of its days first"
+    "no entry of this file has the bank's reference of a line of the account {}. Files of this "
+    "format only enrich lines that exist: import the statement of the same days first"
 )
 
 

@@ -249,8 +249,8 @@ async def living_break(connection: Connection, name: str) -> SeenBreak:
     found = await seen_breaks(connection, [name])
     if not found:
         raise NotFoundError(
-            f"there is no break {name}: `tallyhook breaks list` shows those that are open, and a "
-            "run of a period, of an earlier moment or by other rules opens none"
+            f"there is no break {name}: `tallyhook breaks list` shows the open breaks. A run of a "
+            "period, of an earlier moment or by other rules opens no breaks"
         )
     return found[0]
 
@@ -260,7 +260,7 @@ async def _named_breaks(connection: Connection, names: Sequence[str]) -> list[Se
         return [await living_break(connection, names[0])]
     found = await seen_breaks(connection, names)
     if len(found) < len(names):
-        raise NotFoundError("one of these breaks lives no more: look at the list again")
+        raise NotFoundError("one of these breaks no longer exists: look at the list again")
     return found
 
 
@@ -369,12 +369,12 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
     if len(found) == 1:
         because = found[0].life.because.rstrip(".")
         raise UsageError(
-            f"it has changed since you looked, and nothing was done. {because}. Look at what is "
-            "said of it now, and decide again"
+            f"it has changed since you looked, and nothing was done. {because}. Look at it again "
+            "before you decide"
         )
     raise UsageError(
-        "they have changed since you looked, and nothing was done: look at the list again, "
-        "and decide about what it shows now"
+        "they have changed since you looked, and nothing was done: look at the list again before "
+        "you decide"
     )
 
 
@@ -466,8 +466,8 @@ async def match_lines(
             if line.startswith(UNALLOCATED):
                 payment = line.removeprefix(UNALLOCATED)
                 raise UsageError(
-                    "assign a payment without an order; do not match it: `tallyhook unallocated "
-                    f"assign {payment}`, or its page"
+                    "this payment has no order, so it is assigned, not matched: use `tallyhook "
+                    f"unallocated assign {payment}`, or its page"
                 )
             partners = await _free_line(connection, found, line)
             doing = BreakAct(kind="matched", by=by, reason=reason, value=line)
@@ -651,7 +651,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
     if reason := CAUSES[seen.cause].two_people:
         return reason
     if allowance.rules.alone_max and not_known(seen):
-        return "how much is at stake is not known, and one person may accept up to a limit only"
+        return "the amount at stake is not known, and one person may accept only up to a limit"
     return allowance.why_not(seen.money)
 
 
@@ -700,7 +700,7 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
         if near.money != found.seen.money:
             raise UsageError(
                 f"{line} is of {near.money}, and the refund of {found.seen.money}: only a payment "
-                "of the whole sum can be the refund"
+                "of the full amount can be the refund"
             )
         return []
     partners = [
@@ -713,7 +713,8 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
     if any(each.life.state != "closed" for each in await seen_breaks(connection, others)):
         return []
     raise UsageError(
-        f"{line} is not left over: `tallyhook breaks show {found.identity}` names its candidates"
+        f"{line} is not an unmatched line: `tallyhook breaks show {found.identity}` names its "
+        "candidates"
     )
 
 

@@ -124,7 +124,7 @@ def read_choice(text: str) -> Choice:
     words: dict[str, str] = {}
     for name, _, value in conditions:
         if name in words:
-            raise UsageError(f"--where says {name} twice: no break has two")
+            raise UsageError(f"--where says {name} twice: say it once")
         if name in _WORDS:
             words[name] = value
     amounts, ages = list[tuple[str, int]](), list[tuple[str, int]]()
@@ -236,12 +236,12 @@ class ChosenBreaks:
 
 
 NOT_KNOWN: Final = (
-    "what is at stake is not known, so no amount says which; decide about each by itself"
+    "the amount at stake is not known, so none can be chosen by amount; decide about each by itself"
 )
 NOT_ALONE: Final = "one person may not accept so much alone; accept each by itself to propose it"
 NOBODY_NEAR: Final = "no suggestion stands out with so many points"
 CLAIMED: Final = "the suggestion is matched by hand already"
-SHARED: Final = "the suggestion is that of another one as well"
+SHARED: Final = "the same line is suggested for another break, too"
 """Reasons for which a break is left out."""
 
 
@@ -252,12 +252,12 @@ async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
     """
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
-        sentences = ("no break is meant: look at the list again", *chosen.left_out())
+        sentences = ("no break is chosen: look at the list again", *chosen.left_out())
         raise UsageError(". ".join(sentences).rstrip("."))
     if len(chosen.of) > break_acts.MOST_AT_ONCE:
         raise UsageError(
-            f"{counted(len(chosen.of), 'break')} are meant, and a page decides about "
-            f"{break_acts.MOST_AT_ONCE} at most: say more of them, or use `tallyhook breaks accept "
+            f"{counted(len(chosen.of), 'break')} are chosen, and a page decides about "
+            f"{break_acts.MOST_AT_ONCE} at most: choose fewer, or use `tallyhook breaks accept "
             "--where`"
         )
     chosen.of.sort(key=lambda each: (each.seen.money.currency, -each.seen.money.minor))
@@ -273,7 +273,7 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
             chosen.of += [each for each in some if choice.fits(each, as_of=now)]
             chosen.apart[NOT_KNOWN] += sum([choice.leaves_open(e, as_of=now) for e in some])
             if len(chosen.of) > MOST:
-                raise UsageError(f"more than {MOST:,} breaks are meant: narrow --where")
+                raise UsageError(f"more than {MOST:,} breaks fit: narrow --where")
     return chosen
 
 
@@ -355,6 +355,6 @@ async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakA
             if not done:
                 raise
             raise UsageError(
-                f"{done:,} of {counted(len(chosen.of), 'break')} were done, and then: {error}. Say "
-                "the same again for the others"
+                f"{done:,} of {counted(len(chosen.of), 'break')} were done, then this happened: "
+                f"{error}. Repeat the request for the others"
             ) from None

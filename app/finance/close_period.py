@@ -118,8 +118,8 @@ async def close_period(
     if unknown:
         red = ", ".join(each.line for each in report.exceptions) or "none"
         raise UsageError(
-            f"{', '.join(sorted(unknown))[:200]}: nothing of this name is against closing "
-            f"{month.name}; that is: {red}"
+            f"{', '.join(sorted(unknown))[:200]}: no condition of this name prevents closing "
+            f"{month.name}; these do: {red}"
         )
     async with context.database.writing() as connection:
         if request.exceptions or not await _alone(connection):
@@ -182,8 +182,9 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             raise UsageError(f"{proposal.subject} cannot be closed now. {reasons}")
         if figures_digest(looked.report) != proposal.given["digest"]:
             raise UsageError(
-                f"settings, the program or what is excepted changed since {proposal.who} proposed "
-                "this, and the report has other figures now: reject it, and let it be proposed anew"
+                f"the settings, the program or the exceptions changed since {proposal.who} "
+                "proposed this, so the report has other figures now: reject the proposal, and "
+                "have it proposed again"
             )
         async with context.database.reading() as connection:
             then, now = [
@@ -192,8 +193,8 @@ def closing_kind(context: AppContext, *, still_s: float = STILL_S) -> proposals.
             ]
         if not then <= now:
             raise UsageError(
-                f"what was said to be covered by files was withdrawn since {proposal.who} proposed "
-                "this: reject it, and let it be proposed anew"
+                f"a declared coverage was withdrawn since {proposal.who} proposed this: reject "
+                "the proposal, and have it proposed again"
             )
         two = (proposal, agree)
         await _write(context, request, looked, looked.report, progress=silent, two=two)
@@ -279,7 +280,7 @@ async def _looked(
 ) -> _Looked:
     month = await month_in_books(context, request.period)
     if (request.as_of or 0) > context.clock.now():
-        raise UsageError("--as-of lies in the future: nothing is known of then")
+        raise UsageError("--as-of lies in the future: name a moment up to now")
     unasked = request.unasked or ()
     if request.unasked is None and month.end <= context.clock.now():
         left = (
@@ -393,7 +394,10 @@ def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_s
         return None
     following = next_name(made)
     if month.name < following:
-        raise UsageError(f"{month.name} is closed, or lies before what is; the next is {following}")
+        raise UsageError(
+            f"{month.name} is closed, or lies before a closed month; the next one to close is "
+            f"{following}"
+        )
     if month.name != following:
         raise UsageError(f"close {following} first: months are closed in order, without gaps")
     return _last(made)

@@ -112,7 +112,10 @@ async def withdraw_coverage(
         lines = await coverage_lines(connection, as_of=now)
         found = next((line for line in lines if line.number == number), None)
         if found is None:
-            raise NotFoundError(f"no coverage {number} stands; `tallyhook coverage list` shows it")
+            raise NotFoundError(
+                f"no declared coverage {number} is in force; `tallyhook coverage list` shows "
+                "those that are"
+            )
         if found.who == BY_FILE:
             raise UsageError(
                 f"a file states this coverage: take import {found.of_import} back instead"

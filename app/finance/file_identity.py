@@ -92,8 +92,8 @@ class FileIdentity:
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
-                "the file is neither an order book nor a statement nor a bank's file that is "
-                f"known: name its columns with --mapping FILE. {why}"
+                "the file is not recognized as an order book, a statement or a bank's file: name "
+                f"its columns with --mapping FILE. {why}"
             )
         if self.kind is None:
             names = " or ".join(presets.KIND_NAMES[each] for each in self.kinds)
@@ -192,13 +192,15 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
         account = " and ".join(sorted(accounts))
         if len(named) == 1:
             possible = named
-            because.append(f"It is of the source {named[0]}, whose account {account} it names.")
+            because.append(
+                f"It belongs to the source {named[0]}: it names that source's account {account}."
+            )
         else:
             whose = "several sources have" if named else "no source has"
             because.append(f"The account in the file is {account}, which {whose}.")
             return replace(found, sources=possible, because=because, unsure=True)
     elif len(possible) == 1 < len(sources):
-        because.append(f"It is of the source {possible[0]}, the only one that it can be of.")
+        because.append(f"It belongs to the source {possible[0]}, the only one that fits.")
     return replace(found, sources=possible or [""], because=because)
 
 
@@ -287,10 +289,7 @@ def _by_columns(
     kinds = [kind for kind in read if not any(read[kind] < other for other in read.values())]
     if not kinds:
         nearly = presets.nearly_recognized(rows)
-        why = (
-            "None of its first rows has the columns that one of them needs, or those of a known "
-            "export."
-        )
+        why = "None of its first rows has the columns of any of these, or of a known export."
         return FileIdentity(because=[why, *nearly], nearly=nearly)
     return FileIdentity(kinds=kinds)
 

@@ -193,7 +193,7 @@ def _found_in(root: Path) -> Iterator[FoundFile]:
             sentence = (
                 "it is a link: put the folder itself here"
                 if folder.is_symlink()
-                else "it lies in no folder: put it in the one of its source, in books or in bank"
+                else "it is in no folder: move it to the folder of its source, to books or to bank"
             )
             yield FoundFile(folder="", name=folder.name, state=(0, 0, 0), problem=sentence)
             continue
@@ -202,12 +202,12 @@ def _found_in(root: Path) -> Iterator[FoundFile]:
                 folder="",
                 name=folder.name,
                 state=(0, 0, 0),
-                problem=f"there are more than {MOST_FOLDERS} folders: it is not looked at",
+                problem=f"there are more than {MOST_FOLDERS} folders, so this one is not read",
             )
             return
         for number, file in enumerate(each for each in _entries(folder) if each.name != DONE):
             if number == MOST_FILES:
-                sentence = f"more than {MOST_FILES} files are here: these are looked at later"
+                sentence = f"more than {MOST_FILES} files are here, so these are read later"
                 yield FoundFile(
                     folder=folder.name, name=file.name, state=(0, 0, 0), problem=sentence
                 )
@@ -366,8 +366,8 @@ async def _identity(
         return request, kind, ""
     if folder not in found.sources or found.unsure:
         raise UsageError(
-            f"it may not be of {folder}: move it to the folder of its source, or import it on the "
-            f"page Imports. {' '.join(found.because)}".rstrip()
+            f"it may not belong to {folder}: move it to the folder of its source, or import it on "
+            f"the page Imports. {' '.join(found.because)}".rstrip()
         )
     return request, kind, folder
 

@@ -76,7 +76,9 @@ async def import_file(
     Raises NotFoundError for a missing file, UsageError as `permitted`, `_fit_in` do.
     """
     if request.rejects is not None and not request.accept_good:
-        raise UsageError("--rejects says where rows go that --accept-good leaves out: say both")
+        raise UsageError(
+            "--rejects names the file for rows that --accept-good leaves out: say both"
+        )
     aside = request.accept_good and not request.dry_run
     rejects = (request.rejects or tables.rejects_beside(request.path)) if aside else None
     who = request.actor

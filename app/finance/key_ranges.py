@@ -53,13 +53,13 @@ SHARED_S: Final = 5.0
 meanwhile."""
 
 TOO_SLOW: Final = (
-    "a process that matches did not answer in time, and nothing of this run is kept: run it again "
+    "a matching process did not answer in time, so nothing of this run is kept: run it again "
     "when the machine has less to do, or with --jobs 1"
 )
 
 DIED: Final = (
-    "a process that matches has ended before its time, and nothing of this run is kept: run it "
-    "again, with --jobs 1 if memory was short"
+    "a matching process ended unexpectedly, so nothing of this run is kept: run it again, with "
+    "--jobs 1 if memory was short"
 )
 
 

@@ -276,7 +276,7 @@ async def _last_word(connection: Connection, payment: Unallocated) -> str:
     """State who placed a payment last, and when."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
-        return f"{payment.id} has not been placed by anybody"
+        return f"{payment.id} was neither assigned nor dismissed by anybody"
     last = acts[-1]
     done = (
         "dismissed it"
@@ -291,8 +291,8 @@ async def _last_word(connection: Connection, payment: Unallocated) -> str:
 def _check_dismissal(payment: Unallocated, asked: Placing) -> None:
     if payment.named:
         raise UsageError(
-            f"{payment.id} is of order {', '.join(payment.named)}: only a payment of no order can "
-            "be dismissed"
+            f"{payment.id} belongs to order {', '.join(payment.named)}: only a payment without an "
+            "order can be dismissed"
         )
     if asked.dismiss == "other_business" and not asked.to.strip():
         raise UsageError("say --to ACCOUNT: the account that the money of other business goes to")
@@ -312,7 +312,7 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
             "its payment reference in the profile, and `tallyhook reindex`"
         )
     if payment.assigned_to == order or (not payment.assigned_to and order in payment.named):
-        raise UsageError(f"{payment.id} is of order {order} already")
+        raise UsageError(f"{payment.id} belongs to order {order} already")
     if not spoken_of((await gather(connection, [order]))[order]):
         raise NotFoundError(
             f"nothing is known of order {order!r}: let the shop state it, or import its order book"

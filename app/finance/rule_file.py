@@ -88,8 +88,8 @@ class Rules:
         limit = self.alone_max.get(money.currency)
         if limit is None:
             return (
-                f"no rule says how much {money.currency} one person may accept (accept_alone_max), "
-                "as one does for other currencies"
+                f"no rule says how much {money.currency} one person may accept "
+                "(accept_alone_max), although one does for other currencies"
             )
         most = Money(minor=limit, currency=money.currency)
         return (
@@ -165,7 +165,7 @@ class _FeeTable(TomlTable):
 def _rate(value: Any) -> int:
     micros = _number(value) * MICROS
     if not 0 < micros <= MICROS**2:
-        raise ValueError("a rate is more than nothing, and at most a million")
+        raise ValueError("a rate is above 0 and at most 1,000,000")
     return int(micros)
 
 
@@ -293,7 +293,8 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
             pair = fee["source"], fee["currency"]
             if pair in ended:
                 yield TomlMistake(
-                    where, f"it never counts: fee.{ended[pair]} before it fits all of these lines"
+                    where,
+                    f"it is never used: fee.{ended[pair]}, before it, fits all of these lines",
                 )
             elif not fee.get("where"):
                 ended[pair] = place
@@ -305,7 +306,9 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
         if pair[0] == pair[1]:
             yield TomlMistake(f"exchange.{place}", "currency and into are the same")
         if pair in pairs:
-            yield TomlMistake(f"exchange.{place}", "there is one for these two currencies")
+            yield TomlMistake(
+                f"exchange.{place}", "there is already a rate for these two currencies"
+            )
         pairs.add(pair)
 
 

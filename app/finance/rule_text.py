@@ -35,13 +35,13 @@ SETTINGS: Final = _settings(
     (
         'date_window = "2 days"',
         "Lines without a common reference may match if amount and currency agree and their dates "
-        "are at most so far apart. Off unless it is given.",
+        "are at most this far apart. Off unless it is given.",
     ),
-    ('settle_margin = "7 days"', "A capture may wait so long for its statement line."),
-    ('book_margin = "1 day"', "The order book may be so far behind the money."),
-    ('money_margin = "1 day"', "The money may be so far behind a book line that says paid."),
-    ('refund_margin = "10 days"', "A refund in the book may take so long to arrive."),
-    ('bank_margin = "5 days"', "A payout may take so long to its line in the bank."),
+    ('settle_margin = "7 days"', "How long a capture may wait for its statement line."),
+    ('book_margin = "1 day"', "How long after the money the order book may record a payment."),
+    ('money_margin = "1 day"', "How long after a book line that says paid the money may come."),
+    ('refund_margin = "10 days"', "How long a refund in the book may take to arrive."),
+    ('bank_margin = "5 days"', "How long a payout may take to appear in the bank."),
     (
         'bank_payers = ["Stripe", "Paystack"]',
         "Texts of bank lines that are payouts. Without any, all that comes to the bank may be one.",
@@ -54,7 +54,7 @@ SETTINGS: Final = _settings(
     ),
     (
         '[tolerance]\nKES = "1.00"',
-        "Amounts may differ by so much, in major units; not at all in other currencies.",
+        "How much amounts may differ, in major units. In other currencies they may not differ.",
     ),
     (
         '[accept_alone_max]\nKES = "5000.00"',
@@ -72,7 +72,7 @@ SETTINGS: Final = _settings(
     ),
     (
         '[adjustment_limit]\nKES = "10000.00"',
-        "What changes a closed month by more is a break.",
+        "A change to a closed month by more than this is a break.",
     ),
     (
         '[[fee]]\nsource = "shop"\ncurrency = "KES"\npercent = "2.9"\nfixed = "0.30"\n'

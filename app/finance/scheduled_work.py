@@ -106,8 +106,8 @@ class FolderWay:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
         except OSError as error:
             raise DeliveryFailed(
-                f"the folder TALLYHOOK_REPORTS__FOLDER takes no file ({error.strerror}): see that "
-                "it is there, may be written to, and has room"
+                f"the folder TALLYHOOK_REPORTS__FOLDER takes no file ({error.strerror}): check "
+                "that it exists, is writable and has room"
             ) from None
 
     def _put(self, name: str, content: bytes) -> None:
@@ -129,8 +129,8 @@ class MailWay:
         message = self.message(parcel, files)
         if len(message.as_bytes()) > BYTES_MAX:
             raise DeliveryFailed(
-                "the files are too large for a mail, which may have 20 MiB as it is sent: name "
-                "fewer forms, or have them put into a folder"
+                "the files are too large for a mail, which may have 20 MiB once encoded: name "
+                "fewer forms, or have the files put into a folder"
             )
         await self.server.send(message)
 
@@ -192,7 +192,7 @@ class PostWay:
             if not answer.taken:
                 problem = answer.why.replace("_", " ")
                 raise DeliveryFailed(
-                    f"what listens at TALLYHOOK_REPORTS__URL does not take the file ({problem})"
+                    f"the server at TALLYHOOK_REPORTS__URL did not take the file ({problem})"
                 )
 
 
@@ -225,7 +225,7 @@ Ways = Mapping[Way, Delivers]
 
 NOT_READ: Final = "deliveries are accepted and not read yet"
 
-FAULT: Final = "a fault of Tallyhook's: its log names the place"
+FAULT: Final = "an error in Tallyhook: its log shows where"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,7 +376,7 @@ async def _checkpoint(
         head = await newest_head(connection, until=run.as_of)
     if head is None:
         raise NotFoundError(
-            "nothing is sealed yet, and so no checkpoint: `tallyhook log seal` seals what waits"
+            "nothing is sealed yet, so there is no checkpoint: run `tallyhook log seal`"
         )
     day = Calendar(context.calendar_zone).day_of(run.due_at)
     name = f"{entry.name}-checkpoint-{day}-{head.size}-{head.head.hex()[:8]}.txt"

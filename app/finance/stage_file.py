@@ -87,7 +87,7 @@ class ImportForm:
     def too_many(self, other: int) -> str:
         """Return the problem of a row that equals the row `other`."""
         if self.at_most == 1:
-            return f"row {other:,} has the same one, and a book says one thing of each"
+            return f"row {other:,} has the same one, and a book may have each only once"
         return f"there are more than {self.at_most:,} rows of the same one, such as row {other:,}"
 
 

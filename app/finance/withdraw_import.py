@@ -88,8 +88,8 @@ class Foreseen:
                 f"their files again (`tallyhook {group} imports` names them)."
             )
         if self.named:
-            orders = counted(self.named, "order was", "orders were")
-            found.append(f"What it said {orders} paid by stays: events follow it already.")
+            orders = counted(self.named, "order")
+            found.append(f"Payments that it named for {orders} stay: events follow them already.")
         return tuple(found)
 
     @property

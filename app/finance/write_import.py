@@ -153,6 +153,6 @@ async def _undo(context: AppContext, begun: import_store.Import) -> None:
 async def _still_ours(connection: Connection, begun: import_store.Import, written: int) -> None:
     if not await import_store.go_on(connection, begun, written=written):
         raise StoreUnavailable(
-            "another import began, for this one had been silent for long; nothing was imported: "
-            "import the file again"
+            "another import began because this one made no progress for too long; nothing was "
+            "imported: import the file again"
         )

@@ -431,7 +431,7 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "balances": "No accepted difference of a bank statement is open again.",
     "unasked": "Providers have said of every payment that is not final how it stands.",
     "unreadable": "No message that came by then is unreadable and waits for a person.",
-    "not_kept": "Every request of it that nobody signs was within what is kept.",
+    "not_kept": "All of its requests that nobody signs were kept.",
     "gap": "No accepted gap lies in it, by which evidence may be lost.",
     "unallocated": "No payment that was read waits for its order.",
     "not_ours": "No delivery of the month was set apart as of another shop.",
@@ -551,7 +551,7 @@ def not_kept(count: int) -> Iterator[Blocker]:
     if count:
         yield Blocker(
             code="not_kept",
-            sentence="Requests of the month that nobody signs, and that were more than is kept: "
+            sentence="Requests of the month that nobody signs, and that were too many to be kept: "
             f"{count:,}. Genuine callbacks may be among them, so that payments may be missing.",
             do="Import the statements of its sources, which show every payment.",
         )

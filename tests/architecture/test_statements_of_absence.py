@@ -231,7 +231,6 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/evidence/tell_scenario.py": {"nothing is known of this order": READ},
     "app/evidence/verify_evidence.py": {"the shop knew none about this order": BOUNDED},
     "app/finance/break_choice.py": {"no break": INPUT},
-    "app/finance/close_period.py": {"nothing is known of then": INPUT},
     "app/finance/place_payment.py": {"nothing is known of order": READ},
     "app/finance/reports/layout.py": {
         "compared with nothing": INPUT,

@@ -269,7 +269,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
         ("opened", "run 1"), ("assigned", "bob"), ("commented", "ann"), ("accepted", "bob"),
     ]  # fmt: skip
     assert "asked the bank" in shop("breaks", "show", big)
-    assert "by other rules opens none" in fails(shop, "breaks", "show", "brk_none", code=5)
+    assert "by other rules opens no breaks" in fails(shop, "breaks", "show", "brk_none", code=5)
 
 
 def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:

@@ -66,6 +66,6 @@ async def test_a_break_goes_to_who_may_work_on_it(console_with_breaks: RunningCo
         ]
     assert {each.status_code for each in sent} == {400}
     assert all(
-        "nobody of this name may work on breaks" in shown(each.text).lower() for each in sent
+        "no operator of this name may work on breaks" in shown(each.text).lower() for each in sent
     )
     assert console.driver.rows("SELECT 1 FROM break_deeds") == []

@@ -441,7 +441,7 @@ async def test_a_run_is_started_by_who_is_signed_in(console: RunningConsole) -> 
     assert "write a day" in shown(wrong.text)
     assert [each["kind"] for each in found] == ["look", "lived"]
     assert found[0]["to"] == "2026-11-01T00:00:00Z"
-    assert "what became of it stands here" in shown(page.text)
+    assert "this page shows its result" in shown(page.text)
     assert "from 2026-10-01 to before 2026-11-01 , a look" in shown(page.text)
     rows = console.driver.rows(
         "SELECT who, reason FROM audit WHERE action='reconciled' ORDER BY at"

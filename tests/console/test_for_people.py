@@ -435,7 +435,7 @@ async def test_a_file_that_is_no_table_is_called_what_it_is(console: RunningCons
                               (b"\x89PNG\r\n\x1a\n\x00\xff", "a picture")):  # fmt: skip
             sent = await upload(client, content)
             page = shown((await client.get(place(sent))).text)
-            assert f"this is {what}, of which no rows are read" in page
+            assert f"this is {what}, which cannot be read as rows" in page
             assert "It was read as a provider's statement" in page
             assert "october.csv refused" in page
             assert "to confirm" not in page

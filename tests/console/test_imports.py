@@ -254,7 +254,8 @@ async def test_a_known_export_is_recognized_or_chosen(console: RunningConsole) -
     assert "Paystack, transactions (a statement)" in form
     assert (found["preset"], found["ready"]) == ("paystack_transactions", True)
     assert found["rows_ignored"] == [{"column": "Status", "word": "failed", "rows": 1}]
-    assert "Read with the preset paystack_transactions (Paystack, transactions), for row 1" in page
+    said = "Read with the preset paystack_transactions (Paystack, transactions), because row 1"
+    assert said in page
     assert "1 row, of which Status is failed" in page
     assert (plain["preset"], plain["refused"]) == (None, True)
     assert "Nearly paystack_transactions (Paystack, transactions): 'Channel' is missing" in lacking

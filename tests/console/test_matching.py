@@ -95,7 +95,7 @@ async def test_a_line_is_matched_by_hand_and_taken_back(
     assert (matched["matched"], matched["state"]) == ([line], "closed")
     assert not {paid["id"], half} & set(left)
     assert [(each["matched"], each["state"]) for each in again] == [([], "open")] * 2
-    assert "No match by hand stands" in none
+    assert "No match by hand is in force" in none
     assert closed["state"] == "closed"
     assert closed["because"].startswith("Run 2 no longer saw it")
     rows = console.driver.rows(
@@ -260,7 +260,7 @@ async def test_a_line_that_is_not_left_over_is_not_matched(
         path = f"/do/match?break={paid['id']}"
         refused = await send(client, path, line="stl_made_up@1", reason="it looks right")
     assert refused.status_code == 400
-    assert "is not left over" in shown(refused.text)
+    assert "is not an unmatched line" in shown(refused.text)
     assert console.driver.rows("SELECT 1 FROM break_deeds") == []
 
 
@@ -318,7 +318,7 @@ async def test_all_breaks_that_match_filters_are_decided_together(
     assert total.removeprefix("of ") in asked
     assert sent.status_code == 303
     assert [each["money"]["currency"] for each in left] == ["USD"] * len(left)
-    assert "no break is meant" in none.lower()
+    assert "no break is chosen" in none.lower()
     told = shown(wrong.text)
     assert "is no condition" in told
     assert "--where" not in told
@@ -463,7 +463,7 @@ async def test_above_the_limit_keeping_late_money_is_proposed(
         await send(client, f"/do/approve?proposal={proposal}", reason="I saw the letter")
     async with console.signed_in("finance") as client:
         back = await send(client, path, action="refund", reason="paid twice")
-    assert "you propose, and another operator approves that" in text
+    assert "you can only propose to keep or credit it" in text
     assert "Proposed to a second person" in shown(kept.text)
     assert back.status_code == 303
     rows = console.driver.rows("SELECT who, second, value FROM break_deeds")

@@ -479,7 +479,7 @@ def _row_of(number: int, cells: dict[str, Any], table: Table) -> Row:
     name = _as_text(cells["Ref"])
     if kind == "bank":
         if instant is None:
-            raise Unclear("a booking has a day")
+            raise Unclear("every booking needs a day")
         found = " ".join(name.split())
         if len(found) > 200:
             raise Unclear("is too long")

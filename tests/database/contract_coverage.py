@@ -91,7 +91,7 @@ class CoverageContract:
         await withdraw_coverage(later, line.number, reason="it was of another till", by=None)
         assert ends(await known(inbox, at=LATER + 30)) == []
         assert ends(await known(inbox, at=LATER + 29)) == WITHIN
-        with pytest.raises(NotFoundError, match="no coverage"):
+        with pytest.raises(NotFoundError, match="no declared coverage"):
             await withdraw_coverage(later, line.number, reason="again", by=None)
         said = await trail(later, subject="till", limit=9)
         assert [(each.action, each.reason) for each in said] == [

@@ -23,7 +23,7 @@ class HandMatchContract:
         at = context(inbox, at=2)
         await run(inbox, missing("A", lines=["stm_7.1"]), missing("B"), missing("C"), at=1)
         name = missing("A").identity
-        with pytest.raises(UsageError, match="not left over"):
+        with pytest.raises(UsageError, match="not an unmatched line"):
             await match_lines(at, name, lines=["stm_8.1"], reason="looks so", by="ann")
         await match_lines(at, name, lines=["stm_7.1"], reason="the customer said", by="ann")
         with pytest.raises(UsageError, match="cannot be claimed again"):

@@ -92,7 +92,7 @@ async def test_a_file_of_another_format_fills_what_lines_lack_and_adds_none(
     assert await account.lines() == FULL
     twice = await account.takes(camt(form, "B1", "B1"))
     assert (twice.new, twice.changed) == (0, 0)
-    with pytest.raises(UsageError, match=r"by the bank's reference|would count twice"):
+    with pytest.raises(UsageError, match=r"has the bank's reference of|would count twice"):
         await account.takes(camt(form, "B3", amount="7.00"))
 
 
@@ -134,7 +134,7 @@ async def test_a_report_within_the_day_makes_the_lines_of_an_account_without_oth
 
 
 async def test_a_notification_makes_no_lines(account: Account) -> None:
-    with pytest.raises(UsageError, match="import the statement of its days first"):
+    with pytest.raises(UsageError, match="import the statement of the same days first"):
         await account.takes(camt("054", "B1"))
 
 

@@ -150,8 +150,8 @@ async def test_what_is_not_known_is_counted_as_left_out(monkeypatch: pytest.Monk
     chosen = await few_breaks(context, "currency=KES amount<10")
     assert [each.identity for each in chosen.of] == ["small"]
     (left,) = chosen.left_out()
-    assert left.startswith("Left out: 1 break: what is at stake is not known")
-    with pytest.raises(UsageError, match=r"no break is meant.*Left out: 1 break.*by itself$"):
+    assert left.startswith("Left out: 1 break: the amount at stake is not known")
+    with pytest.raises(UsageError, match=r"no break is chosen.*Left out: 1 break.*by itself$"):
         await few_breaks(context, "currency=KES amount<1")
     assert (await few_breaks(context, "currency=KES")).left_out() == []
 
@@ -183,7 +183,7 @@ async def test_where_a_later_part_is_refused_the_earlier_ones_are_passed_on(
     context: Any = None
     chosen = ChosenBreaks(of=ALL[:3], lines={each.identity: "stm_1" for each in ALL[:3]})
     doing = BreakAct(kind="matched", by="ann", reason="a slip")
-    with pytest.raises(UsageError, match="2 of 3 breaks were done, and then: they have changed"):
+    with pytest.raises(UsageError, match="2 of 3 breaks were done, then this happened: they"):
         await act_on_chosen(context, chosen, doing)
     with pytest.raises(UsageError, match=r"^they have changed$"):
         await act_on_chosen(context, chosen, doing)

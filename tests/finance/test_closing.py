@@ -244,7 +244,7 @@ async def test_what_blocks_at_the_approval_blocks_and_other_figures_are_refused(
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     hasty = replace(context, policy=Policy(payment_window=MINUTE))
     other = Proposals(hasty, (closing_kind(hasty, still_s=0.0),))
-    with pytest.raises(UsageError, match="has other figures now: reject it"):
+    with pytest.raises(UsageError, match="has other figures now: reject the proposal"):
         await other.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
@@ -266,7 +266,7 @@ async def test_coverage_withdrawn_before_the_approval_blocks_it(
     put(context, made.at + MINUTE)
     await withdraw_coverage(context, stated.number, reason="it does not", by=Proven("Ann"))
     put(context, made.at + 2 * MINUTE)
-    with pytest.raises(UsageError, match="covered by files was withdrawn since Ann proposed this"):
+    with pytest.raises(UsageError, match="coverage was withdrawn since Ann proposed this"):
         await two.approve(made.id, by=Proven("Ben"), reason="I looked")
     assert await list_closed(context) == []
 
@@ -294,7 +294,7 @@ async def test_a_month_without_files_is_closed_only_by_two_with_a_reason_that_is
         given = {"coverage:shop": "the portal is gone"}
         with pytest.raises(UsageError, match=r"two people here .nobody makes an exception alone"):
             await close_period(context, asked(exceptions=given), progress=quiet)
-        with pytest.raises(UsageError, match=r"pending: nothing of this name .* coverage:shop"):
+        with pytest.raises(UsageError, match=r"pending: no condition .* coverage:shop"):
             await close_period(
                 context, asked(**by_ann, exceptions=given | {"pending": "so"}), progress=quiet
             )
@@ -344,7 +344,7 @@ async def test_an_exception_covers_what_the_approver_was_shown_and_no_more(
     made = await propose_closing(context, exceptions={"rejected": "they are tests"})
     counted.return_value = 3
     put(context, made.at + MINUTE)
-    with pytest.raises(UsageError, match="reject it, and let it be proposed anew"):
+    with pytest.raises(UsageError, match="reject the proposal, and have it proposed again"):
         await two.approve(made.id, by=Proven("Ben"), reason="I looked")
     counted.return_value = 2
     await two.approve(made.id, by=Proven("Ben"), reason="I looked")
@@ -448,7 +448,7 @@ async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
 async def test_months_are_closed_once_in_order_and_without_gaps(context: AppContext) -> None:
     first = await close(context)
     for period in ("2026-09", "2026-10"):
-        with pytest.raises(UsageError, match="the next is 2026-11"):
+        with pytest.raises(UsageError, match="the next one to close is 2026-11"):
             await close(context, period)
     with pytest.raises(UsageError, match="close 2026-11 first"):
         await close(context, "2026-12")
@@ -520,7 +520,7 @@ async def test_a_month_is_not_closed_over_its_requests_that_were_more_than_is_ke
     found = await against_closing(with_sources(context, {"shop": READER}), asked())
     assert [each.code for each in found] == blocked
     if blocked:
-        assert "more than is kept: 7." in found[0].sentence
+        assert "too many to be kept: 7." in found[0].sentence
         assert found[0].do.startswith("Import the statements of its sources")
 
 

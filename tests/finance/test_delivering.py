@@ -231,7 +231,7 @@ def posting(answers: list[int], seen: list[httpx2.Request]) -> PostWay:
 async def test_a_post_is_signed_and_bears_the_same_id_at_every_try() -> None:
     seen: list[httpx2.Request] = []
     way = posting([503, 200], seen)
-    with pytest.raises(DeliveryFailed, match=r"does not take the file \(status 503\)"):
+    with pytest.raises(DeliveryFailed, match=r"did not take the file \(status 503\)"):
         await way.deliver(parcel(), ["month-2026-10.pdf"])
     await way.deliver(parcel(), ["month-2026-10.pdf"])
     first, second = seen

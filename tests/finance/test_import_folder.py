@@ -175,9 +175,9 @@ PAYOUTS = (SAMPLES / "stripe_payouts.csv").read_text()
         ("shop/a.csv", "name,town\nA,B\n", "it is nothing that is known"),
         ("shop/a.csv", BOOK, "it is an order book, and this folder takes a statement"),
         ("books/a.csv", LINES, "it is a statement, and this folder takes an order book"),
-        ("mpesa/a.csv", PAYOUTS, "it may not be of mpesa: move it to the folder of its source"),
+        ("mpesa/a.csv", PAYOUTS, "it may not belong to mpesa: move it to the folder of its source"),
         ("other/a.csv", LINES, "there is no source 'other'"),
-        ("a.csv", LINES, "it lies in no folder"),
+        ("a.csv", LINES, "it is in no folder"),
     ],
 )
 async def test_what_is_not_clear_stays_and_is_a_task(
@@ -204,8 +204,8 @@ async def test_a_file_of_another_account_is_not_taken_for_its_folders(watched: W
     other = Watched(context, watched.root)
     other.put("uk/a.csv", (SAMPLES / "adyen_settlement.csv").read_text())
     (task,) = await other.looks()
-    assert "it may not be of uk" in task
-    assert "It is of the source eu, whose account DukaEU it names" in task
+    assert "it may not belong to uk" in task
+    assert "It belongs to the source eu: it names that source's account DukaEU" in task
 
 
 async def test_links_and_special_files_are_never_opened(watched: Watched, tmp_path: Path) -> None:

@@ -343,8 +343,8 @@ def test_two_presets_that_read_equally_much_are_a_question() -> None:
     ("columns", "sentence"),
     [
         (heading("paypal_activity", less="TimeZone"), "Nearly paypal_activity (PayPal, activity "
-         "download): 'TimeZone' is missing. Export the file with it, or change a copy of the "
-         "preset (`tallyhook presets show paypal_activity`)."),
+         "download): 'TimeZone' is missing. Export the file with all its columns, or change a "
+         "copy of the preset (`tallyhook presets show paypal_activity`)."),
         (heading("stripe_payouts", less="reporting_category"), "Nearly stripe_payouts (Stripe, "
          "payout reconciliation, itemized): 'reporting_category' is missing. "),
         ("Day,Gross,Fee,Net,Currency,Type\n", ""),
@@ -517,8 +517,8 @@ async def test_purchases_from_an_account_are_said_aloud(
     request = ImportRequest(path=export, preset="paypal_activity", dates="month_first")
     done = await import_statement(context, request, source="")
     assert (done.new, done.notes) == (1, [
-        "Read as disbursements, for they are purchases from the account, or money back from such: "
-        "1 row."
+        "Read as disbursements, because they are purchases from the account or refunds of "
+        "purchases: 1 row."
     ])  # fmt: skip
 
 
@@ -697,7 +697,7 @@ async def test_a_refund_that_brings_money_is_refused_where_the_signs_of_the_file
     export.write_text(text.replace("-40.00,0.00,-40.00", "40.00,0.00,40.00"))
     refused = await import_statement(context, ImportRequest(path=export), source="")
     assert [(each.row, each.column) for each in refused.problems] == [(3, "reporting_category")]
-    assert "by its sign money came" in refused.problems[0].sentence
+    assert "its sign says that money came in" in refused.problems[0].sentence
     plain = tmp_path / "plain.csv"
     plain.write_text("payment_reference,gross,net,currency,type\np,100.00,100.00,USD,refund\n")
     await import_statement(context, ImportRequest(path=plain), source="")

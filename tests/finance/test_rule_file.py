@@ -100,7 +100,7 @@ def test_a_fee_may_always_differ_by_one_minor_unit() -> None:
 @for_each(
     ("text", "mistake"),
     [
-        (FEE + FEE, "fee.2: it never counts: fee.1 before it fits"),
+        (FEE + FEE, "fee.2: it is never used: fee.1, before it, fits"),
         (f'{FEE}where = {{card = "x"}}', "fee.1.where: a table of details, of method"),
         (f"{FEE}where = 3", "fee.1.where: a table of details"),
         (f"{FEE}where = {{method = []}}", "fee.1.where: a text, or a list of texts"),

@@ -358,7 +358,7 @@ async def test_a_fault_of_ours_is_reported_without_its_words(shop: Shop) -> None
     now = await shop.due()
     schedule = Schedule(entries=(MONTH,), ways={"folder": Faulty()})
     failed = await run_entry(now, schedule)
-    assert failed.problem == "a fault of Tallyhook's: its log names the place"
+    assert failed.problem == "an error in Tallyhook: its log shows where"
 
 
 # --- people, settings, the worker -----------------------------------------------------------------

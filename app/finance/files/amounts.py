@@ -176,7 +176,7 @@ class Amounts:
         if type(cell) is Number:  # a typed number ignores declarations
             return f"{quoted(cell)} is not an amount such as 1500.00"
         if text.startswith("="):
-            return "is a formula: put its value there"
+            return "is a formula: replace it with its value"
         if text.startswith("(") and text.endswith(")") and not self._marks.brackets:
             return (
                 "is in brackets: write a negative amount with a minus sign, such as -1.00, or "

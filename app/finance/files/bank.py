@@ -129,7 +129,7 @@ class BankForm:
     def _booked(self, cells: Sequence[str]) -> list[Instant]:
         found = [each for each in self._dates.read(cells) if each is not None]
         if len(found) != len(cells):
-            raise UnclearCell("is empty: a booking has a day")
+            raise UnclearCell("is empty: every booking needs a day")
         return found
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:

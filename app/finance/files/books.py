@@ -205,7 +205,7 @@ class BookForm:
             source = (cell.strip() or self._source).lower()
             if kind != "order":
                 raise tables.UnclearCell(
-                    f"is of {kind} lines nothing: what was paid by, only order lines say"
+                    f"must be empty on {kind} lines: only order lines name a session or payment"
                 )
             if not source:
                 raise tables.UnclearCell(
@@ -215,7 +215,7 @@ class BookForm:
                 )
             if self._sources is not None and source not in self._sources:
                 known = ", ".join(sorted(self._sources)) or "(none)"
-                raise tables.UnclearCell(f"is none of the sources there are: {known}")
+                raise tables.UnclearCell(f"is not a source; the sources are: {known}")
             sources.append(source)
         return sources, sessions, payments
 
@@ -229,7 +229,8 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
-                "is given of a line that is negative itself: say one of the two"
+                "is given on a line whose amount is negative, which is itself a refund: keep one "
+                "of the two"
             )
 
 
@@ -244,7 +245,7 @@ def _check_signs(
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
                 raise tables.UnclearCell(
-                    f"is negative: of {kind} lines only what is owed stands in a book"
+                    f"is negative: in a book, {kind} lines state only what is owed"
                 )
 
 
@@ -255,8 +256,8 @@ _PLACE: Final = {name: place for place, name in enumerate(BookForm.STAGED, 1)}
 """Index of each column in a staged row, which begins with its number."""
 
 REFUND_ALONE: Final = (
-    "is a refund, and the order that it is of is not in the file: put both rows into one file, or "
-    "say that the row is an accounting entry (kind)"
+    "is a refund, and its order is not in the file: put both rows into one file, or say that the "
+    "row is an accounting entry (kind)"
 )
 """Problem of a negative row without a matching row to join it with."""
 

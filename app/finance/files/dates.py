@@ -259,7 +259,7 @@ class Dates:
         of_day = int(hour)
         if half:
             if not 1 <= of_day <= 12:
-                raise UnclearCell("has an hour that no clock of twelve hours shows")
+                raise UnclearCell("has an hour that does not exist on a 12-hour clock")
             of_day = of_day % 12 + (12 if half in "Pp" else 0)
         time = (of_day, int(minute or 0), int(second or 0))
         instant = self._instant(date, time, zone or "", column)
@@ -297,12 +297,12 @@ class Dates:
             moment = datetime(*date, hour, minute, second - bool(late), tzinfo=zone or UTC)
             instant = instants.instant_of(moment) + late
         except (ValueError, OverflowError):
-            raise UnclearCell("is no day and time of the calendar") from None
+            raise UnclearCell("is not a real day and time") from None
         if time is not None and named and column:
             other = moment.replace(tzinfo=self._zone_named(column))
             if other.utcoffset() != moment.utcoffset():
                 raise UnclearCell(
-                    f"is of zone {quoted(named)}, and the row's zone column says {quoted(column)}"
+                    f"has the zone {quoted(named)}, but the row's zone column says {quoted(column)}"
                 )
         if not 0 <= instant <= instants.LATEST:
             raise UnclearCell("lies outside the years 1970 to 9999")
@@ -322,11 +322,11 @@ class Dates:
         if zone is None:
             abbreviation = plain.upper()
             meanings = AMBIGUOUS.get(abbreviation)
-            why = f"which may be {meanings}" if meanings else "of which nothing is said"
+            why = f"which may be {meanings}" if meanings else "which is not known"
             example = abbreviation if meanings else "PST"
             raise UnclearCell(
-                f"is of zone {quoted(name)}, {why}: write it into the mapping under [zones], such "
-                f'as {example} = "{meanings[:6] if meanings else "-08:00"}"'
+                f"has the zone {quoted(name)}, {why}: write it into the mapping under [zones], "
+                f'such as {example} = "{meanings[:6] if meanings else "-08:00"}"'
             )
         self._zones[plain] = zone
         return zone

@@ -375,10 +375,10 @@ def read_references(cells: Sequence[str]) -> list[str]:
     together = APART + APART.join(plain)
     if f"{APART}#" in together and any(map(_ERROR.fullmatch, plain)):
         raise tables.UnclearCell(
-            "is an error of a spreadsheet: put it right there, and export it again"
+            "is a spreadsheet error: correct it in the spreadsheet, and export the file again"
         )
     if f"{APART}=" in together or f"{APART}@" in together:
-        raise tables.UnclearCell("is a formula: put its value there")
+        raise tables.UnclearCell("is a formula: replace it with its value")
     return plain
 
 

@@ -519,8 +519,8 @@ def given_in(table: Values) -> Values:
 
 
 STAR: Final = (
-    "has a star, which could give a meaning to money that nobody thought of: list the words; a "
-    "word that is not listed is a problem of its row"
+    "has a star, which could match words about money that nobody foresaw: list the words "
+    "instead. A word that is not listed is reported as a problem of its row"
 )
 
 

@@ -233,8 +233,7 @@ def as_mapped(
 
 
 _NO_ROWS: Final = (
-    "{}, of which no rows are read: have whoever made it export the same as CSV or as a workbook "
-    "(.xlsx)"
+    "{}, which cannot be read as rows: ask its maker to export it as CSV or as a workbook (.xlsx)"
 )
 _NAMED_XLS: Final = (
     "{}, whatever its name says: open it in a spreadsheet program, and save it as .xlsx"
@@ -331,7 +330,7 @@ def start_of(path: Path) -> bytes:
     if not path.is_file():
         if path.is_dir():
             raise UsageError(f"{path} is a folder: name a file in it")
-        raise UsageError(f"{path.name} is no file that can be read twice: save it, and name that")
+        raise UsageError(f"{path.name} cannot be read twice: save it as a file, and name that file")
     if path.stat().st_size > tables.MAX_FILE_BYTES:
         raise tables.RefusedTable(
             1, f"the file is larger than {tables.MAX_FILE_BYTES >> 30} GiB: cut it in parts"

@@ -215,8 +215,8 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
             yield number, row
     if bought:
         table.notes.append(
-            f"Read as disbursements, for they are purchases from the account, or money back from "
-            f"such: {counted(bought, 'row')}."
+            "Read as disbursements, because they are purchases from the account or refunds of "
+            f"purchases: {counted(bought, 'row')}."
         )
 
 

@@ -321,8 +321,8 @@ class Recognized:
     @property
     def because(self) -> str:
         return (
-            f"Read with the preset {self.export.name} ({self.export.title}), for row "
-            f"{self.row:,} has its columns: {', '.join(self.columns)}."
+            f"Read with the preset {self.export.name} ({self.export.title}), because "
+            f"row {self.row:,} has its columns: {', '.join(self.columns)}."
         )
 
 
@@ -407,10 +407,10 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
             if kind in (None, export.kind) and plain.isdisjoint(export.columns.without):
                 at = len(missing), -len(export.columns.found(plain))
                 near.setdefault(at, {})[export.name] = (
-                    f"Nearly {export.name} ({export.title}): "
-                    f"{' and '.join(map(repr, missing))} {'is' if len(missing) == 1 else 'are'} "
-                    "missing. Export the file with it, or change a copy of the preset "
-                    f"(`tallyhook presets show {export.name}`)."
+                    f"Nearly {export.name} ({export.title}): {' and '.join(map(repr, missing))} "
+                    f"{'is' if len(missing) == 1 else 'are'} missing. Export the file with all "
+                    "its columns, or change a copy of the preset (`tallyhook presets show "
+                    f"{export.name}`)."
                 )
     return list(near[min(near)].values()) if near else []
 
@@ -585,8 +585,8 @@ def choose(
     """
     if request.mapped and request.preset is not None:
         raise UsageError(
-            "say --preset or --mapping: a preset is a mapping. `tallyhook presets show NAME` "
-            "prints it, to be copied, changed, and said as --preset FILE"
+            "say --preset or --mapping, not both: a preset is a mapping. `tallyhook presets show "
+            "NAME` prints it, to be copied, changed, and said as --preset FILE"
         )
     if not request.mapped and request.preset is None:
         chosen = _by_heading(request, kind)

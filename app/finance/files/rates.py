@@ -68,7 +68,7 @@ def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
         if not plain and heading[:1] != ["Date"]:
             raise ValueError("the heading is date,currency,rate, or that of eurofxref-hist.csv")
         if not plain and own != _EURO and own not in heading:
-            raise ValueError(f"these rates are of one euro, and have no column {own}")
+            raise ValueError(f"these are rates of the euro, and the column {own} is missing")
         for cells in rows:
             row = [each.strip() for each in cells]
             for currency, day, rate in _plain(row) if plain else _of_euro(heading, row, own):

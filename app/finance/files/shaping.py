@@ -300,8 +300,8 @@ class _Folding:
                     whole[place] = cell
                 elif cell.strip() and cell.strip() != whole[place].strip():
                     sentence = (
-                        f"row {number:,} says something else, and they are of one "
-                        f"{self._heading[self._by]}: they should be rows of one order"
+                        f"row {number:,} has another value, although both have the same "
+                        f"{self._heading[self._by]}: rows of one order must agree"
                     )
                     column = self._heading[place]
                     broken.setdefault(
@@ -432,7 +432,7 @@ class SumOfCells:
         typed = all(type(cell) is tables.Number for cell in (*add, *subtract) if cell.strip())
         shown = {sign for *_, sign in parts} - {""}
         if len(shown) > 1:
-            raise tables.UnclearCell("is made of amounts with signs of several currencies")
+            raise tables.UnclearCell("adds up amounts with the signs of several currencies")
         total = Decimal(0)
         for factor, minus, whole, decimals, _ in parts:
             value = Decimal(f"{whole}.{decimals}" if decimals else whole)
@@ -498,8 +498,8 @@ class SummedCells:
         stays, turns = (words.fitting(row[-1]) is not None for words in self._ways)
         if stays == turns:
             raise tables.UnclearCell(
-                f"goes by {tables.quoted(row[-1])}, of which the mapping does not say which way it "
-                "went: write it under plus or under minus"
+                f"depends on {tables.quoted(row[-1])}, which the mapping does not place: write it "
+                "under plus or under minus"
             )
         if self._signs == "minus":
             if turns != total.startswith("-") and total.strip("-0.,"):

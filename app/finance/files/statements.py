@@ -203,18 +203,19 @@ class StatementForm:
             minor = (n if g is None else g) or 0
             if kind == "payment" and minor < 0:
                 raise tables.UnclearCell(
-                    "is a payment, and by its sign money left: what goes back is of type refund or "
-                    "dispute, and what you paid yourself of type disbursement"
+                    "is a payment, but its sign says that money left: use the type refund or "
+                    "dispute for money that went back, and disbursement for what you paid "
+                    "yourself"
                 )
             if kind == "refund" and minor > 0 and self._refunds_signed:
                 raise tables.UnclearCell(
-                    "is a refund, and by its sign money came: of one that failed the type is "
-                    "returned; where every refund is written without a minus sign, say signs = "
-                    '"none" in the mapping'
+                    "is a refund, but its sign says that money came in: use the type returned "
+                    "for a refund that failed; where every refund is written without a minus "
+                    'sign, say signs = "none" in the mapping'
                 )
             if (kind == "returned" and minor < 0) or (kind == "payment_reversal" and minor > 0):
                 way = "left" if minor < 0 else "came"
-                raise tables.UnclearCell(f"is of type {kind}, and by its sign money {way}")
+                raise tables.UnclearCell(f"is of type {kind}, but its sign says that money {way}")
 
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
@@ -230,9 +231,9 @@ class StatementForm:
             for kind, g, f, n in given
         ):
             raise tables.UnclearCell(
-                "the fee is negative and not both gross and net are given, so that more would be "
-                "paid out than came: write a fee that costs as positive, or turn the sign round "
-                'in a mapping (subtract = ["Fee"] under [amounts.fee])'
+                "the fee is negative, and gross and net are not both given, so more would be "
+                "paid out than came in: write a fee that you pay as positive, or reverse the "
+                'sign in a mapping (subtract = ["Fee"] under [amounts.fee])'
             )
         rows = [_complete_row(*row) for row in given]
         if not self._signed and any(
@@ -363,7 +364,7 @@ def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
     for kind, minor in zip(types, minors, strict=True):
         if minor and kind not in _LEAVES and kind not in _COMES:
             raise tables.UnclearCell(
-                f"is of type {kind}, whose money may go either way, and no sign says which way"
+                f"is of type {kind}, which can be money in or money out, and no sign says which"
             )
         found.append(minor and (-abs(minor) if kind in _LEAVES else abs(minor)))
     return found
@@ -460,7 +461,7 @@ def _complete_row(
         net = gross - fee
     if gross - fee != net:
         raise tables.UnclearCell(
-            "gross - fee is not net: one of the three is wrong or of another row"
+            "gross - fee is not net: one of the three is wrong or belongs to another row"
         )
     if kind == "fee" and not fee:  # many files write it as outgoing money
         return 0, -gross, gross

@@ -360,7 +360,7 @@ def lines(path: Path, encoding: str) -> Iterator[str]:
 
 def _zero_byte(path: Path) -> str:
     if (found := encodings.without_mark(path)) is None:
-        return "there is a zero byte: this is no table of text"
+        return "there is a zero byte: this is not a text file"
     return (
         "there is a zero byte: this is UTF-16 without its mark, and can be read: say --encoding "
         f"{found}"
@@ -579,8 +579,9 @@ class CsvTable:
                 ends = len(_LINE_END.findall(cell))
                 if ends and cell.count(self._delimiter) == ends * (width - 1):
                     sentence = (
-                        f"a cell of this row holds {ends:,} more with as many cells as the "
-                        "heading: close its quotation marks, or double one that is text"
+                        f"a cell of this row contains more rows ({ends:,}), each with as many "
+                        "cells as the heading: close its quotation marks, or double one that is "
+                        "text"
                     )
                     found[number] = Problem(row=number, column=None, sentence=sentence)
         return found

@@ -98,8 +98,8 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
         if rows * columns > MAX_CELLS or columns > MAX_COLUMN:
             raise tables.RefusedTable(
                 1,
-                f"the sheet goes to row {rows:,} and column {columns:,}: more than {MAX_CELLS:,} "
-                "cells lie between; delete what stands far out, or use CSV",
+                f"the sheet goes to row {rows:,} and column {columns:,}, more than "
+                f"{MAX_CELLS:,} cells in all: delete cells far outside the table, or use CSV",
             )
         yield _line(
             {
@@ -156,7 +156,9 @@ def check_workbook(path: Path) -> None:
         raise tables.RefusedTable(1, "the workbook is encrypted: save it without a password")
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
     if any(entry.compress_type not in known for entry in entries):
-        raise tables.RefusedTable(1, "the workbook is packed as no spreadsheet program does")
+        raise tables.RefusedTable(
+            1, "the workbook is packed in a way that no spreadsheet program uses"
+        )
     content = sum(entry.file_size for entry in entries)
     packed = sum(entry.compress_size for entry in entries)
     if packed > path.stat().st_size:
@@ -247,7 +249,9 @@ def _parse(
 
 
 def _refuse_type(*_: Any) -> None:
-    raise tables.RefusedTable(1, "the workbook has a document type, as no program writes it")
+    raise tables.RefusedTable(
+        1, "the workbook has a document type, which no spreadsheet program writes"
+    )
 
 
 class _Parts:
@@ -299,7 +303,7 @@ class _Doubts:
             if "r" in attributes:
                 place = _PLACE.fullmatch(attributes["r"])
                 if place is None:
-                    raise tables.RefusedTable(1, "the workbook has a cell that lies nowhere")
+                    raise tables.RefusedTable(1, "the workbook has a cell without a valid position")
                 self._row, self._column = int(place[2]), _column_number(place[1])
             self._cell, self._type = (self._row, self._column), attributes.get("t", "n")
         elif name == "f":
@@ -416,7 +420,7 @@ def _sheet(path: Path, name: str | None) -> tuple[CalamineWorkbook, CalamineShee
         raise tables.RefusedTable(1, f"there is no sheet {name[:80]!r}; there are: {there}")
     shown = [each.name for each in sheets if each.visible == SheetVisibleEnum.Visible]
     if not shown and name is None:
-        raise tables.RefusedTable(1, "the workbook has no sheet that is shown")
+        raise tables.RefusedTable(1, "the workbook has no visible sheet")
     return book, _of_library(partial(book.get_sheet_by_name, name or shown[0]))
 
 
@@ -659,8 +663,8 @@ def _in_child(
         except ChildStopped as stopped:
             raise tables.RefusedTable(
                 1,
-                f"the workbook cannot be read, {stopped}: delete what stands far out in its "
-                "sheets, save it anew with a spreadsheet program, or as CSV",
+                f"the workbook cannot be read, {stopped}: delete cells far outside the tables in "
+                "its sheets, save it anew with a spreadsheet program, or as CSV",
             ) from None
 
 

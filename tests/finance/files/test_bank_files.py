@@ -572,7 +572,7 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
         ),
         ("main,2026-11-02,,,KES,x", "the row has no amount"),
         ("main,2026-11-02,-1.00,,KES,x", "a credit is negative: money that leaves is a debit"),
-        ("main,,1.00,,KES,x", "is empty: a booking has a day"),
+        ("main,,1.00,,KES,x", "is empty: every booking needs a day"),
         (",2026-11-02,1.00,,KES,x", "is empty: say of which account it is, as --account NAME"),
     ],
 )
@@ -676,11 +676,11 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "BAI2 with an amount of decimals": (
         BAI2.replace("16,475,1000,", "16,475,10.00,"),
-        "not written in digits alone",
+        "has characters other than digits",
     ),
     "BAI2 with a debit that is negative": (
         BAI2.replace("16,475,1000,", "16,475,-1000,"),
-        "has a sign, and its type says already",
+        "has a sign, but its type alone says",
     ),
     "BAI2 with a type that is neither": (
         BAI2.replace("16,475,", "16,720,"),
@@ -688,7 +688,7 @@ REFUSED: dict[str, tuple[str, str]] = {
     ),
     "BAI2 with a record in another place": (
         BAI2.replace("98,353051,1,9/\n", ""),
-        "a record 99 (file's end) cannot stand here",
+        "a record 99 (file's end) is not allowed here",
     ),
     "a table that names no account": (
         CSV.replace("account,", "", 1).replace("main,", ""),

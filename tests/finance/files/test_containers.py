@@ -110,7 +110,7 @@ def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     (office("Workbook"), "a workbook of Excel before 2007 (.xls)"),
     (office("WordDocument"), "a text document of Word"),
     (office("anything"), "a document of an old Office program"),
-    (b"%PDF-1.7\n", "a PDF, of which no rows are read"),
+    (b"%PDF-1.7\n", "a PDF, which cannot be read as rows"),
     (b"\xef\xbb\xbf<html><table><tr><td>reference</td>", "a web page (HTML), whatever its name"),
     (b"<!-- x -->\n<TABLE border=1>", "a web page (HTML)"),
     ("<!DOCTYPE html>".encode("utf-16"), "a web page (HTML)"),

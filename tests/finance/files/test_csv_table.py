@@ -91,7 +91,7 @@ def test_quotation_marks_that_do_not_fit_are_told_with_their_row(
 def test_rows_within_the_quotation_marks_of_an_unread_cell_are_not_lost(tmp_path: Path) -> None:
     content = "reference,amount,currency,note,name\n" + 'A,1.00,KES,"x,n\nB,1.00,KES,y",n\n'
     rows, ((row, _, sentence),) = book(content, folder=tmp_path)
-    assert (rows, row, "holds 1 more with as many cells" in sentence) == ([], 2, True)
+    assert (rows, row, "contains more rows (1), each with" in sentence) == ([], 2, True)
     rows, problems = book(content.replace("x,n", "x,n,"), folder=tmp_path)
     assert (len(rows), problems) == (1, [])
 

@@ -202,7 +202,7 @@ def test_gross_fee_and_net_are_completed_and_what_leaves_is_negative(
 @pytest.mark.parametrize(("row", "column", "said"), [
     ("p,o,100.00,3.00,98.00,KES,,,", None, "gross - fee is not net"),
     ("p,o,100.00,2.00,98.00,KES,,,refund", None, "gross - fee is not net"),
-    ("p,o,-100.00,,,KES,,,payment", "type", "is a payment, and by its sign money left"),
+    ("p,o,-100.00,,,KES,,,payment", "type", "is a payment, but its sign says that money left"),
     ("p,o,,,,KES,,,", None, "no gross amount"), ("p,o,,3.00,,KES,,,", None, "no gross amount"),
     (",,100.00,,,KES,,po_1,", None, "neither a payment nor an order"),
     (",,0.00,3.00,,KES,,,fee", None, "neither a payment nor an order"),

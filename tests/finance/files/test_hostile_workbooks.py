@@ -15,7 +15,7 @@ from app.finance.files.tables import RefusedTable
 from tests.finance.files.test_workbooks import SHEET, adding, changed, workbook
 
 PLAIN = workbook(["A", 1, "KES", "2026-11-01", ""])
-LIMIT, DAMAGED = "stands far out", "damaged"
+LIMIT, DAMAGED = "far outside the table", "damaged"
 
 
 def with_texts(name: str) -> bytes:

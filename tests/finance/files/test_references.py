@@ -68,4 +68,4 @@ def test_an_error_of_a_spreadsheet_is_no_reference(cell: str, tmp_path: Path) ->
     content = f"reference,amount,currency\n{cell},1.00,KES\n#1001,1.00,KES\n"
     rows, problems = book(content, folder=tmp_path)
     assert [row["reference"] for row in rows] == ["#1001"]
-    assert [(row, "error of a spreadsheet" in text) for row, _, text in problems] == [(2, True)]
+    assert [(row, "is a spreadsheet error" in text) for row, _, text in problems] == [(2, True)]

@@ -149,7 +149,7 @@ def test_a_cell_without_a_value_is_none_among_the_rejects_either(
     write_rejects(rejects, table, [problem(row, sentence) for row, _, sentence in problems])
     rows, again = book(rejects.read_bytes(), folder=tmp_path)
     assert not rows
-    assert ["is a formula: put its value there" in sentence for _, _, sentence in again] == [
+    assert ["is a formula: replace it with its value" in sentence for _, _, sentence in again] == [
         True
     ] * 2
 

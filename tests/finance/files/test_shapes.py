@@ -242,8 +242,8 @@ def test_rows_of_one_order_that_do_not_agree_are_a_problem(tmp_path: Path) -> No
         (
             2,
             "amount",
-            "row 3 says something else, and they are of one reference: they should be rows of one "
-            "order",
+            "row 3 has another value, although both have the same reference: rows of one "
+            "order must agree",
         ),
         (6, None, "row 7 has 2 cells, and the heading 3"),
     ]
@@ -375,7 +375,7 @@ def test_a_total_of_amounts_whose_way_stands_beside_them_is_found(tmp_path: Path
     content = "payment_reference,Sum,DR/CR,type\np,5.00,CR,\nTotal,5.00,CR,\nTotal,5.00,,\n"
     rows, problems = statement(content, WAYS + KES, folder=tmp_path)
     assert ([row["row"] for row in rows], [each[0] for each in problems]) == ([2], [4])
-    assert problems[0][2].startswith("is called a total, and its sum goes by an empty cell")
+    assert problems[0][2].startswith("is called a total, and its sum depends on an empty cell")
 
 
 def test_parts_of_a_fee_that_say_nothing_come_to_nothing(tmp_path: Path) -> None:
@@ -577,7 +577,7 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     ('[columns]\nplaced_at = "A"\n[joined]\nplaced_at = ["B"]', "there is a column for it already"),
     ("[amounts.amount]\nadd = []", "amounts.amount: names no column"),
     ('signs = "unsigned"', "signs: must be one of minus, none, any, sum"),
-    ('[words.kind]\n"*sale*" = "order"', "'*sale*' has a star, which could give a meaning"),
+    ('[words.kind]\n"*sale*" = "order"', "'*sale*' has a star, which could match words"),
     ('[amounts.amount]\nadd = ["A"]\nsign = "B"\nplus = ["C*"]\nminus = ["D"]', "'C*' has a star"),
     ("[fold]", "fold.by: is missing"),
     ('[currency_signs]\n"$" = "dollars"', "is not a currency code"),

@@ -237,7 +237,7 @@ def test_many_parts_and_odd_packing_are_refused(
     file = io.BytesIO(workbook(["A", 1, "KES"]))
     with zipfile.ZipFile(file, "a") as archive:
         archive.writestr("odd", b"x", zipfile.ZIP_LZMA)
-    assert "packed as no spreadsheet program does" in refusal(file.getvalue(), tmp_path)
+    assert "in a way that no spreadsheet program uses" in refusal(file.getvalue(), tmp_path)
     monkeypatch.setattr(workbooks, "MAX_ENTRIES", 3)
     assert "more than 3 parts" in refusal(workbook(["A", 1, "KES"]), tmp_path)
 

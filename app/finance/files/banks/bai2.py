@@ -66,7 +66,7 @@ class Bai2Table(BankTable):
             if kind not in _AFTER[before]:
                 raise tables.RefusedTable(
                     number,
-                    f"a record {kind} ({_RECORDS[kind]}) cannot stand here: fetch the file anew",
+                    f"a record {kind} ({_RECORDS[kind]}) is not allowed here: fetch the file anew",
                 )
             before = kind
             if kind == "02":
@@ -175,7 +175,7 @@ def _at(fields: Sequence[str], place: int) -> str:
 def _minor(number: int, text: str) -> Decimal:
     """Return an amount in minor units; an empty one is 0."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        raise tables.RefusedTable(number, "an amount is not written in digits alone")
+        raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)
 
 
@@ -185,7 +185,8 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
     if amount < 0:
         raise tables.RefusedTable(
             number,
-            "the amount of the entry has a sign, and its type says already which way it goes",
+            "the amount of the entry has a sign, but its type alone says whether it is a credit "
+            "or a debit",
         )
     if any(kind in each for each in _CREDITS):
         return amount
