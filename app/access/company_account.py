@@ -229,10 +229,10 @@ class CompanyProvider:
         if answer.get("iss", self.issuer) != self.issuer or (
             found.states_issuer and "iss" not in answer
         ):
-            raise _refused("issuer", "the answer comes from another provider than was asked")
+            raise _refused("issuer", "the answer comes from a provider that was not asked")
         if "code" not in answer:
             denied = answer.get("error") in ("access_denied", "login_required")
-            raise _refused("no_code", "the provider let nobody in" if denied else "no code came")
+            raise _refused("no_code", "the provider denied access" if denied else "no code came")
         headers = {"content-type": "application/x-www-form-urlencoded"}
         form = {
             "grant_type": "authorization_code",
@@ -364,7 +364,7 @@ class CompanyProvider:
             and claims.get("email_verified") is True
             and mail.rpartition("@")[2].lower() in settings.domains
         ):
-            raise _refused("domain", "your mail address there is of no domain that may come in")
+            raise _refused("domain", "your mail address there is not in an allowed domain")
         name = _claim(claims, settings.name_claim)
         if not isinstance(name, str) or not name.strip():
             raise _refused("name", f"it does not state your name (the claim {settings.name_claim})")
@@ -374,8 +374,8 @@ class CompanyProvider:
 
 
 LOCAL_OFF: Final = (
-    "Nobody signs in by password here: use the company's account. If that fails, the machine's "
-    "owner makes a way in: `tallyhook operators let-in NAME --reason WHY`"
+    "Passwords are not accepted here: sign in with the company's account. If that fails, the "
+    "machine's owner can let you in: `tallyhook operators let-in NAME --reason WHY`"
 )
 
 

@@ -339,7 +339,9 @@ async def vouch_for_founders(
     if _BY_TOKEN.get() is not None:
         raise UsageError("only the machine's owner vouches: leave the token out")
     if await operator_store.audit_entries(connection, limit=1, action=operator_store.VOUCHED):
-        raise UsageError("the machine's owner has vouched for two founders already: once is all")
+        raise UsageError(
+            "the machine's owner may vouch for two founders only once, and has done so"
+        )
     known = await operator_store.operators(connection)
     in_force = {each.name for each in known if each.disabled_at is None}
     for name in founders:
@@ -347,7 +349,7 @@ async def vouch_for_founders(
             raise no_operator(name)
     one, other = founders
     if one == other:
-        raise UsageError("name two operators: they are to be two persons")
+        raise UsageError("name two different operators")
     await note_in_trail(
         connection,
         owner(),

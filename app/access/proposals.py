@@ -51,14 +51,14 @@ LAST: Final = "~"
 class ProposalDocument(TypedDict):
     id: str
     kind: str
-    subject: Annotated[str, "What it would be done to."]
+    subject: Annotated[str, "The subject of the act."]
     sentence: Annotated[str, "What would be done, with the money."]
     state: Standing
     by: Annotated[str, "The proposer."]
     reason: str
     at: InstantText
-    until: Annotated[InstantText, "From then on nobody can approve it."]
-    given: Annotated[dict[str, Any], "What the act needs besides."]
+    until: Annotated[InstantText, "When it expires: nobody can approve it afterwards."]
+    given: Annotated[dict[str, Any], "Further facts that the act needs."]
     decided_by: str | None
     decided_at: InstantText | None
     decided_because: str | None
@@ -178,8 +178,8 @@ def must_be_open(
         raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
         raise UsageError(
-            f"{proposal.who} proposed it, and sees it alone, signed in or with their own token: "
-            "propose it yourself if you need it"
+            f"only {proposal.who}, who proposed it, may see it, signed in or with their own "
+            "token: propose it yourself if you need it"
         )
     open_until = kind.open_until(proposal)
     if open_until is None:
@@ -191,8 +191,7 @@ def must_be_open(
         )
     if now >= open_until:
         raise UsageError(
-            f"its time was over at {format_instant(open_until)}: propose it anew if it is still "
-            "needed"
+            f"it expired at {format_instant(open_until)}: propose it anew if it is still needed"
         )
 
 
@@ -588,9 +587,9 @@ async def _two_persons(
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):
         raise UsageError(
-            f"of {proposal.who} and {second.name} one signs in by password and the other with the "
-            "company's account, and one person may have both: another operator must approve it, or "
-            "whoever has a password links the company's account on the page My account"
+            f"{proposal.who} and {second.name} may be one person, since one signs in by password "
+            "and the other with the company's account: another operator must approve it, or the "
+            "one with the password links the company's account on the page My account"
         )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):

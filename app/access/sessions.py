@@ -36,7 +36,9 @@ NOTED_EVERY: Final[Duration] = 5 * MINUTE
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 """Roles that sign in with a second factor: all roles that see customers' data."""
 
-WRONG_CODE: Final = "that is not the code of now: look at the authenticator again, and at the clock"
+WRONG_CODE: Final = (
+    "that is not the current code: look at the authenticator again, and at the clock"
+)
 
 DEMO: Final = "demo"
 """Name of the operator in the demo's database."""
@@ -104,7 +106,7 @@ async def demo_link(context: DatabaseContext) -> str:
         now = context.clock.now()
         known = {each.name for each in await operator_store.operators(connection)}
         if known - {DEMO}:
-            raise UsageError("this database has operators of its own")
+            raise UsageError("this database already has operators, so it is not a demo's")
         if not known:
             demo = operator_store.Operator(name=DEMO, role="admin", created_at=now)
             await operator_store.add_operator(connection, demo)
@@ -278,8 +280,8 @@ async def _new_of_company(
         names.refuse_taken(name, (each.name for each in known))
     except UsageError as error:
         raise CompanyRefused(
-            f"The company's account cannot be used with the name that it states: {error}. Whoever "
-            "is that operator signs in as before, and links the account on the page My account."
+            f"The company's account cannot be used with the name that it states: {error}. If you "
+            "are that operator, sign in as before and link the account on the page My account."
         ) from None
     if account.role != "admin" and not known:
         raise CompanyRefused("The first operator must be an admin; let an admin sign in first.")

@@ -155,7 +155,7 @@ def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
                 "length of time such as 90d or 12h"
             ) from None
     if not now < end <= LATEST:
-        raise UsageError("--until is not in the future; the token would open nothing")
+        raise UsageError("--until is not in the future; choose a later time")
     return end
 
 

@@ -69,7 +69,7 @@ class BankLinesAsked(PageAsked):
 class BreaksAsked(PageAsked):
     cause: Annotated[BreakCause | None, "Only this cause."] = None
     state: Annotated[State | None, "Only in this state; without it all but closed ones."] = None
-    assignee: Annotated[str | None, AS_SENT, "Only what is this person's."] = None
+    assignee: Annotated[str | None, AS_SENT, "Only those of this assignee."] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

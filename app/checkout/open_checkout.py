@@ -410,7 +410,7 @@ def by_now(found: CheckoutResult, ledger: Ledger) -> CheckoutResult:
         sentence += " Ask for a new payment, so that the customer can try again."
     elif until is not None:
         sentence += (
-            " What became of it may still be on its way: ask for a new payment at "
+            " Its last event may still be on its way: ask for a new payment at "
             f"{format_instant(until)}, or once its outcome is expired."
         )
     return replace(found, state="expired", sentence=sentence, created=False)
@@ -444,7 +444,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
         order=order,
         key=payment.key,
         sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
-        "Mend what it names, then ask for a new payment or place a new order.",
+        "Correct what it names, then ask for a new payment or place a new order.",
     )
 
 
@@ -455,12 +455,12 @@ def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) 
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
     if code == ask_session.KEY_TOO_OLD:
         sentence = start + (
-            "It is not asked any more, since it may have forgotten the key: look the order up "
-            "there, and where no session of it is open, ask for a new payment."
+            "The service is not asked again, since it may have forgotten the key: look the order "
+            "up there, and if it has no open session, ask for a new payment."
         )
     else:
         when = "" if again_s is None else f" in {counted(again_s, 'second')}"
-        sentence = start + f"It is asked again with the same key; ask again{when} for what it says."
+        sentence = start + f"The same key is sent again; repeat the request{when}."
     return CheckoutResult(
         state="unknown", order=order, key=payment.key, sentence=sentence, again_s=again_s
     )

@@ -108,8 +108,8 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
     if due != request.money:
         costs = f"costs {due}" if due == last.money else f"has {due} due beside its tenders"
         raise CheckoutConflictError(
-            f"Order {request.order} {costs}, as the shop has said, and its checkout was asked for "
-            f"over {request.money}; nothing was sent. Ask for what is due, or PUT the order's new "
+            f"Order {request.order} {costs}, says the shop, but its checkout was asked for over "
+            f"{request.money}; nothing was sent. Ask for what is due, or PUT the order's new "
             "amount first.",
             before=due,
             asked=request.money,
@@ -178,9 +178,9 @@ def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | No
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
     return (
-        f"What order {ledger.order} was paid is not settled: its outcome is unresolved. "
-        f"{_did(opened) or 'Nothing was sent'}, and nobody is to be sent to pay until it is "
-        "settled: they might pay twice. Ask again then."
+        f"How much was paid for order {ledger.order} is not settled: its outcome is unresolved. "
+        f"{_did(opened) or 'Nothing was sent'}. Send nobody to pay before it is settled, since "
+        "they might pay twice; ask again then."
     )
 
 

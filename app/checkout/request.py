@@ -202,7 +202,7 @@ def _exact(request: CheckoutRequest) -> tuple[Money | None, str]:
     try:
         money = from_major(amount, currency)
     except MoneyError as error:
-        return None, "" if currency != request.currency else f"Mend the amount: {error}."
+        return None, "" if currency != request.currency else f"Correct the amount: {error}."
     return (money, "") if money.minor > 0 else (None, "Give an amount of more than zero.")
 
 

@@ -35,9 +35,9 @@ Reason = Annotated[str, typer.Option(help="Why, in your words.")]
 def list_breaks(
     cause: Annotated[str | None, typer.Option(help="Only this cause.")] = None,
     state: Annotated[
-        str | None, typer.Option(help="Only: open, assigned, accepted or closed.")
+        str | None, typer.Option(help="Only in this state: open, assigned, accepted or closed.")
     ] = None,
-    assignee: Annotated[str | None, typer.Option(help="Only what is this person's.")] = None,
+    assignee: Annotated[str | None, typer.Option(help="Only those of this assignee.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Closed ones, too.")] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -117,22 +117,20 @@ def _reasons(candidate: Mapping[str, Any]) -> str:
 
 def _choice(
     name: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The break's id; else --where says which.")
+        str | None, typer.Argument(metavar="ID", help="The break's id; else --where chooses.")
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(
-            help='Many at once, such as "cause=not_settled currency=KES amount<10.00 age>30".'
-        ),
+        typer.Option(help='Several breaks: "cause=not_settled currency=KES amount<10.00 age>30".'),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it; without it what --where means is shown.")
+        bool, typer.Option("--yes", help="Do it; without it the chosen breaks are only shown.")
     ] = False,
     seen: Annotated[
         str | None,
         typer.Option(
             metavar="MARK",
-            help="With --yes: only if it is what was shown; the mark that was printed.",
+            help="With --yes: the mark that was printed. Refused if the breaks have changed.",
         ),
     ] = None,
     by: operators.ByOption = None,
@@ -143,7 +141,7 @@ def _choice(
 @breaks_group.command("assign")
 @printing.sharing(_choice)
 def assign(
-    to: Annotated[str, typer.Option(help="The person; empty: no one.")], **choice: Any
+    to: Annotated[str, typer.Option(help="The person; empty for no one.")], **choice: Any
 ) -> None:
     """Assign a break to a person, or several breaks."""
     from app.access.operators import known_operators
@@ -176,7 +174,7 @@ def comment(
 def accept(reason: Reason, **choice: Any) -> None:
     """Write off a break or several, or propose it above one person's limits.
 
-    It is open again as soon as its money changes. Of many, what one person may not accept is left.
+    It is open again as soon as its money changes. Those that one person may not accept are left.
     """
     _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 
@@ -190,7 +188,7 @@ def match(
         typer.Option(help="A left-over line that belongs to it; may be given several times."),
     ] = None,
     score: Annotated[
-        int, typer.Option(min=1, max=100, help="Of many: points that a suggestion needs.")
+        int, typer.Option(min=1, max=100, help="With --where: points that a suggestion needs.")
     ] = 60,
     **choice: Any,
 ) -> None:
@@ -200,7 +198,7 @@ def match(
     Of many, each is matched with the suggestion that stands out with at least so many points.
     """
     if line and choice["where"] is not None and choice["name"] is None:
-        raise UsageError("--line is of one break; several breaks each have their own suggestion")
+        raise UsageError("--line is for one break; several are each matched with a suggestion")
     one = f"Matched: {choice['name']} is closed."
     each = "is matched and closed"
     _act("matched", reason=reason, lines=line or (), least=score, one=one, each=each, **choice)
@@ -265,7 +263,7 @@ def _act_on_chosen(
     chosen = running.with_context(work, purpose="writing" if yes else "reading")
     count = counted(len(chosen.of), "break")
     if not chosen.of:
-        printing.note("No break is meant: nothing was done.")
+        printing.note("No break is chosen: nothing was done.")
     elif yes:
         printing.note(f"{count}: each {each}.")
     else:
@@ -280,8 +278,8 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
     shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
-            "they have changed since they were shown: look at what is meant now, and say its mark; "
-            "nothing was done"
+            "nothing was done, since the breaks have changed after they were shown: look at them "
+            "again, and give their new mark"
         )
     if chosen.against is not None:
         raise UsageError(f"{chosen.against}; nothing was done")
@@ -319,7 +317,7 @@ def unmatch(
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
     printing.note(
-        f"{name} and {was} are matched no more; `tallyhook reconcile run` opens what that leaves."
+        f"{name} and {was} are no longer matched; `tallyhook reconcile run` opens what is left."
     )
 
 
@@ -334,7 +332,7 @@ LATE_COLUMNS = ("id", "cause", "order", "payment", "money", "proposed", "state",
 @late_group.command("list")
 def list_late(
     everything: Annotated[
-        bool, typer.Option("--all", help="What evidence has ended, too.")
+        bool, typer.Option("--all", help="Also what later evidence has ended.")
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -359,7 +357,7 @@ def settle_late_money(
 ) -> None:
     """Decide what to do with late money. A refund stays on the list until it has come.
 
-    To keep more than one person may accept is a proposal.
+    Keeping more than one person may accept becomes a proposal.
     """
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late

@@ -27,8 +27,8 @@ Kind = Annotated[
     ),
 ]
 File = Annotated[Path, typer.Argument(help="A PDF, PNG, JPEG or plain text of at most 10 MiB.")]
-Carrier = Annotated[str, typer.Option(help="Of a delivery: who brought it.")]
-Tracking = Annotated[str, typer.Option(help="Of a delivery: its tracking number.")]
+Carrier = Annotated[str, typer.Option(help="For a delivery: who brought it.")]
+Tracking = Annotated[str, typer.Option(help="For a delivery: its tracking number.")]
 COLUMNS = ("attachment", "kind", "name", "carrier", "tracking", "media", "size", "at", "gone_at")
 
 

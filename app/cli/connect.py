@@ -287,7 +287,7 @@ def _secrets(
     own = _own(source)
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
-        raise UsageError("standard input holds one thing: name a file for the other")
+        raise UsageError("standard input can hold only one of the two: name a file for the other")
     found = {}
     if profile.signature.mac == UNSIGNED:
         if secret_file is not None:
@@ -386,11 +386,9 @@ def _asked(sentence: str, name: str) -> str:
 def _refuse_what_differs(path: Path, differing: tuple[str, ...], wanted: Mapping[str, str]) -> None:
     """Raise UsageError for settings whose value in the file or the environment would be
     overwritten. The environment takes precedence over the file."""
-    problems = [
-        f"{variable}: {path} says otherwise; change it there, or leave it" for variable in differing
-    ]
+    problems = [f"{variable}: {path} has another value; change it there" for variable in differing]
     problems += [
-        f"{variable}: the environment says otherwise, and wins over {path}"
+        f"{variable}: the environment has another value, which overrides {path}"
         for variable, value in wanted.items()
         if os.environ.get(variable, value) != value
     ]
@@ -440,13 +438,11 @@ def _print_setup(
     for old in given[1:]:
         assert old.until is not None
         printing.say(
-            f"  The one before it is taken until {format_instant(old.until)}: for payments that "
-            "were begun with it."
+            f"  The address before it is accepted until {format_instant(old.until)}, for "
+            "payments that were begun with it."
         )
     if _own(source) + "ADDRESS" in added:
-        printing.say(
-            "  It is a secret: whoever knows it can send. Restart `serve` to have it taken."
-        )
+        printing.say("  It is a secret: whoever knows it can send. Restart `serve` to use it.")
     for key, value in facts.items():
         printing.say(TITLES[key])
         for line in [value] if isinstance(value, str) else value:

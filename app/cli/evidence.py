@@ -98,13 +98,13 @@ def _say_built(built: Built, output: Path) -> None:
 WitnessOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="The key of a witness that you trust, as its operator gives it: has it cosigned the "
-        "bundle's checkpoint? May be given several times."
+        help="The key of a witness that you trust, as its operator gives it. Checks that the "
+        "witness cosigned the bundle's checkpoint. May be given several times."
     ),
 ]
 QuorumOption = Annotated[
     int | None,
-    typer.Option(min=1, help="How many of these witnesses have to have; else all of them."),
+    typer.Option(min=1, help="How many of these witnesses must have cosigned. Default: all."),
 ]
 
 
@@ -119,14 +119,14 @@ def check_bundle(
         Path | None,
         typer.Option(
             "--checkpoint",
-            help="A checkpoint of the shop's log that you have kept: is the bundle's log that one?",
+            help="A kept checkpoint of the shop's log. Checks that the bundle's log is the same.",
         ),
     ] = None,
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="What proves that the two checkpoints are of one log, where their sizes differ: "
-            "printed by `log consistency`, and by the shop under /.well-known/tallyhook/."
+            help="The proof that the two checkpoints are of one log, needed if their sizes "
+            "differ: printed by `log consistency`, and by the shop under /.well-known/tallyhook/."
         ),
     ] = None,
     witness: WitnessOption = None,

@@ -126,7 +126,7 @@ def _print(done: Imported) -> None:
         printing.note(f"Left out by the mapping: {counted(ignored, 'row')}, of which {why}.")
     if done.joined:
         rows = counted(done.joined, "row")
-        printing.note(f"Read with another row of their order, as what was refunded of it: {rows}.")
+        printing.note(f"Read as refunds that belong to another row of the same order: {rows}.")
     if done.passed_over and done.preset is None:
         printing.note(f"Columns that were not read: {_few(done.passed_over)}.")
     if done.rejects is not None:
@@ -178,8 +178,8 @@ def _options(
         typer.Option(
             "--accept-balance-difference",
             metavar="AMOUNT",
-            help="Propose to take a bank's statement whose balances differ by exactly so much "
-            "beyond its entries. Import it again once a second operator has approved.",
+            help="Propose to accept a bank's statement whose balances differ by exactly this "
+            "amount from its entries. Import it again once a second operator has approved.",
         ),
     ] = "",
     reason: Annotated[str, typer.Option("--reason", help="Why it may differ.")] = "",
@@ -209,7 +209,7 @@ def _options(
         bool,
         typer.Option(
             "--accept-good",
-            help="Import the good rows and set the others aside; of one reference all, if any.",
+            help="Import the good rows and set the others aside, all rows of a reference together.",
         ),
     ] = False,
     rejects: Annotated[
@@ -243,7 +243,7 @@ def _options(
         typer.Option("--from", help="The first day that the file covers, if it does not state it."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="And the last day, all of which it covers.")
+        str | None, typer.Option("--to", help="The last day that it covers, to its end.")
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
@@ -389,7 +389,7 @@ def _withdraw(
         return
     printing.say(
         f"Took back import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of "
-        f"which {done.restored:,} say again what was said before. It is import {done.number}."
+        f"which {done.restored:,} have their earlier values again. It is import {done.number}."
     )
     for sentence in done.notes:
         printing.note(sentence)
@@ -612,7 +612,7 @@ def import_bank_lines(
 @bank_group.command("list")
 def list_bank_lines(
     stands: Annotated[
-        str | None, typer.Option(help="Only lines that stand there, such as bank_line_unknown.")
+        str | None, typer.Option(help="Only lines in this state, such as bank_line_unknown.")
     ] = None,
     as_of: AsOfOption = None,
     limit: LimitOption = 50,

@@ -392,9 +392,9 @@ def _proposals(context: AppContext) -> Proposals:
 @proposals_group.command("list")
 def list_proposals(
     everything: Annotated[
-        bool, typer.Option("--all", help="Those that were decided or have ended, too.")
+        bool, typer.Option("--all", help="Also those that were decided or have ended.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Past ones at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most past ones.")] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List what waits for a second person, the first to end first."""
@@ -460,7 +460,7 @@ def approve(
     typed: Annotated[
         str,
         typer.Option(
-            help="What no proposal may hold, once more: the number or address that is to be erased."
+            help="The number or address to erase, typed once more, since no proposal may hold it."
         ),
     ] = "",
 ) -> None:

@@ -452,7 +452,7 @@ def start(
         str | None, typer.Option(help="Where the customer comes back without having paid.")
     ] = None,
     new_payment: Annotated[
-        bool, typer.Option("--new-payment", help="The earlier payment is over; try again.")
+        bool, typer.Option("--new-payment", help="Try again after the earlier payment is over.")
     ] = False,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -565,7 +565,7 @@ def redeliver(
 
     count = running.writing(notify_shop.redeliver, ids or None, by=by)
     if not count:
-        printing.note("None was tried in vain or given up; what waits is sent by itself.")
+        printing.note("None has failed or was given up; waiting ones are sent by themselves.")
         return
     behind = "" if ids else ", and what waits behind as soon as one is taken"
     printing.note(

@@ -160,7 +160,7 @@ def _tell_owner(database: Path | None) -> None:
         return
     folder = database.absolute().parent
     printing.note(
-        "It belongs to who ran this, and its folder to another user: if that one serves it, say "
+        "It belongs to this user, and its folder to another: if the other one serves it, run "
         f"`chown --reference={folder} {folder / database.stem}.*` first."
     )
 
@@ -196,8 +196,8 @@ def tell_erased(replayed: Replayed) -> None:
     """Print the result of the journal of erasures."""
     if replayed.copied:
         printing.note(
-            "The journal of erasures was not there: this went by the copy in the database. Who was "
-            "erased after it was backed up is in it again; look in your records, and erase again."
+            "The journal of erasures was not there, so the copy in the database was used. "
+            "People erased after the backup are in it again; look in your records, and erase them."
         )
     if replayed.unread:
         printing.note(

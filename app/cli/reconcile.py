@@ -102,11 +102,11 @@ JobsOption = Annotated[
 def run(
     since: Annotated[
         str | None,
-        typer.Option("--from", help="What was placed from this day or moment on."),
+        typer.Option("--from", help="Only orders placed from this day or moment on."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", help="What was placed up to this day, all of it, or to a moment."),
+        typer.Option("--to", help="Only orders placed up to the end of this day, or to a moment."),
     ] = None,
     as_of: Annotated[
         str | None, typer.Option(help="As it could be known at this RFC 3339 moment.")
@@ -180,8 +180,8 @@ def _interrupted(number: int | None = None) -> str:
             f"{number}` prints it again."
         )
     return (
-        "Interrupted: of a run that has not ended nothing is kept, and no break was opened or "
-        "closed. Begin it again with the same command; `tallyhook reconcile list` shows the runs "
+        "Interrupted: an unfinished run is not kept, and no break was opened or closed. "
+        "Begin it again with the same command; `tallyhook reconcile list` shows the runs "
         "that have ended."
     )
 

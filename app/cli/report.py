@@ -211,7 +211,7 @@ def close_month(
         typer.Option(
             "--except",
             metavar="LINE=REASON",
-            help="Close though this line of `period ready` does not hold, and why; once a line.",
+            help="Close although this line of `period ready` does not hold. Once for each line.",
         ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
@@ -364,7 +364,7 @@ def reopen_month(
 def show_period(
     period: Period,
     journal: Annotated[
-        bool, typer.Option("--journal", help="Its journal, not its report.")
+        bool, typer.Option("--journal", help="Print the journal instead of the report.")
     ] = False,
     form: Annotated[
         str | None,
@@ -376,7 +376,7 @@ def show_period(
         ),
     ] = None,
     version: Annotated[
-        int | None, typer.Option(min=1, help="Of the closing; else the one that stands.")
+        int | None, typer.Option(min=1, help="Version of the closing. Default: the one in force.")
     ] = None,
     output: printing.OutputOption = None,
 ) -> None:

@@ -24,7 +24,7 @@ PlayOption = Annotated[
     typer.Option("--play", help="Play a scenario of `evidence scenario` instead, and end."),
 ]
 SpeedOption = Annotated[
-    float, typer.Option(min=0.001, max=1_000_000, help="With --play: so many times as fast.")
+    float, typer.Option(min=0.001, max=1_000_000, help="With --play: how many times as fast.")
 ]
 TokenOption = Annotated[
     str | None,

@@ -139,7 +139,7 @@ def check(
 def create(
     new: Annotated[
         bool,
-        typer.Option("--new", help="Also where there was one: start over without its data."),
+        typer.Option("--new", help="Also if there was one before: start over without its data."),
     ] = False,
 ) -> None:
     """Make an SQLite database where there is none. `serve` does this by itself the first time, and

@@ -52,14 +52,14 @@ Replaces = Annotated[
 def list_payments(
     source: Annotated[str | None, typer.Option(help="Only payments of this source.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Dismissed ones and those that brought no money, too.")
+        bool, typer.Option("--all", help="Also dismissed ones and those that brought no money.")
     ] = False,
     not_ours: Annotated[
         bool, typer.Option("--not-ours", help="Payments of other shops on your account, instead.")
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List payments of no order, those heard of first before the others."""
+    """List payments of no order, the oldest first."""
     from app.orders.unallocated import UnallocatedRequest
 
     asked = UnallocatedRequest(

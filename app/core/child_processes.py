@@ -64,7 +64,7 @@ def taken_over() -> tuple[Any, ...]:
                 values: tuple[Any, ...] = pickle.load(memory)  # noqa: S301
                 return values
     raise ConfigurationError(
-        ["the program is another than the service was started with: start the service again"]
+        ["the program was replaced after the service started: start the service again"]
     )
 
 
@@ -242,9 +242,9 @@ async def started(
 
 
 _GONE: Final = (
-    "the receiver did not say why: somebody killed it, the system did for lack of memory, or a "
-    "file that it had mapped was cut off, such as the -shm beside the database or its inbox; its "
-    "supervisor's log and the kernel's have the signal; start it again"
+    "the receiver gave no reason: somebody killed it, the system killed it for lack of memory, "
+    "or a file that it had mapped was cut off, such as the -shm beside the database or its "
+    "inbox; look for the signal in its supervisor's log and the kernel's, then start it again"
 )
 
 

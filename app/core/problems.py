@@ -25,7 +25,7 @@ class FieldProblemDocument(TypedDict):
 class _Problem(TypedDict):
     type: Annotated[
         str,
-        f"What kind of problem it is: `{TYPE}` and the code. It names, and leads nowhere.",
+        f"The kind of problem: `{TYPE}` and the code. It is only a name; no page is there.",
         Keywords(format="uri", pattern=f"^{TYPE}[a-z0-9_]+$", examples=[f"{TYPE}order_unknown"]),
     ]
     title: Annotated[str, Keywords(examples=["Not Found"])]
@@ -47,9 +47,9 @@ class ProblemDocument(_Problem, total=False):
     ]
     before: Annotated[
         MoneyDocument | None,
-        "With 409 of other money: what the payment is of, or the order costs.",
+        "With 409 for another amount: the amount of the payment, or the order's price.",
     ]
-    asked: Annotated[MoneyDocument | None, "With 409 of other money: what was asked for."]
+    asked: Annotated[MoneyDocument | None, "With 409 for another amount: the one asked for."]
     problems: Annotated[
         list[FieldProblemDocument],
         "With 422 of a payment: every field that is not right.",
@@ -123,8 +123,8 @@ _SENTENCES = {
 
 
 _WEBHOOKS = (
-    "Nothing receives webhooks at this address: they are sent to /webhooks/NAME, written so, with "
-    "one slash in front and the name of a source behind."
+    "Nothing receives webhooks at this address: send them to /webhooks/NAME, where NAME is the "
+    "name of a source, with one slash in front."
 )
 
 

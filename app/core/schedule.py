@@ -100,7 +100,7 @@ def _entry(text: str) -> ScheduleEntry:
         next(CronSim(cron, instants.moment_of(instants.EARLIEST)))
     except (CronSimError, StopIteration) as error:
         reason = str(error) or "it never comes"
-        raise ValueError(f"{name}: the time is no time of cron: {reason}") from None
+        raise ValueError(f"{name}: the time is not valid for cron: {reason}") from None
 
     known, words = {"reconcile", CHECKPOINT, *SPANS, *FORMS, *WAYS}, text.lower().split()
     if strange := [word for word in words if word not in known]:
@@ -118,7 +118,7 @@ def _entry(text: str) -> ScheduleEntry:
     if checkpoint and not ways:
         raise ValueError(f"{name}: a checkpoint takes a way ({', '.join(WAYS)})")
     if not words:
-        raise ValueError(f"{name}: says nothing that is to be done; write reconcile, for one")
+        raise ValueError(f"{name}: names no task; write one, such as reconcile")
     return ScheduleEntry(
         name=name,
         cron=" ".join(fields),

@@ -87,7 +87,7 @@ def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
 
 
 MEND_SETTING: Final = (
-    "change it, then run this again; a service that runs goes on with the settings of its start"
+    "change it, then run this again; a running service keeps the settings that it was started with"
 )
 
 
@@ -97,7 +97,7 @@ def of_settings(changed: Sequence[str]) -> Iterator[Check]:
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
-        sentence = f"{names} changed since the service was started, which goes on with the old"
+        sentence = f"{names} changed since the service was started, and it still uses the old"
         do = "start the service again for it to take effect"
         yield weak("settings", f"{sentence} {'values' if len(changed) > 1 else 'value'}.", do)
 
@@ -109,7 +109,7 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
     ):
-        sentence = f"The service that was started last does not answer {at}: it has ended, or runs"
+        sentence = f"The service that was started last does not answer {at}: it ended, or runs"
         yield weak("service", f"{sentence} elsewhere.", "start it, or run this on its machine")
     elif answer.status is None:
         sentence = f"It does not answer {at} ({answer.problem})."
@@ -197,7 +197,7 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
         sentence = "No backup of the database holds it: keep a copy in another safe place."
         yield ok(variable, sentence)
     elif needed:
-        yield must(variable, "The database rests on it, and it is not there.", "put its copy back")
+        yield must(variable, "The database needs it, and it is missing.", "put its copy back")
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
@@ -206,7 +206,7 @@ def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
     if others:
         yield must(
             variable,
-            "Some phone numbers were noted with another key, and no order is found by them.",
+            "Some phone numbers were stored with another key, so no order is found by them.",
             "put that key's file back, or stop the service and run `tallyhook reindex`",
         )
 
@@ -248,7 +248,7 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
         sentence = f"{are} kept of people who were erased, hidden from searches: {next_end}."
         yield ok("restricted data", sentence)
     if state.torn:
-        sentence = "Its last line was cut short: of that erasure nothing was begun."
+        sentence = "Its last line was cut short: that erasure was not begun."
         yield weak(variable, sentence, "ask for that erasure again")
 
 
@@ -266,7 +266,8 @@ def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
         return
     yield ok(what, f"It answers, with status {probe.status}.")
     if probe.tls is None:
-        yield weak(f"{what} TLS", "It is spoken to without TLS.", "only on one machine, or a trial")
+        do = "accept this only on one machine, or for a trial"
+        yield weak(f"{what} TLS", "The connection has no TLS.", do)
     elif probe.certificate_ends is not None:
         ends = format_instant(probe.certificate_ends)
         soon = probe.certificate_ends - now < CERTIFICATE_SOON
@@ -367,9 +368,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
-        yield weak(
-            "tokens", sentence, "make another with `tallyhook tokens add`, and give it the program"
-        )
+        yield weak("tokens", sentence, "make another with `tallyhook tokens add` for the program")
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
@@ -412,15 +411,15 @@ def of_profile(source: str, profile: Profile) -> Iterator[Check]:
         found[f"it sends a password instead of a signature; {asked}."] = "change it now and then"
     elif profile.account.undocumented:
         found[
-            "its key is that of all the provider's merchants, and nothing signed says whose an "
+            "all of the provider's merchants share its key, and nothing signed says whose an "
             "event is: no event counts by itself, and orders stay pending."
         ] = "go by your records and its statements"
     elif profile.confirm:
         found[f"its signature does not cover all that events say; {asked}."] = "nothing"
     elif profile.timestamp is None:
-        found[
-            "it signs no time: who has seen a delivery can send it again, which is a duplicate."
-        ] = "keep the secret new: change it once a year"
+        found["it signs no time: a copied delivery can be sent again, and is then a duplicate."] = (
+            "keep the secret new: change it once a year"
+        )
     if not profile.environment.where and not profile.verifies_only:
         found["its events do not say whether they are of the sandbox or live."] = (
             "give the provider's sandbox and live account different secrets and instances"

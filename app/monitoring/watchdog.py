@@ -445,8 +445,8 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         return Alarm(
             reason="witness_contradicts",
             sentence=f"A witness has cosigned another log than this one ({problems}): `tallyhook "
-            "log verify` says what does not fit. Unless a backup was put back (`tallyhook log "
-            "rename` then), whoever has the key has written the log anew.",
+            "log verify` says what does not fit. If a backup was put back, run `tallyhook log "
+            "rename`; else somebody who has the key has rewritten the log.",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]
@@ -503,7 +503,7 @@ async def alarms(watched: Watched) -> dict[str, Alarm]:
 
 
 FIGURES: Final = {f"{watch.name}_alarm": watch.figure for watch in WATCHES} | {
-    f"{watch.name}_since_seconds": f"Unix time since which {watch.name} lasts; 0: it does not."
+    f"{watch.name}_since_seconds": f"Unix time when {watch.name} began; 0 if it is not raised."
     for watch in WATCHES
     if watch.dated
 }

@@ -152,7 +152,7 @@ async def choose_notices(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="notices_chosen")
         if who.name != operator and who.role not in ("admin", "account"):
-            raise UsageError("everybody chooses for themselves; an admin may for others")
+            raise UsageError("you may choose only for yourself; an admin may choose for others")
         known = {each.name for each in await operators(connection) if each.disabled_at is None}
         if operator not in known:
             raise NotFoundError(f"there is no operator in force named {operator}")

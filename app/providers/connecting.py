@@ -72,7 +72,7 @@ def where_to_put_the_reference(profile: Profile) -> str:
 
 def names_no_order(profile: Profile) -> str:
     """Return a sentence that an accepted delivery is in no order's ledger, with what to do."""
-    return f"Taken, but it names no order: {where_to_put_the_reference(profile)}."
+    return f"Accepted, but it names no order: {where_to_put_the_reference(profile)}."
 
 
 def described_credentials(profile: Profile) -> dict[str, str]:

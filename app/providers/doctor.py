@@ -267,8 +267,8 @@ def _bodies(account: Account, request: Incoming) -> Iterator[_Trial]:
     for how, changed in respellings(body):
         yield _Trial(
             "body_respelled",
-            f"The body was signed {how}, and came spelled otherwise: something on its way parses "
-            "the JSON and writes it anew; let it pass the bytes on as they are.",
+            f"The body was signed {how}, and arrived spelled differently: something on its way "
+            "parses and rewrites the JSON; have it pass on the bytes unchanged.",
             account,
             request._replace(body=changed),
         )
@@ -294,8 +294,8 @@ def _addresses(account: Account, request: Incoming) -> Iterator[_Trial]:
     for how, url in _other_addresses(account, request):
         yield _Trial(
             "other_address",
-            f"It was signed for {how}: a proxy changes the address on its way, or the provider has "
-            "another; let TALLYHOOK_PUBLIC_URL and what is registered there be the same.",
+            f"It was signed for {how}: a proxy changes the address on its way, or the provider "
+            "has another; TALLYHOOK_PUBLIC_URL and the address registered there must be the same.",
             account,
             request._replace(url=url),
         )

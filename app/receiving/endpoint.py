@@ -36,7 +36,7 @@ _DETAILS: Final = {
     405: ("method_not_allowed", "This source does not send that method; see the Allow header."),
     413: ("body_too_large", "The body is larger than this endpoint accepts."),
     415: ("encoding_unsupported", "Send the body as it was signed, without a Content-Encoding."),
-    429: ("too_many_rejections", "Too many requests came that nothing proves genuine; wait."),
+    429: ("too_many_rejections", "Too many unverified requests came; wait before you send more."),
     431: ("headers_too_large", "The header fields are larger than this endpoint accepts."),
     503: ("not_stored", "The delivery could not be stored now; send it again."),
 }

@@ -71,7 +71,7 @@ _HEAD = _answer(
 _BUSY = _answer(
     503,
     "too_many_connections",
-    "Too many connections are open; come again in a moment.",
+    "Too many connections are open; try again in a moment.",
     more=b"retry-after: %d" % RETRY_AFTER_S,
 )
 
@@ -236,13 +236,13 @@ class GuardedConnection(HttpToolsProtocol):
         """Refuse the request by its head if its framing or its addressee is ambiguous."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
-            raise AmbiguousRequest("a version without header fields, or of the future")
+            raise AmbiguousRequest("a version other than 1.0 and 1.1")
         hosts = 0
         for name, value in self.headers:
             if name == b"host":
                 hosts += 1
                 if not _is_host(value):
-                    raise AmbiguousRequest("a host that is none")
+                    raise AmbiguousRequest("an invalid host")
             elif name == b"transfer-encoding" and value.lower() != b"chunked":
                 raise AmbiguousRequest("a coding other than chunked")
         if hosts != 1 and (hosts or version != "1.0"):
@@ -271,7 +271,7 @@ class GuardedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Note the end of the request. From now on the sender waits for us."""
         if len(self.headers) != self._fields:
-            raise AmbiguousRequest("header fields behind the body, where nobody looks for them")
+            raise AmbiguousRequest("header fields after the body, which are not accepted")
         self._stage, self._unframed = "", 0
         self._owed_since = None
         if self.cycle.response_complete:  # answered before its end: nothing is due any more

@@ -166,8 +166,8 @@ class InboxFile:
             raise ConfigurationError(
                 [
                     f"TALLYHOOK_DATABASE_URL: the inbox {self.path} is not the one that this "
-                    "database reads; put the right one back, or say with `tallyhook db "
-                    "adopt-inbox` that this database goes on with what is there"
+                    "database reads; put the right one back, or run `tallyhook db adopt-inbox` "
+                    "to continue with this one"
                 ]
             )
         return identity

@@ -174,8 +174,8 @@ def _judged(
             "refusing",
             came.refusing_since,
             f"{refused} refused from {begun} on, and {accepted}.",
-            "correct what explains it, then `tallyhook deliveries reverify` accepts what is "
-            "genuine; where the provider's own list shows none of them, somebody else sends them",
+            "correct the cause, then run `tallyhook deliveries reverify`, which accepts the "
+            "genuine ones; if the provider's own list shows none of them, somebody else sent them",
         )
     if last is None:
         return (
@@ -210,7 +210,7 @@ def _judged(
         return (
             "not_ours",
             payments[-1].received_at,
-            "Its deliveries are taken, but of its last "
+            "Its deliveries are accepted, but of its last "
             f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, and "
             f"{len(others)} state another shop or seller, or none.",
             "compare ACCOUNT and ONLY of the source with what the events state, correct them, and "
@@ -221,7 +221,7 @@ def _judged(
         return (
             "not_placed",
             payments[-1].received_at,
-            f"Its deliveries are taken, but none of its last {of} of payments is in an order.",
+            f"Its deliveries are accepted, but none of its last {of} of payments is in an order.",
             f"{where_to_put_the_reference(profile)}; `tallyhook deliveries list --no-order` shows "
             "them",
         )
@@ -230,11 +230,11 @@ def _judged(
             "quiet",
             last,
             f"It last delivered something at {format_instant(last)}.",
-            "look at the provider's own list of deliveries where there were orders since: does it "
-            "fail to deliver, or did it switch the address off?",
+            "if there were orders since, look at the provider's own list of deliveries: it may "
+            "fail to deliver, or have switched the address off",
         )
-    placed = "and its payments are in orders" if payments else "and no payment was among it yet"
-    return "ok", None, f"It delivers, what it delivers is read, {placed}.", None
+    placed = "and its payments are in orders" if payments else "but no payment is among them yet"
+    return "ok", None, f"Its deliveries arrive and are read, {placed}.", None
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:

@@ -204,7 +204,7 @@ async def test_an_answer_of_another_provider_is_not_exchanged(
     if not refused:
         assert (await trial.sign_in()).role == "finance"
         return
-    with pytest.raises(CompanyRefused, match="another provider than was asked"):
+    with pytest.raises(CompanyRefused, match="from a provider that was not asked"):
         await trial.sign_in()
     assert "token" not in trial.provider.fetched
 

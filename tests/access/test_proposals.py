@@ -347,7 +347,10 @@ async def test_the_owner_vouches_once_for_two_founders(
     assert f"made before {format_instant(Instant(driver.clock.now() + 7 * DAY))}" in notice
     with asking_by_token(Proven("Boss")), pytest.raises(UsageError, match="machine's owner"):
         await vouch(context, "Boss", "Ann", reason="we founded it")
-    for pair, why in ((("Boss", "Boss"), "two operators"), (("Boss", "Zoe"), "no operator")):
+    for pair, why in (
+        (("Boss", "Boss"), "two different operators"),
+        (("Boss", "Zoe"), "no operator"),
+    ):
         with pytest.raises(TallyhookError, match=why):
             await vouch(context, *pair, reason="we founded it")
     await vouch(context, "Ann", "Boss", reason="we founded it")

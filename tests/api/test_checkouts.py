@@ -333,7 +333,7 @@ GRACE = 300 * SECOND
     ("said", "after", "detail"),
     [
         ([], GRACE, "timed_out. Ask for a new payment, so that the customer can try again."),
-        ([], 0, "pending. What became of it may still be on its way: ask for a new payment at "
+        ([], 0, "pending. Its last event may still be on its way: ask for a new payment at "
          "2026-11-20T10:35:00Z, or once its outcome is expired."),
         ([event("e1", "declined")], 0, "failed. Ask for a new payment, so that the customer can "
          "try again."),
@@ -404,7 +404,7 @@ async def test_an_answer_says_for_how_long_the_service_wants_no_requests(tmp_pat
         seconds = int(each.headers["retry-after"])
         assert each.status_code == 202
         assert 500 < seconds <= 601
-        assert f"; ask again in {seconds} seconds for what it says." in each.json()["detail"]
+        assert f"; repeat the request in {seconds} seconds." in each.json()["detail"]
 
 
 @pytest.mark.parametrize("how", ["paid", "canceled"])

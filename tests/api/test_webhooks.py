@@ -220,7 +220,7 @@ async def test_an_address_that_is_nearly_one_says_how_it_is_written(
 ) -> None:
     answer = await one_driver.client.post(f"http://service{path}", json={})
     assert answer.status_code == 404
-    assert "they are sent to /webhooks/NAME, written so" in answer.json()["detail"]
+    assert "send them to /webhooks/NAME, where NAME" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS"])

@@ -157,10 +157,10 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
         "Not settled yet": MATCHED,
         "Nothing to compare with": MATCHED,
     },
-    "app/checkout/payment.py": {"was paid is not settled": READ},
+    "app/checkout/payment.py": {"is not settled": READ},
     "app/cli/breaks.py": {
         "Nothing has been reconciled yet": READ,
-        "No break is meant": INPUT,
+        "No break is chosen": INPUT,
     },
     "app/cli/cases.py": {
         "The order has no dispute": ("read", "readable", "accepted"),
@@ -258,7 +258,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/receiving/kept_request.py": {"there is no delivery": READ},
     "app/receiving/source_state.py": {
         "ok": ALL,
-        "and no payment was among it yet": ALL,
+        "but no payment is among them yet": ALL,
         "No delivery of it was ever accepted": ("read", "accepted"),
     },
 }

@@ -113,7 +113,7 @@ def test_a_provider_is_connected_from_pages_alone(seen: Seen) -> None:
     assert "Nothing has come yet" in said["before"]
     assert "It was taken" in said["sent"]
     assert "Paid in full" in said["order"]
-    assert "what it delivers is taken" in said["after"]
+    assert "deliveries arrive and are read" in said["after"]
     assert "Dee" in said["signed"]
 
 

@@ -156,7 +156,7 @@ def test_what_is_sent_to_the_shop_again(run: Run, filled: dict[str, str], tmp_pa
         database.executemany(row, [(1, "ORD-1", 2), (2, "ORD-1", 0)])
     printed += [run("notifications", "redeliver", *words).err for words in ([], ["2"])]
     assert printed == [
-        "None was tried in vain or given up; what waits is sent by itself.\n",
+        "None has failed or was given up; waiting ones are sent by themselves.\n",
         "1 notification will be sent again by the service that runs, and what waits behind as soon "
         "as one is taken.\n",
         "1 notification will be sent again by the service that runs.\n",
@@ -211,7 +211,7 @@ def test_a_table_says_none_where_an_event_is_in_no_order(run: Run, tmp_path: Pat
     assert said == {"payment.succeeded": ("none", "succeeded", "KES 1500.00"), "": ("", "", "")}
     document = run("deliveries", "list", "--no-order", "--format", "json").document
     shown = run("deliveries", "show", document[0]["delivery"])
-    assert "Taken, but it names no order: put the reference into order.reference" in shown.err
+    assert "Accepted, but it names no order: put the reference into order.reference" in shown.err
     assert [(each["event"], each["order"]) for each in document] == [("e1", None)]
 
 

@@ -90,7 +90,7 @@ def test_it_can_be_said_again_and_never_writes_over(connect: Connect, tmp_path: 
     ):
         code, output = connect(*words, given="another secret of twenty-four")
         assert code == 3
-        assert f"{variable}: tallyhook.env says otherwise" in output
+        assert f"{variable}: tallyhook.env has another value" in output
         assert "nothing was written" in output
     assert (tmp_path / "tallyhook.env").read_text() == before
 
@@ -157,7 +157,7 @@ def test_another_address_leaves_the_old_one_valid_for_thirteen_months(
     connect("mpesa_stk", "--credentials-file", str(credentials))
     before, variable = settings_in(tmp_path), "TALLYHOOK_SOURCES__MPESA_STK__ADDRESS"
     code, output = connect("mpesa_stk", "--rotate-address")
-    assert (code, "is taken until" in output, "CallBackURL" in output) == (0, True, True)
+    assert (code, "is accepted until" in output, "CallBackURL" in output) == (0, True, True)
     after = settings_in(tmp_path)
     newest, old = json.loads(after[variable])
     assert old.startswith(f"{before[variable]} until ")
@@ -165,7 +165,7 @@ def test_another_address_leaves_the_old_one_valid_for_thirteen_months(
     assert before[variable] not in output
     assert {**after, variable: ""} == {**before, variable: ""}
     code, output = connect("mpesa_stk", "--rotate-address", "--retire-now")
-    assert (code, "is taken until" in output) == (0, False)
+    assert (code, "is accepted until" in output) == (0, False)
     assert newest not in settings_in(tmp_path)[variable]
     assert connect("mpesa_stk", "--retire-now")[0] == 2
     assert connect("stripe", "--rotate-address", "--secret-file", "-", given=SECRET)[0] == 2
@@ -256,7 +256,7 @@ def test_waiting_ends_with_what_came_or_with_what_silence_means(
     arrivals.append(FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[]))
     ended = run(*words, "--wait", "1")
     assert (ended.code, "taken: dlv_1, stored" in ended.out) == (0, True)
-    nameless = "Taken, but it names no order: put the reference into order.reference."
+    nameless = "Accepted, but it names no order: put the reference into order.reference."
     arrivals.append(
         FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[], no_order=nameless)
     )
@@ -296,8 +296,8 @@ async def test_the_first_delivery_is_awaited_and_examined(tmp_path: Path) -> Non
             )
         )
         assert nameless.no_order == (
-            "Taken, but it names no order: put the reference into order.reference of the checkout "
-            "session."
+            "Accepted, but it names no order: put the reference into order.reference of the "
+            "checkout session."
         )
         body = json.dumps(event("e3")).encode()
         wrong = await output(

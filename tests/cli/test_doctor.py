@@ -171,7 +171,7 @@ async def _make_nameless(folder: Path) -> None:
             _make_nameless,
             0,
             "weak",
-            "not_placed: Its deliveries are taken, but none",
+            "not_placed: Its deliveries are accepted, but none",
             "put the ",
         ),
     ],

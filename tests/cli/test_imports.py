@@ -398,7 +398,7 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     run(*words)
     done = run("records", "withdraw", "1", "--reason", "another shop's")
     assert done.out == (
-        "Took back import 1 of book.csv: 2 lines, of which 0 say again what was said before. "
+        "Took back import 1 of book.csv: 2 lines, of which 0 have their earlier values again. "
         "It is import 2.\n"
     )
     assert run("records", "list", "--format", "json").document == []

@@ -305,7 +305,7 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     shop("breaks", "comment", "--where", "assignee=ann", "--note", "seen", "--by", "ann", "--yes")
     shop(*accept)
     mark = shop.said.partition("--seen ")[2].split()[0]
-    assert "they have changed since they were shown" in fails(
+    assert "the breaks have changed after they were shown" in fails(
         shop, *accept, "--yes", "--seen", f"{int(mark, 16) ^ 1:016x}"
     )
     assert "--seen goes with --yes" in fails(shop, *accept, "--seen", mark)
@@ -315,7 +315,7 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     steps = [each["step"] for each in shop.document("breaks", "show", two["id"])["steps"]]
     assert steps == ["opened", "assigned", "commented"]
     shop(*accept, "--yes")
-    assert "No break is meant" in shop.said
+    assert "No break is chosen" in shop.said
     both = ("breaks", "accept", two["id"], *every, "--reason", "x")
     assert "by its id, or which ones by --where" in fails(shop, *both)
     assert "is no condition" in fails(shop, "breaks", "assign", "--where", "x", "--to", "ann")
@@ -344,11 +344,11 @@ def test_many_are_matched_with_the_suggestion_that_stands_out(shop: Shop) -> Non
     shop(*where, "--yes")
     assert "is matched and closed" in shop.said
     shop(*where, "--yes")
-    assert "No break is meant: nothing was done" in shop.said
+    assert "No break is chosen: nothing was done" in shop.said
     shop.now += MINUTE
     left = [(each["cause"], each["order"]) for each in shop.document("reconcile", "run")["breaks"]]
     assert not {("not_settled", "2026.004"), ("settled_never_notified", "2026.004x")} & {*left}
-    assert "--line is of one break" in fails(shop, *where, "--line", near["line"])
+    assert "--line is for one break" in fails(shop, *where, "--line", near["line"])
     assert "say --line" in fails(shop, "breaks", "match", one["id"], "--reason", "x")
 
 
@@ -533,7 +533,7 @@ def test_a_match_by_hand_is_taken_back(shop: Shop) -> None:
         shop, "breaks", "unmatch", *words, "--line", "bok_1.1"
     )
     shop("breaks", "unmatch", name, "--reason", "it was another", "--by", "bob")
-    assert f"{name} and {line} are matched no more" in shop.said
+    assert f"{name} and {line} are no longer matched" in shop.said
     shown = shop.document("breaks", "show", name)
     assert (shown["state"], shown["because"]) == (
         "closed", f"bob took back its match with {line}: it was another",
@@ -590,7 +590,7 @@ def test_an_interrupted_run_says_what_is_left_of_it(
     with monkeypatch.context() as patched:
         patched.setattr(reconcile_period, "finish", interrupted)
         assert shop("reconcile", "run", code=130) == ""
-    assert "Interrupted: of a run that has not ended nothing is kept, and no break" in shop.said
+    assert "Interrupted: an unfinished run is not kept, and no break" in shop.said
     assert "`tallyhook reconcile list` shows the runs that have ended." in shop.said
     assert shop.document("reconcile", "list") == shop.document("breaks", "list") == []
     with monkeypatch.context() as patched:

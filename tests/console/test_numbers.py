@@ -158,7 +158,7 @@ async def test_the_approval_ends(numbers: RunningConsole) -> None:
     assert PHONE in await look(numbers, proposal)
     numbers.driver.clock.put(Instant(agreed + OPEN_FOR))
     over = shown(await look_at_form(numbers, proposal))
-    assert "Its time was over at" in over
+    assert "It expired at" in over
     assert PHONE[-8:] not in await refused_look(numbers, proposal, by="a support")
     assert len(looks(numbers)) == 1
 

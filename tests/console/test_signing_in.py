@@ -766,7 +766,7 @@ async def test_the_console_logs_its_refusals_once_a_minute(
 async def test_the_demos_link_works_once_and_only_without_other_operators(
     console: RunningConsole,
 ) -> None:
-    with pytest.raises(UsageError, match="operators of its own"):
+    with pytest.raises(UsageError, match="already has operators"):
         await demo_link(console.context)
     async with console.client(**SAME_SITE) as client:
         assert (await client.post("/enter", data={"token": "guessed"})).status_code == 403

@@ -111,7 +111,7 @@ def test_entries_are_read_as_they_are_written() -> None:
         ("a | * 2 * * * | reconcile", "the minute a number"),
         ("a | 61 2 * * * | reconcile", "Bad minute"),
         ("a | 0 0 31 2 * | reconcile", "Bad day-of-month"),
-        ("a | 30 2 * * * |", "says nothing"),
+        ("a | 30 2 * * * |", "names no task"),
         ("a | 30 2 * * * | reconcil", "reconcil is not one of"),
         ("a | 30 2 * * * | month pdf", "takes month or day"),
         ("a | 30 2 * * * | month day pdf folder", "takes month or day"),

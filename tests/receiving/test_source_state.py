@@ -89,7 +89,7 @@ REFUSED = SourceArrivals(refusing_since=T, refused_since_then=8)
         (ACCEPTED, [last(placed=True, others=True)], "not_ours", "none is this shop's"),
         (ACCEPTED, [last(placed=False), last(others=True)], "not_ours", "last 2 events"),
         (ACCEPTED, [last(), last(placed=False, others=True)], "ok", "payments are in orders"),
-        (ACCEPTED, [last(of_payment=False, placed=False)], "ok", "no payment was among it yet"),
+        (ACCEPTED, [last(of_payment=False, placed=False)], "ok", "no payment is among them yet"),
         (ACCEPTED, [last(unreadable=True)] * 2, "not_placed", "last 2 deliveries could be read"),
         (ACCEPTED, [last(unreadable=True), last()], "ok", ""),
     ],
