@@ -103,5 +103,7 @@ def test_the_kind_follows_from_the_format_or_from_the_columns(
     found = identify_file(ReadingRequest(path=path), sources={})
     assert list(found.kinds) == kinds
     if len(kinds) != 1:
-        with pytest.raises(UsageError, match="say --kind book or --kind" if kinds else "neither"):
+        with pytest.raises(
+            UsageError, match="say --kind book or --kind" if kinds else "is not recognized"
+        ):
             found.settled()

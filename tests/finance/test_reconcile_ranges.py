@@ -49,7 +49,7 @@ async def test_a_process_that_dies_ends_the_run_of_which_nothing_counts(
         return await match(ranges, known, **words)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Ranges, "match", killed)
-    with pytest.raises(UnreachableError, match=r"ended before its time.*run it again"):
+    with pytest.raises(UnreachableError, match=r"ended unexpectedly.*run it again"):
         await reconcile_period(context, ASKED, jobs=2)
     async with context.database.reading() as connection:
         assert await runs(connection, limit=9) == []
