@@ -7,7 +7,6 @@ import time
 from concurrent.futures import Future
 from contextlib import closing
 from itertools import pairwise
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +22,8 @@ from reconcile.ledger.events import Event
 from tests.contexts import settings_of
 from tests.database.builders import arrival, context, keep, opened, said, session_opened
 from tests.database.made import put_new
-from tests.forking import EXECUTED
 
 ORDERS = 40
-
-
-@pytest.fixture(autouse=True)
-def forked_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork helpers from one process that has the modules; in the long form each loads them for
-    itself."""
-    if not EXECUTED:
-        context = get_context("forkserver")
-        context.set_forkserver_preload([__name__])
-        monkeypatch.setattr(rebuild, "get_context", lambda method: context)
 
 
 def url_of(path: Path) -> str:
