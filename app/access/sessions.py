@@ -492,7 +492,7 @@ async def sign_out(context: DatabaseContext, token: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignInState:
-    """How an operator can sign in, and their sessions.
+    """An operator's means of signing in, and their sessions.
 
     password  whether they have set one
     company   whether they sign in with the company's account

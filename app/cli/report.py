@@ -40,7 +40,7 @@ USUAL_JOURNAL = JournalName(JOURNAL_FORMATS[0])
 
 
 class BasisName(StrEnum):
-    """Which date decides the period that money belongs to."""
+    """The date that decides which period money belongs to."""
 
     captured = "captured"
     received = "received"

@@ -65,7 +65,8 @@ TURN_WITHIN_S: Final = 20.0
 """Seconds that a form waits until it may be received."""
 
 KEPT_FOR: Final[Duration] = HOUR
-"""How long an upload is kept: enough to ask a colleague about a row. Files hold customers' data."""
+"""Time for which an upload is kept: enough to ask a colleague about a row. Files hold
+customers' data."""
 
 MAX_FIELDS: Final = 20
 MAX_FIELD_BYTES: Final = 4_096

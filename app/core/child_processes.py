@@ -134,7 +134,7 @@ class WorkerProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._gone_at = clock()
-        """When the last ready child ended; before the first, when this object was created."""
+        """The end of the last ready child, or the creation of this object before there was one."""
         self._stopping = asyncio.Event()
         self._starting = asyncio.Lock()
         """Held while a child is being started, since it cannot be ended until it can be reached."""

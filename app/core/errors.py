@@ -62,7 +62,7 @@ class PortTaken(UnreachableError):
 NotStored = Literal[
     "disk", "database", "busy", "queue", "slow", "refused", "stopping", "no_room", "failed"
 ]
-"""Why nothing is stored.
+"""Reason that nothing is stored.
 
 disk      too little room on the disk
 database  the database does not answer or cannot be opened

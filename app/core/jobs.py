@@ -35,7 +35,7 @@ KEPT: Final = 50
 """Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a shared result is reused, despite changes that its mark misses, like a payment."""
+"""Time for which a result is reused, despite changes that its mark misses, like a payment."""
 
 
 def silent(_: int) -> None:

@@ -56,7 +56,7 @@ class Repeating:
         self._clock = clock
         self._failed_at = 0.0
         self._reasons: dict[str, tuple[float, int]] = {}
-        """When each reason was logged, and how often it has occurred since."""
+        """Time at which each reason was logged, and the number of occurrences since."""
 
     def times(self, reason: str) -> int:
         """Count one more failure. Return how many to log now, or 0 for none."""

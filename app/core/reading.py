@@ -17,7 +17,7 @@ TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}
 """Start of the body with which `golive` tests the public endpoint."""
 
 TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
-"""Why the test's body cannot be read. No profile is at fault."""
+"""Reason that the test's body cannot be read. No profile is at fault."""
 
 
 class Belonging(NamedTuple):

@@ -37,7 +37,7 @@ from app.database.takeover import ANSWER_S, LOOK_S, NotCompared, ServerWatch, lo
 from app.database.writer import MIB, DatabaseFiles, LogLength, Space, Writer
 
 SERVER_S: Final = 60.0
-"""How long `serve` and workers wait at their start for a PostgreSQL server to answer."""
+"""Seconds that `serve` and workers wait at their start for a PostgreSQL server to answer."""
 
 AGAIN_S: Final = 0.2
 """Seconds between two attempts to connect."""

@@ -19,8 +19,8 @@ from app.database.statements import PlainConnection
 from reconcile.instants import Instant, format_instant
 
 GapKind = Literal["database", "inbox"]
-"""Where data was lost. `database`: its newest commits, both of deliveries and of everything that
-bypasses the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
+"""Part of the store that lost data. `database`: its newest commits, both of deliveries and of
+everything that bypasses the inbox. `inbox`: deliveries that were acknowledged and not read yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ BEAT_S: Final = 15.0
 slow server does not cost it its place."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""How long the row of a holder that was taken over is kept. It tells that holder so."""
+"""Time for which the row of a holder that was taken over is kept. It tells that holder so."""
 
 _numbers = count()
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Personal = Literal["personal", "possibly_personal", "not"]
-"""Whether a column holds personal data: by design, only if somebody typed it in, or never."""
+"""Mark of a column: it holds personal data by design, only if somebody typed it in, or never."""
 
 Erased = Literal["deleted", "emptied", "kept"]
 """Effect of an erasure: delete the row, empty the personal part of the column, or keep it."""

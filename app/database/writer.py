@@ -99,7 +99,7 @@ INSIST_MS: Final = 250
 """Milliseconds that such an attempt waits, and deliveries with it."""
 
 Mode = Literal["PASSIVE", "RESTART", "TRUNCATE"]
-"""How to fold the log. PASSIVE waits for nobody. RESTART waits for readers, so that the log starts
+"""Kind of checkpoint. PASSIVE waits for nobody. RESTART waits for readers, so that the log starts
 again at its beginning. TRUNCATE also empties the file."""
 
 INDEX_HEAD: Final = 48
@@ -324,9 +324,9 @@ class Writer:
         self._waiting = 0
         """Number of this process's writers that wait for their turn."""
         self._taken_at: float | None = None
-        """When this process took the lock between processes; None while it does not hold it."""
+        """Time at which this process took the lock between processes; None while it has none."""
         self._wanted_at = -WANTED_S
-        """When another process last waited for a transaction here."""
+        """Time at which another process last waited for a transaction here."""
         self.held_s = 0.0
         """Duration in seconds of the last transaction, including its commit."""
         self._connection: AsyncConnection | None = None

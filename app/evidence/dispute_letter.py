@@ -43,7 +43,7 @@ STATED_WORDS: Final[Mapping[str, str]] = {
     "avs": "Check of the address (AVS)", "cvv": "Check of the card code (CVV)",
     "three_ds": "3-D Secure",
 }  # fmt: skip
-"""What a letter calls each fact of a payment that messages may state."""
+"""Labels in a letter for each fact of a payment that messages may state."""
 
 PERSONAL: Final = frozenset(("name", "email", "account", "billing", "shipping", "ip", "device"))
 

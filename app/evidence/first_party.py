@@ -107,7 +107,7 @@ def network_of(words: Sequence[str]) -> str | None:
 
 
 class NetworkRuleDocument(TypedDict):
-    """Whether the dispute qualifies under a card network's rule on earlier payments."""
+    """Result of a card network's rule on earlier payments: does the dispute qualify?"""
 
     rule: Annotated[str, Keywords(examples=["Visa Compelling Evidence 3.0"])]
     qualifies: bool

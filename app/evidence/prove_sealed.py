@@ -265,8 +265,8 @@ async def prove_growth(context: AppContext, *, old: int, new: int) -> dict[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrderName:
-    """How leaves name an order, in hex: the commitment, and the key that opens it. The key is None
-    if the reference is masked: with the key, the reference could be guessed."""
+    """Name of an order in leaves, in hex: the commitment, and the key that opens it. The key is
+    None if the reference is masked: with the key, the reference could be guessed."""
 
     commitment: str
     key: str | None

@@ -527,10 +527,10 @@ SURE: Final = frozenset(("record", "revision", "deed"))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """How leaves name some orders now.
+    """Present names of some orders in leaves.
 
     erased  commitments whose order nobody can know any more
-    secret  what the salts of parts are drawn from
+    secret  the source of the salts of parts
     """
 
     orders: Mapping[str, order_store.NamedOrder]

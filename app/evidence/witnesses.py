@@ -281,7 +281,7 @@ TRIES: Final = 3
 """Requests to one witness in a row. It may say twice that it knows another size than we think."""
 
 LEASE: Final[Duration] = MINUTE
-"""How long a claim on a witness lasts: longer than TRIES requests may take."""
+"""Time for which a claim on a witness lasts: longer than TRIES requests may take."""
 
 FIRST_PAUSE: Final[Duration] = 30 * SECOND
 """Pause before a witness that did not cosign is asked again. It doubles each time."""

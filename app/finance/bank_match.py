@@ -29,7 +29,7 @@ KEPT_MOST: Final = 50_000
 """Lines up to which a matching is cached for the next page: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""How long a matching is cached. Lines that wait for a deadline may pass it meanwhile."""
+"""Time for which a matching is cached. Lines that wait for a deadline may pass it meanwhile."""
 
 
 class PayoutDocument(TypedDict):

@@ -20,7 +20,7 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
-"""What a name of each kind refers to, in words."""
+"""Words for the thing that a name of each kind refers to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

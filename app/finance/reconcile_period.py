@@ -53,7 +53,7 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """What to reconcile: a span, an instant, and rules.
+    """Request for a run: a span, an instant, and rules.
 
     since, until  the period, without `until`; None: open. An order is dated by when the book says
                   it was placed, else by the first date of its money; a line without an order has

@@ -44,7 +44,7 @@ OVER_AFTER: Final[instants.Duration] = 3 * instants.MINUTE
 """Time in which the watchdog looks four times."""
 
 GIVE_UP_AFTER: Final[instants.Duration] = instants.DAY
-"""How long the notice of a recovery is retried; that of an alarm is retried while it lasts."""
+"""Time for which the notice of a recovery is retried. An alarm's is retried while it lasts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ PATIENCE: Final[instants.Duration] = instants.HOUR
 """Least age of judged payments, because the link to an order may come after the payment."""
 
 WINDOW: Final[instants.Duration] = 7 * instants.DAY
-"""How long the alarm lasts after the last such payment: see `unread`."""
+"""Time for which the alarm lasts after the last such payment: see `unread`."""
 
 LEAST: Final = 3
 """Payments without an order that raise an alarm if the source never had one with an order. Fewer

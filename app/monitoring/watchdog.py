@@ -69,7 +69,7 @@ WATCHED: Final[tuple[FindingCode, ...]] = (
 """Findings that a shop must act on. Each is also published as a revision."""
 
 SHOP_PATIENCE: Final[instants.Duration] = 30 * instants.SECOND
-"""How long a shop may accept nothing without an alarm, for example during a restart."""
+"""Time for which a shop may accept nothing without an alarm, for example during a restart."""
 
 
 NAMED: Final = 3
@@ -399,7 +399,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
 
 
 WAITS: Final[instants.Duration] = instants.HOUR
-"""How long scheduled work may wait for unread deliveries without an alarm."""
+"""Time for which scheduled work may wait for unread deliveries without an alarm."""
 
 
 @_watch(

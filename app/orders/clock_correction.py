@@ -240,7 +240,7 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""How long the alarm lasts after a correction. Sessions ended, and providers may have given up."""
+"""Time for which the alarm lasts after a correction: sessions ended, providers may give up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

@@ -98,10 +98,10 @@ class FoldingProcess(PeriodicTask):
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it is ready."""
         self._found = 0
-        """How many consecutive checks have found too many."""
+        """Number of consecutive checks that have found too many."""
         self._rest_s = self._pause_s = AGAIN_S
         self.working = False
-        """Whether a child folds and seals now."""
+        """True while a child folds and seals."""
 
     def tell(self) -> None:
         """Notify the child that deliveries were read, or that the shop stated facts."""

@@ -59,7 +59,7 @@ _CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
 }
 
 LEASE: Final[Duration] = 60 * SECOND
-"""How long others skip a taken row: several times the longest request."""
+"""Time for which others skip a taken row: several times the longest request."""
 
 _LONGER_THAN_ANY_PAUSE: Final[Duration] = 2 * HOUR
 

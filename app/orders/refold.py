@@ -143,7 +143,7 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""How long other workers skip a taken order: many times what a round takes.
+"""Time for which other workers skip a taken order: many times what a round takes.
 If the worker that took the order dies, another one takes it then."""
 
 CALLED_AT_ONCE: Final = 1_000

@@ -1,4 +1,4 @@
-"""When the shop canceled and fulfilled orders, by its statements so far.
+"""Times at which the shop canceled and fulfilled orders, by its statements so far.
 
 The times are unknown after a restore or an accepted gap:
 
@@ -46,7 +46,7 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """When an order was fulfilled and canceled. None: the shop has not said that it was."""
+    """Times of an order's fulfillment and cancellation. None: the shop has not stated one."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None

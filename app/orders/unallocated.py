@@ -57,7 +57,7 @@ Why = Literal[
     "whose_shop_unknown",
     "other_shop",
 ]
-"""Why a payment has no order. Closed vocabulary."""
+"""Reason that a payment has no order. Closed vocabulary."""
 
 WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",

@@ -46,7 +46,7 @@ MOST_ORDERS: Final = 200
 """Most orders of one proposal. One person can call them in a day or two, another review them."""
 
 OPEN_FOR: Final[Duration] = DAY
-"""How long after the approval the numbers can be seen: one day's work."""
+"""Time after the approval in which the numbers can be seen: one day's work."""
 
 NAME: Final = "unmask"
 

@@ -42,7 +42,7 @@ from app.receiving.caught_up import must_have_read
 from reconcile.instants import DAY, HOUR, Duration, Instant, format_instant
 
 OPEN_FOR: Final[Duration] = DAY
-"""How long after the approval the proposer may take the copy: one day's work."""
+"""Time after the approval in which the proposer may take the copy: one day's work."""
 
 NAME: Final = "export"
 

@@ -19,7 +19,7 @@ from app.receiving.restriction_store import restriction_totals
 from reconcile.instants import MINUTE, Duration, Instant
 
 PATIENCE: Final[Duration] = Duration(10 * MINUTE)
-"""How long an erasure may be unfinished without an alarm."""
+"""Time for which an erasure may be unfinished without an alarm."""
 
 WAITS: Final[Mapping[str, str]] = {
     "": "they were begun and did not end: the service ends them within an hour, or now "
@@ -31,7 +31,7 @@ WAITS: Final[Mapping[str, str]] = {
     "unread": "what they name could not be read in this database, and was read before it was "
     "erased: correct the profile, then `tallyhook reindex`",
 }
-"""Why lines of the journal are pending, and what to do, by the stored code."""
+"""Reasons that lines of the journal are pending, and what to do, by the stored code."""
 
 
 async def begin_journal(context: AppContext) -> None:

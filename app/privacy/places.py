@@ -139,10 +139,10 @@ class ReportedPlace:
 
 
 WAITS: Final = f"what it is of is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
-"""Why something stays for now in a place that an erasure empties."""
+"""Reason that something stays for now in a place that an erasure empties."""
 
 UNEXPECTED: Final = "no number should stand here: tell who maintains this program"
-"""Why something stays in a place whose mark rules out personal data."""
+"""Message for personal data in a place whose mark rules it out."""
 
 
 def is_emptied(mark: marks.Mark) -> bool:

@@ -74,7 +74,7 @@ def ascii_text(value: bytes) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeLimit:
-    """How old or new a signed time may be. Both bounds are inclusive.
+    """Bounds of a signed time's age, both inclusive.
 
     what  the name of the time in sentences
     """
@@ -203,7 +203,7 @@ class StatedMovement(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Particulars:
-    """What one provider's events need besides their profile. None where they need nothing.
+    """Functions that one provider's events need besides their profile; None where not needed.
 
     other_form  signed content → another form that the provider sometimes signs; it must cover as
                 much

@@ -71,7 +71,7 @@ class Questions:
 
     @property
     def needs_token(self) -> bool:
-        """Whether an access token must be requested first."""
+        """Return whether an access token must be requested first."""
         return self._rule.auth == "oauth"
 
     def about(self, event: Event, *, access_token: str = "") -> Question | None:

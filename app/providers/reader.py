@@ -1,4 +1,4 @@
-"""From a verified body to events, by a profile's locations, which are compiled once.
+"""Reads a verified body into events, by a profile's locations, which are compiled once.
 
 Leaves out: whether the request is genuine. Events contain no phone number, email address or name of
 the customer. Only keyed digests of them leave this module. The number itself is returned only when

@@ -416,7 +416,7 @@ class RestsOnRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How one provider signs, names, dates and prices its events.
+    """Description of how one provider signs, names, dates and prices its events.
 
     code           module of `named/` for what the file cannot describe
     verifies_only  whether no event of the provider moves money

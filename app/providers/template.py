@@ -129,7 +129,7 @@ Piece = Callable[[Request], bytes | Refusal]
 
 
 class Meaning(NamedTuple):
-    """How a reference's piece is built. `argument`: it `no`, `must` or `may` have an argument."""
+    """Rule for building a piece of a reference. `argument`: `no`, `must` or `may` have one."""
 
     make: Callable[[str], Piece]
     argument: str

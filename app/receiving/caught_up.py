@@ -31,7 +31,7 @@ _PAUSE_S: Final = 0.02
 """Seconds between two checks if the reader is another process."""
 
 Patience = Literal["long", "short", "none"]
-"""How long a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none` it
+"""Time that a question waits: up to READ_WITHIN_S, up to SOON_S, or not at all. With `none` it
 counts only deliveries older than READ_WITHIN_S."""
 
 

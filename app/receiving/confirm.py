@@ -57,15 +57,16 @@ are given up: one of the first questions settles a genuine event. Events never a
 receiver limits how many there can be."""
 
 LEASE: Final[Duration] = 2 * MINUTE
-"""How long a taken confirmation is reserved for its taker. Asking takes 20 seconds at most."""
+"""Time for which a taken confirmation is reserved. Asking takes 20 seconds at most."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 LONGEST_PAUSE: Final[Duration] = HOUR
 """Longest pause between two questions about one event. The pause doubles each time up to this."""
 
 ASK_FOR: Final[Duration] = LONGEST_WINDOW + 5 * DAY
-"""How long one event is asked about: longer than the window of the slowest payment method, so that
-its provider is asked when that window ends. Afterwards its ledger stays pending, and says why."""
+"""Time for which one event is asked about: longer than the window of the slowest payment method, so
+that its provider is asked when that window ends. Afterwards its ledger stays pending, and says
+why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
 """Pauses before the same question is asked again. They follow an answer that repeats the position,

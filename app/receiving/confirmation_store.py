@@ -172,7 +172,7 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Which sources' events are due for a question, and when. lease: how long a taken event stays
+    """Sources whose events are due for a question, and when. lease: how long a taken event stays
     taken; longest: the longest pause between two questions."""
 
     source: str

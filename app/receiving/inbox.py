@@ -127,7 +127,7 @@ class Inbox(InboxRows):
         self._memory = LinkMemory()
         self._intake: Intake | None = None
         self._opened = False
-        """Whether the file is open for writing. If so, closing it is noted."""
+        """True while the file is open for writing. Closing it is then noted."""
 
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.

@@ -28,7 +28,7 @@ MAX_ADDRESSES: Final = 4096
 which is why there is also a shared allowance for all."""
 
 Decision = Literal["kept", "counted", "too_many"]
-"""What happens to one rejection. kept: written and logged; counted: only counted; too_many: this
+"""Decision about one rejection. kept: written and logged; counted: only counted; too_many: this
 address must wait."""
 
 
@@ -125,8 +125,8 @@ AGES: Final = ("timestamp_too_old", "timestamp_too_new")
 """Verdicts on a genuine delivery whose timestamp is too old or too new."""
 
 WINDOW: Final[Duration] = 15 * MINUTE
-"""How long a refusal counts. A provider has usually sent a refused delivery again by then, and
-older refusals say little about the present clock."""
+"""Time for which a refusal counts. A provider has usually sent a refused delivery again by then,
+and older refusals say little about the present clock."""
 
 REFUSALS: Final = 3
 """Least refusals of one source, with none accepted in between, that raise the alarm. Fewer may

@@ -29,7 +29,7 @@ bank_line   a version of a bank's line, as `subject.ordinal.since`
 
 
 class Reason(NamedTuple):
-    """Why something is restricted, and on which legal ground."""
+    """Reason and legal ground of a restriction."""
 
     because: str
     ground: Ground

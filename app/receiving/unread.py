@@ -12,8 +12,8 @@ from app.core.text import counted
 from reconcile.instants import DAY, Duration
 
 WINDOW: Final[Duration] = 7 * DAY
-"""How far back deliveries are counted. Somebody works at least once a week. Older ones may never be
-corrected, such as a dashboard's test event, and nobody heeds an alarm that never ends."""
+"""Age up to which deliveries are counted. Somebody works at least once a week. Older ones may never
+be corrected, such as a dashboard's test event, and nobody heeds an alarm that never ends."""
 
 DAYS: Final = counted(WINDOW // DAY, "day")
 """WINDOW in words."""

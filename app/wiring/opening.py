@@ -1,4 +1,4 @@
-"""From settings to an open context for a command.
+"""Opens a context for a command, from its settings.
 
 Modules that few commands need are loaded only when they are needed, because users notice a slow
 start.

@@ -289,7 +289,7 @@ class Service:
             asking = asking_again(context, checkout)
             self.parts.append(("the task that asks for unknown sessions again", asking))
         self.read_elsewhere = False
-        """Whether separately started processes read accepted deliveries."""
+        """True if separately started processes read accepted deliveries."""
         self.worker_missing: Callable[[], str | None] = lambda: None
         """Returns why no accepted deliveries are read, if another process must read them."""
         self._journal_alive = False
@@ -407,8 +407,8 @@ class Service:
 
 
 Where = Literal["apart", "all", "reading", "none"]
-"""Where `working_parts` run: `apart` in a separate process, `all` of them or only `reading` in the
-receiver's process, or `none` because they are started separately."""
+"""Process in which `working_parts` run: `apart` in a separate process, `all` of them or only
+`reading` in the receiver's process, or `none` because they are started separately."""
 
 
 @asynccontextmanager

@@ -1,1 +1,1 @@
-"""From a history to a ledger: events, records, correlation, outcome, findings, explanation."""
+"""Folds a history into a ledger: events, records, correlation, outcome, findings, explanation."""

@@ -48,7 +48,7 @@ FOLLOWS_SUCCESS: Final[frozenset[ClaimKind]] = frozenset(
 """Claims that presuppose a capture."""
 
 Standing = Literal["said", "unconfirmed", "fetched", "answered"]
-"""How far an event can be trusted.
+"""Trust in an event.
 
 said         covered by a signature
 unconfirmed  the provider's signature covers too little, or does not say whose event it is
@@ -70,7 +70,7 @@ UNCONFIRMED: Final[Standing] = "unconfirmed"
 """Standing of an event that can make an order pending, and nothing else."""
 
 Shop = Literal["ours", "other", "unstated"]
-"""Which shop the event's payment belongs to, as the event states it.
+"""Shop that the event's payment belongs to, as the event states it.
 Used where the settings of the source ask for the shop. `unstated`: the event names no shop."""
 
 PartKind = Literal[

@@ -49,7 +49,7 @@ Names in `_at` hold an Instant, names in `_us` a Duration."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why something was concluded: a code, the ids of events and records it rests on, and facts."""
+    """Reason for a conclusion: a code, the ids of events and records it rests on, and facts."""
 
     code: str
     cites: tuple[str, ...]
@@ -148,7 +148,7 @@ class Entry:
 
 
 class PaymentWindow(NamedTuple):
-    """When the slow payments of an order end.
+    """End of an order's slow payments.
 
     expected_by      when the last one under way should have ended; None if none is under way
     method_class     method of that payment, else of the payment that can be revoked the longest

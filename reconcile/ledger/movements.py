@@ -1,4 +1,4 @@
-"""Which money moved on each payment. Each movement counts once, however many events state it.
+"""Movements of money on each payment. Each movement counts once, however many events state it.
 
 Leaves out: whether the amount is right, and which payments are in doubt because of other events or
 orders. `doubt` and `outcome` judge that.

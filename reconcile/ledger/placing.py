@@ -1,4 +1,4 @@
-"""Which order an event belongs to, where a stronger claim outranks the order number it names.
+"""Assigns an event to its order, where a stronger claim outranks the order number it names.
 
 Leaves out: the order that an event names. It counts where nobody assigned the payment and the shop
 did not name it.

@@ -36,14 +36,14 @@ NEXT: Final[dict[Outcome, str]] = {
     "timed_out": "As far as we have been told, no money was taken. The payment may still come "
     "through.",
 }
-"""What follows for the customer, where the reason does not say so."""
+"""Consequences for the customer, where the reason does not state them."""
 
 WAITING: Final[dict[Outcome, str]] = {
     "disputed": "The order waits until that is decided.",
     "authorized": "The order waits until it is taken.",
     "pending": "The order waits until the payment is finished.",
 }
-"""Why to wait with an order that is neither shipped nor canceled."""
+"""Reasons to wait with an order that is neither shipped nor canceled."""
 
 SHIPPING: Final[dict[Outcome, str]] = {
     "unresolved": "Do not ship.",

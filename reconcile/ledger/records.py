@@ -44,7 +44,7 @@ redated            a fast clock misdated the member that `replaces` names; the m
 HoldReason = Literal[
     "rules_changed", "poisoned_delivery", "unreadable_delivery", "maybe_other_shop", "gap_accepted"
 ]
-"""Why an order is held.
+"""Reason that an order is held.
 
 Only new rules made it fulfillable; one of its deliveries was set aside; a message of its provider
 that names it cannot be read; its payment may belong to another shop; or statements about its money
@@ -69,7 +69,8 @@ WITHDRAWN: Final = "withdrawn"
 """Reason of a `payment_assigned` that withdraws the payment from its order."""
 
 DismissedAs = Literal["to_refund", "other_business"]
-"""Why a payment belongs to no order: it is to be refunded, or it does not concern the shop."""
+"""Reason that a payment belongs to no order: it is to be refunded, or it does not concern the
+shop."""
 
 DISMISSED_AS: Final[tuple[DismissedAs, ...]] = get_args(DismissedAs)
 

@@ -1,4 +1,4 @@
-"""How and why a published ledger differs from the one published before.
+"""Differences between a published ledger and the one published before, with reasons.
 
 Leaves out: where the earlier one is stored. A late event needs no path of its own: it makes a
 difference between two folds of one growing set, and `revise` describes that difference.
@@ -19,7 +19,7 @@ from reconcile.money import Money
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """What a published ledger said, without the counts that change with every redelivery.
+    """Content of a published ledger, without the counts that change with every redelivery.
 
     substance  one line of text: outcome, money, attempts, findings other than counts, the number
                of those in _EACH_BY_ITSELF, and the amounts of restated open disputes. Two ledgers
@@ -82,7 +82,7 @@ def position_of(ledger: Ledger) -> Position:
 
 
 _Amounts = Mapping[str, tuple[int, Money]]
-"""By event id, the place of each event among the ledger's events and the amount that it states."""
+"""Maps event ids to their place among the ledger's events and the amount that they state."""
 
 
 def _amounts(ledger: Ledger) -> _Amounts:

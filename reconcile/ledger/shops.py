@@ -1,4 +1,4 @@
-"""Which shop a payment belongs to, where several shops share a provider account.
+"""Assigns a payment to its shop, where several shops share a provider account.
 
 Leaves out: which order an event belongs to (`placing`), and how an event states its shop. The
 settings of the source decide that when the event is read.
@@ -19,7 +19,7 @@ from reconcile.ledger.events import UNCONFIRMED, ClaimKind, Event
 from reconcile.ledger.placing import keys_of
 
 Aside = Literal["other", "unknown"]
-"""Why a payment is set aside: it belongs to another shop, or its shop is not known yet."""
+"""Reason that a payment is set aside: it belongs to another shop, or its shop is not known yet."""
 
 OPENS: Final[frozenset[ClaimKind]] = frozenset(
     ("pending", "authorized", "succeeded", "declined", "expired", "timed_out")

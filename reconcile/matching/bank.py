@@ -131,7 +131,7 @@ NAMED_WITHIN: Final[Duration] = 90 * DAY
 A line farther away belongs to another payout with the same name."""
 
 EARLY: Final[Duration] = DAY
-"""How much earlier than the provider a bank may date a transfer."""
+"""Time by which a bank may date a transfer earlier than the provider."""
 
 NAMES_REPORTED: Final = 3
 """Most payouts of a group that a sentence names."""

@@ -49,7 +49,7 @@ About = Literal["order", "bank", "wallet", "placing", "books"]
 a payment that a person assigns to an order, or the merchant's journal."""
 
 Risk = Literal["all", "held", "owed", "mistake", "left", "sums"] | tuple[str, str]
-"""Which part of a break's money may be lost.
+"""Part of a break's money that may be lost.
 
 all      all of it
 held     none: it has arrived, but a file or a person must still confirm it

@@ -397,7 +397,7 @@ class OtherPeriods:
 
 
 Effect = Literal["newly_matched", "no_longer_matched", "new_break", "gone_break", "changed"]
-"""How two matchings differ.
+"""Difference between two matchings.
 
 newly_matched, no_longer_matched
               a match that only the second, or only the first, has

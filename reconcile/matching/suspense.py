@@ -18,7 +18,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Where a payment belongs: to an order, to none again, or to one of two dismissals."""
+"""Place of a payment: an order, none again, or one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Reasons for a change of the suspense balance.

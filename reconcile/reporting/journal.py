@@ -133,7 +133,7 @@ _FULFILLED: Final[dict[EntryKind, Role]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revenue:
-    """How sales are posted when the shop fulfills an order.
+    """Rules for posting sales when the shop fulfills an order.
 
     taxes  tax contained in `sales` and `refunds`, in parts per million of the amount without tax
     """

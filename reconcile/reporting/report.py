@@ -229,7 +229,7 @@ class OutcomeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingRow:
-    """How many orders of the period have a finding."""
+    """Number of orders of the period that have a finding."""
 
     finding: str
     severity: str

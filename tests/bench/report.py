@@ -41,7 +41,7 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """What the table says of the value."""
+        """Return the table's verdict on the value."""
         if not all(self.checks.values()):
             return "VOID"
         if self.bar is None:

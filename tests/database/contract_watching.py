@@ -53,7 +53,7 @@ class WatchingContract:
                 assert found == count
 
     async def test_rates_of_arrivals_count_every_source_up_to_now(self, inbox: Inbox) -> None:
-        """What a fast clock dated ahead counts on none of the days before it."""
+        """Deliveries that a fast clock dated ahead count on no earlier day."""
         minute, day = T // MINUTE, T // DAY
         async with inbox.database.reading() as connection:
             assert await watch.arrival_rates(connection, now=T) == watch.ArrivalRates()

@@ -40,7 +40,7 @@ from tests.forking import run, start
 
 TEN_YEARS = 3_650 * DAY
 KEPT = 730 * DAY
-"""How long bodies and headers were kept. In the end `prune` deletes a month more."""
+"""Time for which bodies and headers were kept. In the end `prune` deletes a month more."""
 
 FIRST, AT_ONCE, COMMAND_S = "0000000", 5_000, 3_600
 """Digits in all names of the order that the program folds; orders written at a time; seconds that a

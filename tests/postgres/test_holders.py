@@ -105,7 +105,7 @@ async def test_nobody_is_alone_beside_a_process_that_writes(own_url: str, purpos
 
 
 async def test_processes_of_this_machine_are_found_by_their_ids(own_url: str) -> None:
-    """Those of other machines are left out, whatever their process id is there."""
+    """Processes of other machines are left out, even with the same id."""
     elsewhere = f"elsewhere:1:{os.getpid()}:7/0"
     row = f"INSERT INTO holders VALUES ('{elsewhere}', 'serving', 'there', 1, 0, 'tx_1')"
     async with opened_for(own_url, "writing") as one, opened_for(own_url, "serving"):

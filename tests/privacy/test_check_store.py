@@ -352,7 +352,7 @@ async def test_without_a_source(driver: Driver) -> None:
 async def test_ledgers_are_compared_without_a_source(
     driver: Driver, monkeypatch: pytest.MonkeyPatch, sample: int
 ) -> None:
-    """Those of the sample, or all of a small store."""
+    """Ledgers of the sample are compared, or all of a small store."""
     monkeypatch.setattr(check, "SAMPLE", sample)
     context = with_sources(driver.context, {})
     report = await check_database(context, seed=1, progress=quiet)
@@ -482,7 +482,7 @@ UNSAMPLED: dict[str, list[str]] = {
     "a link to another order": ["the contest of O-2 is missing"],
     "a contest that is none": [],
 }
-"""What quick checks of samples say of the same damage, where it is anything else."""
+"""Problems that a quick check of a sample reports for this damage, if they differ."""
 
 
 @pytest.mark.parametrize("name", PLANTED)

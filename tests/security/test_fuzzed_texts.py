@@ -94,7 +94,7 @@ def _all_presets() -> tuple[str, ...]:
 
 
 IN_KENYA: Final[Any] = SimpleNamespace(countries=("254",), settings=Settings())
-"""What a reason needs to know of the context."""
+"""Stand-in for the context, with what checking a reason reads."""
 
 TARGETS: Final = {
     "settings": Target(texts=_example, reads=_settings),

@@ -412,9 +412,9 @@ class RecordRow(Table, table=True):
 
 
 class OrderDueRow(Table, table=True):
-    """When an order must be folded next. `generation` counts arrived evidence. `backwards` is the
-    reference without case and punctuation, reversed, so that an order can be found by the end of
-    its reference."""
+    """The instant at which an order must be folded next. `generation` counts arrived evidence.
+    `backwards` is the reference without case and punctuation, reversed, so that an order can be
+    found by the end of its reference."""
 
     __tablename__ = "order_due"
     __table_args__ = (

@@ -124,7 +124,7 @@ class BreakSeenRow(Table, table=True):
 
 
 class BreakTurnRow(Table, table=True):
-    """How a run changed a break: opened, changed, closed or reopened it."""
+    """A change of a break by a run: opened, changed, closed or reopened."""
 
     __tablename__ = "break_turns"
     __table_args__ = CLUSTERED

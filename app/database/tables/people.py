@@ -135,7 +135,7 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """How many leaves an order has in the log of `size` leaves, and the number of the newest.
+    """Number of an order's leaves in the log of `size` leaves, and the newest one's number.
     Stored only if they changed since the tree before. Append-only."""
 
     __tablename__ = "order_states"

@@ -114,7 +114,7 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""How a file marks outgoing money. With a minus sign; without one, so that its type or its column
+"""Notation for outgoing money. With a minus sign; without one, so that its type or its column
 shows it; with a sign that means nothing beside those; or so that columns are added and subtracted
 as they are."""
 

@@ -134,7 +134,7 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """What identifies an export.
+    """Description by which an export is recognized.
 
     title     its name at its maker
     profiles  profiles of the provider whose statement it is
@@ -535,7 +535,7 @@ class OpenTable(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenReading:
-    """How to read a file.
+    """The chosen way to read a file.
 
     preset  the preset of the mapping, if it has one
     notes   the reason, and other facts about the file, one sentence each

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     """Postings with the names of their accounts."""
 
     class Journal(Protocol):
-        """What a writer sees of the journal that it writes."""
+        """The journal, as far as the writer of a form needs it."""
 
         scope: Scope
         opened: set[str]
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class DaySum(NamedTuple):
-    """What one account adds up to on a day, in one currency."""
+    """Sum of one account on a day, in one currency."""
 
     day: str
     adjusted: str
@@ -73,11 +73,11 @@ class JournalForm(NamedTuple):
 
     title: str
     ending: str
-    """Of its files' names."""
+    """Extension of its files' names, such as `csv`."""
     purpose: str
-    """What the console says of it."""
+    """Description in the console."""
     words: str = ""
-    """What the command and the API say of it; nothing needed with `by_day`."""
+    """Description in the command's help and in the API; empty for a form with `by_day`."""
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
@@ -355,7 +355,7 @@ COMMAND_WORDS: Final = "; ".join(
     [f"{name}: {JOURNAL_FORMS[name].words}".removesuffix(": ") for name in _EACH]
     + [f"{', '.join(_BY_DAY)}: {_IMPORTED}"]
 )
-"""What the command's help says of the forms; the first is the one without a choice."""
+"""Description of all forms in the command's help, the default form first."""
 
 
 def api_words(default: str) -> str:

@@ -42,8 +42,8 @@ _NO_MONEY: Final = "890"
 _OPENING, _CLOSING = "010", "015"
 
 _DAY_IS_WHOLE: Final = ("2", "4")
-"""As-of-date modifiers: 1 interim and 2 final of a previous day, 3 interim and 4 final of the same
-day."""
+"""Modifiers of the as-of date: 1 interim and 2 final of a previous day, 3 interim and 4 final of
+the same day."""
 
 _GROUP_STATUS: Final = {"2": "a deletion", "3": "a correction", "4": "a test"}
 
