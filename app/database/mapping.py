@@ -127,9 +127,8 @@ REVISION_AT: Final = statement(
 
 AUDIT_AT: Final = statement(COUNTS_FROM, thing="'deed:' || audit.number", stored="audit.at")
 
-EVENT_STORED: Final = ", ".join(f"events.{name}" for name in EVENT_COLUMNS)
-"""Columns of events as stored; `EVENT_SELECT` has the instants from which they count."""
 RECORD_STORED: Final = ", ".join(f'records."{name}"' for name in RECORD_COLUMNS)
+"""Columns of records as stored; `RECORD_SELECT` has the instants from which they count."""
 EVENT_SELECT: Final = ", ".join(
     EVENT_AT if name == "received_at" else f"events.{name}" for name in EVENT_COLUMNS
 )

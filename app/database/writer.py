@@ -40,7 +40,6 @@ from app.database.takeover import ServerWatch
 _CLOCK: Final = SystemClock()
 
 MIB = 1024 * 1024
-GIB = 1024 * MIB
 
 
 class Space:

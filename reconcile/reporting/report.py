@@ -45,7 +45,6 @@ def finding_words(code: str) -> str:
 
 
 Basis = Literal["captured", "received", "settled"]
-BASES: Final[tuple[Basis, ...]] = get_args(Basis)
 
 FlowStep = Literal["opening", "new", "closed", "closing", "other"]
 STEPS: Final[tuple[FlowStep, ...]] = get_args(FlowStep)
