@@ -140,8 +140,8 @@ def as_store_error(error: Exception) -> TallyhookError | None:
         return StoreUnavailable(
             "no server of TALLYHOOK_DATABASE_URL is as its target_session_attrs says; try again"
         )
-    confused = _is_of_driver(error, "InternalClientError")  # by a server that ended
-    if isinstance(error, DBAPIError) and not (error.connection_invalidated or confused):
+    usable = isinstance(error, DBAPIError) and not error.connection_invalidated
+    if usable and not _is_driver_confused(error):
         return None
     if any(isinstance(cause, FileNotFoundError) for cause in _chain(error)):
         return StoreUnavailable(
@@ -157,7 +157,7 @@ def is_not_there_yet(error: StoreUnavailable) -> bool:
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
-    if _is_of_driver(error, "InternalClientError"):
+    if _is_driver_confused(error):
         return True
     return isinstance(error.__cause__, OSError) and _of_certificates(error) is None
 
@@ -205,6 +205,16 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
+    )
+
+
+def _is_driver_confused(error: BaseException) -> bool:
+    """Return whether a server that ended amid an answer left asyncpg in an impossible state. It
+    then takes the operation for one under way, and refuses the rollback. No two of ours share a
+    connection."""
+    return _is_of_driver(error, "InternalClientError") or (
+        _is_of_driver(error, "InterfaceError")
+        and any("another operation is" in str(cause) for cause in _chain(error))
     )
 
 

@@ -84,7 +84,20 @@ def test_what_a_server_lacks_is_named(cause: Exception, begins: str, reason: str
     assert (str(told).startswith(begins), told.reason) == (True, reason)
 
 
-def test_a_driver_that_is_confused_by_a_server_that_ended_is_no_fault_of_ours() -> None:
+@pytest.mark.parametrize(
+    ("cause", "confused"),
+    [
+        (asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is"), True),
+        (
+            asyncpg.InterfaceError("cannot perform operation: another operation is in progress"),
+            True,
+        ),
+        (asyncpg.InterfaceError("the server expects 2 arguments for this query, 1 passed"), False),
+    ],
+)
+def test_a_driver_that_is_confused_by_a_server_that_ended_is_no_fault_of_ours(
+    cause: Exception, confused: bool
+) -> None:
     """SQLAlchemy takes its connection for a good one. It is given up, and the service goes on."""
-    cause = asyncpg.InternalClientError("cannot switch to state 12; another operation (2) is ...")
-    assert isinstance(as_store_error(DBAPIError("SELECT 1", None, cause)), StoreUnavailable)
+    found = as_store_error(DBAPIError("SELECT 1", None, cause))
+    assert isinstance(found, StoreUnavailable) is confused
