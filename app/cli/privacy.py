@@ -488,9 +488,9 @@ def export_copy(
     """Write a copy of all that is kept about a person.
 
     Begin with index.html in it: what is kept, where from, since when, until when, and on which
-    ground. Phone numbers and email addresses of others are masked. Look through it for their names
-    before you hand it out. Attached PDFs and pictures are listed, and in it, as they are, only with
-    --with-attachments. Data that an erasure had to keep are in it.
+    ground. Other people's phone numbers, email addresses and known names are masked. Look through
+    it for names in free texts before you hand it out. Attached PDFs and pictures are listed, and in
+    it, as they are, only with --with-attachments. Data that an erasure had to keep are in it.
 
     With an operator's own token it is a proposal; once another has approved it, say it again with
     --proposal and --out.

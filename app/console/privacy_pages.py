@@ -214,25 +214,31 @@ async def ask_copy(view: View) -> Form:
         "You propose to take a copy of all that is kept about a person, to hand to them. "
         f"When another admin approves, you alone can take it, for {_HOURS} hours.",
         "The trail keeps that you did, and how you checked who asks; it keeps no number.",
-        fields=_whose("Found by"),
+        fields=(
+            *_whose("Found by"),
+            Field(
+                "attachments",
+                "Attached PDFs and pictures, in which nobody is masked",
+                choices=(("no", "listed, and left out"), ("yes", "in it as they are")),
+                value="no",
+            ),
+        ),
         why="How you checked that it is the person who asks, without a number",
     )
 
 
-def _wanted(view: View, *, identity: str) -> export.ExportRequest:
+async def do_copy(view: View, reason: str) -> ActionResult:
     subject, what = view.given.get("subject", ""), view.given.get("what", "phone")
-    return export.ExportRequest(
+    asked = export.ExportRequest(
         phone=subject if what not in ("order", "email") else None,
         email=subject if what == "email" else None,
         order=subject if what == "order" else None,
-        identity=identity,
+        attachments=view.given.get("attachments") == "yes",
+        identity=reason,
         by=view.person.name,
     )
-
-
-async def do_copy(view: View, reason: str) -> ActionResult:
     try:
-        proposal = await export.propose_export(view.context, _wanted(view, identity=reason))
+        proposal = await export.propose_export(view.context, asked)
     except NotFoundError as error:  # a mistyped order: the form is shown again
         raise UsageError(str(error)) from None
     assert proposal is not None, "an operator who is signed in has proved who they are"
@@ -253,8 +259,7 @@ async def ask_take_copy(view: View) -> Form:
         *lines,
         why
         or "It is a ZIP: begin with index.html in it. Look through its files before you hand "
-        "it over. Attached PDFs and pictures, in which nobody is masked, are listed in it; the "
-        "command `tallyhook privacy export --with-attachments` puts them in.",
+        "it over, for names in free texts, and for other people in attached PDFs and pictures.",
         ready=not why,
         reason=False,
         fields=() if "order" in found.given else (again,),
@@ -270,6 +275,7 @@ async def do_take_copy(view: View, reason: str) -> Response:
         phone=named.get("phone"),
         email=named.get("email"),
         order=order or named.get("order"),
+        attachments="attachments" in found.given,
         identity="",
         by=view.person.name,
     )

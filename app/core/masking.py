@@ -53,6 +53,12 @@ _NAMES: Final = frozenset(
     for which in ("", "first", "middle", "last", "full", "family", "given")
 ) | {"surname", "cardholder", "accountholder"}
 
+_ROLES: Final = (
+    "customer", "payer", "payee", "buyer", "shopper", "consumer", "holder", "recipient", "receiver",
+    "beneficiary", "sender", "contact", "consignee", "billing", "shipping",
+)  # fmt: skip
+"""Parts of fields' names that say whose name is in the field, or in the object."""
+
 
 def masked_phone(digits: str) -> str:
     """Mask E.164 digits: `+254 ••• ••• •01`."""
@@ -319,6 +325,20 @@ def names_a_phone(field: str) -> bool:
     return any(each in field.lower() for each in _PHONE_WORDS)
 
 
+def names_a_person(field: str, *, within: str) -> bool:
+    """Return whether a field's name, and that of the object around it, suggest a person's name. A
+    bare `name` may also be a product's."""
+    word, around = (_NOT_LETTERS.sub("", each.lower()) for each in (field, within))
+    if word in _ROLES or (word in _NAMES and word != "name"):
+        return True
+    return word.endswith("name") and any(each in word or each in around for each in _ROLES)
+
+
+def is_an_address(field: str) -> bool:
+    """Return whether a field's name suggests a postal or email address."""
+    return any(each in field.lower() for each in _OTHER_WORDS)
+
+
 class Masking:
     """Masking of given phone numbers and words, and of JSON fields with names of personal data.
 
@@ -377,7 +397,7 @@ class Masking:
         word = _NOT_LETTERS.sub("", name.lower().removeprefix("x-"))  # the prefix of headers
         if names_a_phone(name):
             return self._each(value, shown_phone)
-        if word in _NAMES or any(each in word for each in _OTHER_WORDS):
+        if word in _NAMES or is_an_address(word):
             return self._each(value, masked_name)
         return self.value(value)
 

@@ -60,7 +60,13 @@ async def files_of(
     attachments  whether attached PDFs and pictures, which cannot be masked, are in it
     """
     things = found.orders | {reference for _, reference in found.payments}
-    copy = PersonalCopy(found.identifiers, things=things, staff=staff)
+    copy = PersonalCopy(
+        found.identifiers,
+        things=things,
+        staff=staff,
+        names=found.names,
+        others=found.names_of_others,
+    )
     members: dict[str, bytes] = {}
     places: list[dict[str, Any]] = []
     retention = _retention(context)

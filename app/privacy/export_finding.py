@@ -36,6 +36,7 @@ class Found:
 
     identifiers  by which texts are known to be theirs; `named_by`: of them, those that were asked
     own          by table, rows of their own; `named`: by `table.column`, rows that name them
+    names        of the person, and `names_of_others`, as events state them
     of_others    deliveries of these orders in which somebody else paid
     aside        deliveries that name them, are accepted, and could not be read
     """
@@ -43,6 +44,8 @@ class Found:
     identifiers: set[str] = field(default_factory=set, repr=False)
     named_by: list[str] = field(default_factory=list, repr=False)
     orders: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set, repr=False)
+    names_of_others: set[str] = field(default_factory=set, repr=False)
     of_others: set[str] = field(default_factory=set)
     payments: set[tuple[str | None, str]] = field(default_factory=set)
     own: dict[str, set[erase_store.Key]] = field(default_factory=dict)
@@ -68,8 +71,9 @@ async def find_person(
         found.orders = {order or ""}
         found.identifiers = {*await phones_of(connection, order or "", sources=context.sources)}
         people = list[set[str]]()
-        for _, stated in (await _stated(context, connection, order or "")).values():
+        for _, stated, name in (await _stated(context, connection, order or "")).values():
             found.identifiers |= stated
+            found.names |= {name} - {""}
             same = [each for each in people if each & stated]
             people = [each for each in people if not each & stated]
             people += [stated.union(*same)] if stated else []
@@ -116,25 +120,28 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Collect further identifiers of the person from events with their number or address.
-    Deliveries that name somebody by neither are treated as another person's."""
-    stated_by = dict[str, tuple[set[str], set[str]]]()
+    """Collect further identifiers and the names of the person from events with their number or
+    address. Deliveries that name somebody by neither are treated as another person's."""
+    stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
-    for _, stated in stated_by.values():
+    for _, stated, _ in stated_by.values():
         if person in stated:
             found.identifiers |= stated
-    for name, (phones, stated) in stated_by.items():
-        if (phones if person.isdecimal() else stated) and not stated & found.identifiers:
-            found.of_others.add(name)
+    for delivery, (phones, stated, name) in stated_by.items():
+        if stated & found.identifiers:
+            found.names |= {name} - {""}
+        elif phones if person.isdecimal() else stated:
+            found.of_others.add(delivery)
+            found.names_of_others |= {name} - {""}
 
 
 async def _stated(
     context: AppContext, connection: Connection, order: str
-) -> dict[str, tuple[set[str], set[str]]]:
-    """Return two sets for each delivery: the customer's numbers, and both numbers and addresses."""
+) -> dict[str, tuple[set[str], set[str], str]]:
+    """Return of each delivery the customer's numbers, both numbers and addresses, and the name."""
     history = (await gather(connection, [order]))[order]
-    found = dict[str, tuple[set[str], set[str]]]()
+    found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):
         delivery = await raw_delivery(connection, name)
         source = context.sources.get(delivery.source) if delivery is not None else None
@@ -142,12 +149,13 @@ async def _stated(
             continue
         incoming = read_request(delivery.headers, delivery.whole or delivery.body)
         try:
-            address = source.transaction(incoming, digest=delivery.digest).get("email")
+            facts = source.transaction(incoming, digest=delivery.digest)
         except Unreadable:
             continue
         phones = {*own_phones(delivery, context.sources)}
-        addresses = (each for each in (identifiers.email(address),) if each is not None)
-        found[name] = phones, phones.union(addresses)
+        address = identifiers.email(facts.get("email"))
+        stated = phones if address is None else phones | {address}
+        found[name] = phones, stated, facts.get("name", "")
     return found
 
 

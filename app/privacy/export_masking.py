@@ -1,26 +1,34 @@
 """Masking of other people's data in the copy that a person gets.
 
-A row of the person is shown completely. Another row shows only the parts that name the person.
+A row of the person is shown completely, except for other people's numbers, addresses and names.
+Another row shows only the parts that name the person. A name is another person's if it is beside
+their number or address, or in a member for names and unlike the person's own. Such a name is masked
+in texts too. Other names in texts cannot be recognized.
 Leaves out which rows belong to whom (`export`).
 """
 
 import json
 import re
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any, Final
 
 from app.core.masking import (
     HIDDEN,
     clipped,
+    is_an_address,
     masked_at_sight,
+    masked_name,
+    names_a_person,
     names_a_phone,
     shown_phone,
     written_out,
     written_pattern,
 )
 from app.privacy.erase_store import MOST_INFLATED
+from app.providers.identifiers import name_words
 
 OTHERS: Final = "(left out: it is about others)"
 """Text that replaces what a body says about other people."""
@@ -35,6 +43,9 @@ TELLING: Final = 4
 """Minimum characters of a reference that is searched for in texts. A shorter one would match too
 much."""
 
+SHORTEST: Final = 7
+"""Minimum digits of a phone number in a member for such numbers."""
+
 _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
 """Milliseconds since 1970, and dates with a time in digits. Neither is a phone number."""
 
@@ -42,19 +53,31 @@ _DATE: Final = re.compile(r"(?<!\d)(?:1\d{12}|20\d{12})(?!\d)")
 class PersonalCopy:
     """Builds a person's copy of stored text. Its repr does not identify the person."""
 
-    __slots__ = ("_kept", "_own", "_staff", "_things")
+    __slots__ = ("_kept", "_names", "_others", "_own", "_person", "_staff", "_things")
 
     def __init__(
-        self, identifiers: Collection[str], *, things: Collection[str], staff: Collection[str]
+        self,
+        identifiers: Collection[str],
+        *,
+        things: Collection[str],
+        staff: Collection[str],
+        names: Collection[str] = (),
+        others: Collection[str] = (),
     ) -> None:
-        """Take the identifiers, orders and payments of the copy's person. identifiers: as
-        `written_pattern` takes them; things: references of their orders and payments; staff: names
-        of operators."""
-        own = [written_pattern(each) for each in sorted(identifiers)]
+        """Take whose copy it is.
+
+        identifiers  of the person, as `written_pattern` takes them
+        things       references of their orders and payments
+        staff        names of operators
+        names        of the person, and `others`: of other people, as events state them
+        """
+        self._person = [written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
-        self._own = (*own, *_words(each for each in things if len(each) >= TELLING))
+        self._own = (*self._person, *_words(each for each in things if len(each) >= TELLING))
         self._kept = (*self._own, _DATE)
         self._staff = _words(staff)
+        self._names = frozenset(word for each in names for word in name_words(each))
+        self._others = self._patterns(others)
 
     def __repr__(self) -> str:
         return "PersonalCopy()"
@@ -67,7 +90,7 @@ class PersonalCopy:
         return text in self._things or self.names(text)
 
     def text(self, text: str) -> str:
-        """Mask other people's numbers and addresses, and the names of staff."""
+        """Mask other people's numbers, addresses and known names, and the names of staff."""
         return self._around(text, self._kept)
 
     def _around(self, text: str, kept: Sequence[re.Pattern[str]]) -> str:
@@ -75,6 +98,8 @@ class PersonalCopy:
             text = masked_at_sight(text)
             for pattern in self._staff:
                 text = pattern.sub(STAFF, text)
+            for pattern in self._others:
+                text = pattern.sub(lambda found: masked_name(found[0]), text)
             return text
         parts, at = list[str](), 0
         for found in kept[0].finditer(text):
@@ -86,7 +111,9 @@ class PersonalCopy:
         """Return the content of the person's own row as JSON values."""
         text = _decoded(content)
         document = _document(text)
-        return self.text(text) if document is None else self._value(document, field="")
+        if document is None:
+            return self.text(text)
+        return self._knowing(document)._value(document, field="")
 
     def headers(self, lines: str) -> str:
         """Return the headers of the person's own delivery. Only values that name the person are
@@ -103,11 +130,74 @@ class PersonalCopy:
         document, each after its path, or lines of a text."""
         text = _decoded(content)
         document = _document(text)
-        found = [] if document is None else [*self._members(document, place="")]
+        known = self._knowing(document)
+        found = [] if document is None else [*known._members(document, place="")]
         if not found:  # even if only an escape or base64 contains it
             lines = written_out(text).split("\n")
-            found += [self._passage(each) for each in lines if self.names(each)]
+            found += [known._passage(each) for each in lines if self.names(each)]
         return list(dict.fromkeys(found))
+
+    def _knowing(self, document: Any) -> "PersonalCopy":
+        """Return a copy that also masks the names of others in this document's members."""
+        stated = self._names_of_others(document, field="", within="", other=False)
+        known = copy(self)
+        known._others = [*self._others, *self._patterns({*stated})]
+        return known
+
+    def _patterns(self, names: Collection[str]) -> list[re.Pattern[str]]:
+        """Return patterns of other people's names, in any case and spacing."""
+        return [
+            re.compile(
+                r"(?<!\w)" + r"\s+".join(map(re.escape, each.split())) + r"(?!\w)", re.IGNORECASE
+            )
+            for each in sorted(names, key=lambda each: (-len(each), each))
+            if len(each) >= TELLING and not self._names.issuperset(name_words(each))
+        ]
+
+    def _names_of_others(
+        self, value: Any, *, field: str, within: str, other: bool
+    ) -> Iterator[str]:
+        if isinstance(value, dict):
+            other = self._is_of_other(value, field=field, around=other)
+            for name, each in value.items():
+                yield from self._names_of_others(each, field=name, within=field, other=other)
+        elif isinstance(value, list):
+            for each in value:
+                yield from self._names_of_others(each, field=field, within=within, other=other)
+        elif isinstance(value, str) and self._names_another(
+            value, field=field, within=within, other=other
+        ):
+            yield value
+
+    def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
+        """Return whether an object is about another person: it states their number or address, or
+        is a name or an address in an object that does.
+
+        around  whether the object around it is about another person
+        """
+        texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
+        if any(each.search(text) for each in self._person for text in texts.values()):
+            return False
+        part = is_an_address(field) or field.lower() == "name" or names_a_person(field, within="")
+        return (around and part) or any(
+            len(text) >= SHORTEST and names_a_phone(name)
+            if text.isdecimal()  # else an id or a date
+            else masked_at_sight(text) != text
+            for name, text in texts.items()
+        )
+
+    def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
+        """Return whether the text of a member is another person's name. Of an object that states
+        nobody's number or address, names unlike the person's own are another's, if theirs is
+        known."""
+        words = name_words(text)
+        if other and (field.lower() == "name" or names_a_person(field, within=within)):
+            return not self._names.issuperset(words)
+        return (
+            names_a_person(field, within=within)
+            and bool(self._names and words)
+            and self._names.isdisjoint(words)
+        )
 
     def _passage(self, line: str) -> str:
         """Return a line; if it is long, only the part around the person's name."""
@@ -119,14 +209,20 @@ class PersonalCopy:
         # Mask a wider part than is shown, for the same reason.
         return clipped(self.text(line[begin : start + 2 * PASSAGE]), PASSAGE)
 
-    def _value(self, value: Any, *, field: str) -> Any:
+    def _value(self, value: Any, *, field: str, within: str = "", other: bool = False) -> Any:
         if isinstance(value, dict):
-            return {self.text(name): self._value(each, field=name) for name, each in value.items()}
+            other = self._is_of_other(value, field=field, around=other)
+            return {
+                self.text(name): self._value(each, field=name, within=field, other=other)
+                for name, each in value.items()
+            }
         if isinstance(value, list):
             about = [any(map(self._is_own, _leaves(each))) for each in value]
             several = any(about) and all(isinstance(each, dict) for each in value)
             return [
-                self._value(each, field=field) if own or not several else OTHERS
+                self._value(each, field=field, within=within, other=other)
+                if own or not several
+                else OTHERS
                 for each, own in zip(value, about, strict=True)
             ]
         if isinstance(value, bool) or not isinstance(value, str | int):
@@ -134,6 +230,9 @@ class PersonalCopy:
         text = str(value)
         if names_a_phone(field) and not self.names(text):
             return shown_phone(text)
+        address = other and (is_an_address(field) or is_an_address(within))
+        if address or self._names_another(text, field=field, within=within, other=other):
+            return masked_name(text)
         shown = self.text(text)
         return value if shown == text else shown
 

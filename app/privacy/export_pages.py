@@ -61,8 +61,9 @@ def index_page(index: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
         f"<style>{_STYLE}</style><h1>Your data</h1>"
         f"<p>All that this payment system keeps about {escape(found_by)}, as of "
         f"{escape(index['as_of'])}. Your orders: {escape(orders)}.</p>"
-        "<p>Phone numbers and email addresses of other people are masked. You may ask the shop to "
-        "correct or erase your data; what the law obliges it to keep stays until then.</p>"
+        "<p>Phone numbers, email addresses and known names of other people are masked. You may "
+        "ask the shop to correct or erase your data; what the law obliges it to keep stays until "
+        "then.</p>"
         f"<table><tr>{head}</tr>{''.join(rows)}</table>"
         + (f"<h2>Attached files</h2><ul>{files}</ul>" if files else "")
         + f"<h2>Kept though you ask for erasure</h2><ul>{periods}</ul>"

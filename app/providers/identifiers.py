@@ -27,10 +27,14 @@ def email(value: object) -> str | None:
 def name(value: object) -> str | None:
     """Return a person's name without accents, capitals and punctuation, its words sorted. `Doe,
     José` and `jose doe` are equal. A single word is too common to find a person by."""
-    text = _text(value)
-    plain = "".join(each for each in normalize("NFKD", text or "") if not combining(each))
-    words = sorted(_WORD.findall(plain.replace("\u2019", "'").casefold()))
+    words = sorted(name_words(_text(value) or ""))
     return f"name:{' '.join(words)}" if len(words) > 1 else None
+
+
+def name_words(text: str) -> list[str]:
+    """Return the words of a person's name, in the form in which names are compared."""
+    plain = "".join(each for each in normalize("NFKD", text) if not combining(each))
+    return _WORD.findall(plain.replace("\u2019", "'").casefold())
 
 
 def card(value: object) -> str | None:

@@ -35,6 +35,7 @@ from tests.console.conftest import (
     session_for,
     until_async,
 )
+from tests.console.test_cases import attached
 from tests.console.test_pages import shown
 from tests.database.contract_gaps import accept_gap
 from tests.rows import for_each
@@ -227,8 +228,8 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
 async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
     console: RunningConsole,
 ) -> None:
-    """The copy first: who proposed it types the number to take it. Then who approves the erasure
-    types it. No page, proposal or entry of the trail has the number."""
+    """The copy first, with an attached PDF: who proposed it types the number to take it. Then who
+    approves the erasure types it. No page, proposal or entry of the trail has the number."""
     number, pages = f"+{PHONE}", []
     await register_operator(console.context, name="Bea", role="admin", by="a admin")
     bea = await session_for(console.context, "Bea")
@@ -241,8 +242,11 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
         found = (await client.get("/proposals.json")).json()["proposals"]
         return str(next(each["id"] for each in found if each["state"] == "waiting"))
 
+    pdf = b"%PDF-1.7 signed for startxref %%EOF"
     async with console.signed_in("admin") as client:
-        copy = await proposal_made(client, "/do/copy", **wanted, reason="called back")
+        await attached(client, "/do/attach?order=ORD-1", pdf, "a.pdf", kind="other")
+        whole = wanted | {"attachments": "yes"}
+        copy = await proposal_made(client, "/do/copy", **whole, reason="called back")
     async with console.client(bea, **SAME_SITE) as client:
         assert (await sent(client, f"/do/approve?proposal={copy}", reason="so")).status_code == 303
     async with console.signed_in("admin") as client:
@@ -259,6 +263,7 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
     assert "and of nobody else" in shown(other.text)
     assert taken.headers["content-type"] == "application/zip"
     assert PHONE.encode() in taken.content
+    assert pdf in taken.content
     async with console.client(bea, **SAME_SITE) as client:
         approve = f"/do/approve?proposal={erasure}"
         asks = await client.get(approve)

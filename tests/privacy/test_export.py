@@ -107,6 +107,10 @@ async def test_a_copy_has_nothing_of_other_people(tmp_path: Path) -> None:
                 {"order": "ORD-1", "text": f"ask {OTHER} or baba@example.org of +{PHONE}"},
             ],
             "msisdn2": OTHER[3:],
+            "to": {"name": "Njeri Mwangi", "phone": OTHER, "address": {"line": "Moi Avenue 5"}},
+            "shipping": {"name": "Chebet", "first_name": "Wanjiku", "city": "Nyeri"},
+            "text": "Leave it with NJERI  Mwangi or Chebet, or ask Otieno Ouma.",
+            "item": {"name": "Kanga"},
         }
         await driver.send(own)
         await driver.send(paid("ORD-1", "e2", OTHER, name="Otieno Ouma"))
@@ -120,12 +124,18 @@ async def test_a_copy_has_nothing_of_other_people(tmp_path: Path) -> None:
         await attach(context, letter)
         made = await export(context, asked(phone=f"+{PHONE}", by="Ann Achieng"))
     told, rows = everything(made), data(made)
-    for hidden in (OTHER, OTHER[3:], "Otieno", "baba@", "Achieng", "ORD-2"):
-        assert hidden not in told, hidden
+    hidden = (OTHER, OTHER[3:], "Otieno", "baba@", "Achieng", "ORD-2",
+              "Njeri", "NJERI", "Moi", "Chebet")  # fmt: skip
+    assert [each for each in hidden if each in told] == []
     (body,) = [each["body"] for each in rows["deliveries"] if "body" in each]
     assert body["others"][0] == OTHERS
     assert body["others"][1]["text"].endswith(f"of +{PHONE}")
     assert body["data"]["customer"] == {"phone": PHONE, "name": "Wanjiku Kamau", "email": EMAIL}
+    masked = {"name": "N•••", "phone": "+254 ••• ••• •77", "address": {"line": "M•••"}}
+    assert body["to"] == masked
+    assert body["shipping"] == {"name": "C•••", "first_name": "Wanjiku", "city": "Nyeri"}
+    assert body["text"] == "Leave it with N••• or C•••, or ask O•••."
+    assert body["item"] == {"name": "Kanga"}
     (named,) = [each for each in rows["deliveries"] if "says" in each]
     assert named["says"] == [f"data.customer.note: his mother: {SPELLED}"]
     assert [each["details"]["note"] for each in rows["attachments"]] == [f"for {STAFF}"]
