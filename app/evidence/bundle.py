@@ -25,10 +25,11 @@ from app.evidence import (
 )
 from app.evidence.attachments import ENDINGS
 from app.evidence.witnesses import witnesses_of
-from app.orders.customers import checked_reason, refuse_too_many
+from app.orders.customers import checked_reason
 from app.orders.holds import hold_if_due
 from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
+from app.receiving.kept_request import refuse_too_many
 from app.receiving.restrictions import Restriction, restricted_orders
 from reconcile.canonical import canonical_json
 from reconcile.instants import (

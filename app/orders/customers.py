@@ -7,13 +7,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from app.access.operator_store import Operator, acting_alone, acts_since
+from app.access.operator_store import acting_alone
 from app.access.operators import note_in_trail, permitted
-from app.access.proposals import proved
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.masking import Masking, looks_like_a_phone
-from app.core.text import counted, is_human_text
+from app.core.text import is_human_text
 from app.database.engine import Connection
 from app.orders.history_store import gather
 from app.orders.pending_session_store import pending_sessions_of
@@ -21,10 +20,9 @@ from app.orders.read_orders import explain_order
 from app.providers.source import Source
 from app.receiving.delivery_log_store import RawDelivery, find_in_log, raw_delivery
 from app.receiving.header_codec import phones_in
-from app.receiving.kept_request import no_delivery
+from app.receiving.kept_request import no_delivery, refuse_too_many
 from app.receiving.refusal_store import find_rejection
 from app.receiving.restrictions import refuse_restricted
-from reconcile.instants import HOUR
 
 LOOKED_AT: Final = 50
 """Most deliveries of one order that are read. The first usually names the customer."""
@@ -80,32 +78,6 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
             "ever"
         )
     return checked
-
-
-SHOWN_WITHIN: Final = HOUR
-
-
-async def refuse_too_many(
-    context: AppContext, connection: Connection, who: Operator, *, more: int
-) -> None:
-    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed.
-
-    A body or a full bundle counts as one number. Numbers of an approved proposal don't count. The
-    machine's owner has the database anyway, and has no limit.
-    """
-    if not proved(who):
-        return
-    most = context.settings.phones.shown_per_hour
-    since = context.clock.now() - SHOWN_WITHIN
-    seen = await acts_since(connection, since, who=who.name, actions=["unmasked"])
-    alone = [each.facts for each in seen if not {"proposal", "account"} & each.facts.keys()]
-    shown = sum(int(facts.get("phones", 1)) for facts in alone)
-    if shown + more > most:
-        raise UsageError(
-            f"you have seen {counted(shown, 'phone number')} or bodies within an hour, and {most} "
-            "is the most that one person sees alone (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to "
-            "see those of several orders, or come back in an hour"
-        )
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:

@@ -3,17 +3,21 @@
 Leaves out: sending, and whether the request was genuine.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from app.access.operator_store import Operator, acting_alone, acts_since
 from app.access.operators import note_in_trail, permitted
+from app.access.proposals import proved
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.recorded import Recorded, of_request
 from app.core.text import counted
+from app.database.engine import Connection
 from app.receiving.delivery_log_store import find_in_log, raw_delivery
 from app.receiving.header_codec import is_left_out, read_request
 from app.receiving.refusal_store import find_rejection
 from app.receiving.restrictions import refuse_restricted
+from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
@@ -32,11 +36,37 @@ def no_delivery(delivery_id: str) -> NotFoundError:
     )
 
 
+SHOWN_WITHIN: Final = HOUR
+
+
+async def refuse_too_many(
+    context: AppContext, connection: Connection, who: Operator, *, more: int
+) -> None:
+    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed.
+
+    A body or a full bundle counts as one number. Numbers of an approved proposal don't count. The
+    machine's owner has the database anyway, and has no limit.
+    """
+    if not proved(who):
+        return
+    most = context.settings.phones.shown_per_hour
+    since = context.clock.now() - SHOWN_WITHIN
+    seen = await acts_since(connection, since, who=who.name, actions=["unmasked"])
+    alone = [each.facts for each in seen if not {"proposal", "account"} & each.facts.keys()]
+    shown = sum(int(facts.get("phones", 1)) for facts in alone)
+    if shown + more > most:
+        raise UsageError(
+            f"you have seen {counted(shown, 'phone number')} or bodies within an hour, and {most} "
+            "is the most that one person sees alone (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to "
+            "see those of several orders, or come back in an hour"
+        )
+
+
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
     """Return the request that brought a delivery. The audit trail notes who sends it where.
 
     Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored whole, and for callers who may not see bodies.
+    or not stored whole, and for callers who may not see bodies, or no more of them this hour.
     """
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)
@@ -54,7 +84,9 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
     if body is None:
         raise UsageError(_why_not(delivery_id, stored is None, entry.pruned_at is not None))
     async with context.database.writing() as connection:
+        await acting_alone(connection)
         who = await permitted(connection, by=by, action="unmasked")
+        await refuse_too_many(context, connection, who, more=1)
         await note_in_trail(
             connection,
             who,

@@ -8,10 +8,13 @@ import pytest
 from app.access.operators import Proven, Role, register_operator, retire_operator
 from app.core.errors import UsageError
 from app.core.masking import masked_phone
+from app.evidence.bundle import BundleRequest, build_evidence
+from app.finance.read_lines import lines_naming
 from app.orders import unmask_many
 from app.orders.customers import reveal_body, unmask
 from app.orders.unmask_many import OPEN_FOR
 from app.privacy.erase import ErasureRequest, erase
+from app.receiving.kept_request import kept_request
 from reconcile.instants import HOUR, SECOND, Instant
 from tests.api.driving import event
 from tests.console.conftest import (
@@ -282,6 +285,12 @@ async def test_one_person_sees_only_some_numbers_alone_within_an_hour(
     assert await sees(other)
     await reveal_body(limited, delivery, reason=REASON, by=other)
     assert [await sees(other), await sees("Sue")] == [False, True]
+    with pytest.raises(UsageError, match="propose to see those of several orders"):
+        await kept_request(limited, delivery, to="here", by=other)
+    await kept_request(limited, delivery, to="here", by="Sue")
+    asked = BundleRequest(order="ORD-1", reason=REASON, by=other)
+    with pytest.raises(UsageError, match="propose to see those of several orders"):
+        await build_evidence(limited, asked, lines=lines_naming)
     proposal = await asked_for(numbers, "ORD-1", "ORD-5")
     await approved(numbers, proposal)
     assert OTHER_PHONE[-9:] in (await look(numbers, proposal)).replace(" ", "")
