@@ -3,18 +3,20 @@
 Whatever else comes out would be shown as a fault of Tallyhook's. `FUZZ_SEED=2` tries others.
 """
 
+import json
 import os
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.api.request_body import json_object, reported_order
 from app.config.load import load_settings
@@ -23,6 +25,16 @@ from app.core.errors import TallyhookError
 from app.core.problems import ApiProblem
 from app.core.schedule import schedule_entries
 from app.core.zones import typed_deadline, typed_instant
+from app.evidence.keys import (
+    EvidenceKey,
+    NotSigned,
+    minisign_signature,
+    public_key_text,
+    read_public_key,
+    trusted_comment,
+)
+from app.evidence.seal import Checkpoint, NotACheckpoint, read_checkpoint, signed_checkpoint
+from app.evidence.tell_scenario import FORMAT
 from app.finance.files import presets
 from app.finance.files.books import BookForm
 from app.finance.files.mapping import read_mapping
@@ -30,7 +42,11 @@ from app.finance.rule_file import read_rules
 from app.finance.rule_text import SETTINGS
 from app.orders.customers import checked_reason
 from app.orders.sought import understood
+from app.providers.check_signatures import NotARequest, read_line
 from app.providers.profile import profile_text, read_profile, shipped_profiles
+from app.sandbox.playing import read_script
+from app.sandbox.settings import SANDBOX_SECRET
+from reconcile.instants import Instant
 from tests.finance.files.reading import bank, book
 from tests.finance.files.test_bank_files import BAI2, CAMT, MT940, MT942, OFX, OFX_2
 
@@ -93,6 +109,56 @@ def _all_presets() -> tuple[str, ...]:
     return tuple(map(presets.preset_text, presets.shipped_presets()))
 
 
+def _script(text: str, folder: Path) -> None:
+    path = folder / "script.json"
+    path.write_text(text, errors="surrogatepass")
+    read_script(path, secret=SANDBOX_SECRET)
+
+
+def _scripts() -> tuple[str, ...]:
+    at = "2026-11-20T10:00:00Z"
+    body = ['{"at": "', {"at": at, "as": "rfc3339"}, '"}']
+    record = {
+        "record_id": "rec_1", "order": "ORD-1", "kind": "order_placed", "recorded_at": at, "at": at,
+        "author": "token:shop", "money": {"amount": "1500.00", "currency": "KES"},
+    }  # fmt: skip
+    step = {"at": at, "source": "shop", "event_id": "e1", "verdict": "stored", "body": body}
+    script = {
+        "format": FORMAT, "order": "ORD-1", "policy": {"payment_window": None},
+        "sources": [
+            {"source": "shop", "profile": "checkout", "text": profile_text("checkout")},
+        ],
+        "steps": [step, {"at": at, "record": record}],
+        "expected": {"at": at, "outcome": "pending", "fulfillable": False, "findings": [],
+                     "explanation": []},
+    }  # fmt: skip
+    return (json.dumps(script),)
+
+
+KEY: Final = EvidenceKey(Ed25519PrivateKey.from_private_bytes(b"k" * 32))
+
+
+@cache
+def _notes() -> tuple[str, ...]:
+    head = Checkpoint(origin="shop.example/log", size=7, head=b"h" * 32)
+    return (
+        signed_checkpoint(KEY, head),
+        minisign_signature(KEY, b"", comment="signed"),
+        public_key_text(KEY.public),
+    )
+
+
+def _note(text: str, _: Path) -> None:
+    refused = list[Exception]()
+    for reads in (read_checkpoint, read_public_key, partial(trusted_comment, KEY.public, b"")):
+        try:
+            reads(text)
+        except (NotACheckpoint, NotSigned) as error:
+            refused.append(error)
+    if refused:
+        raise refused[-1]
+
+
 IN_KENYA: Final[Any] = SimpleNamespace(countries=("254",), settings=Settings())
 """Stand-in for the context, with what checking a reason reads."""
 
@@ -152,6 +218,20 @@ TARGETS: Final = {
             "reference;amount;currency\n\"A\";1500,00;KES\n",
         ),
         reads=lambda text, folder: book(text.encode(errors="replace"), folder=folder),
+    ),
+    "scripts": Target(texts=_scripts, reads=_script),
+    "notes": Target(texts=_notes, reads=_note, refuses=(NotACheckpoint, NotSigned)),
+    "signature lines": Target(
+        texts=lambda: (
+            '{"name": "a", "profile": "stripe", "secret": ["s"], "headers": [["a", "b"]], '
+            '"body": "{}", "method": "POST", "url": "https://a.example", "now": 1614265330, '
+            '"tolerance": 300}',
+            '{"secret": {"key": "s"}, "headers": {"a": "b"}, "body_b64": "e30=", "now": 1.5}',
+        ),
+        reads=lambda text, _: read_line(
+            text.encode(errors="replace"), profile="stripe", now=Instant(0)
+        ),
+        refuses=(NotARequest,),
     ),
     "json bodies": Target(
         texts=lambda: (
