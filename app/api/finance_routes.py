@@ -11,15 +11,8 @@ from typing import Annotated, Final, TypeVar
 
 from starlette.responses import JSONResponse, Response
 
-from app.api import request_body
+from app.api import report_routes, request_body
 from app.api.operations import AS_SENT, AsOf, AsOfAsked, NewestAsked, Operation, PageAsked
-from app.api.report_routes import (
-    JOURNAL_MEDIA,
-    MAX_JOURNAL_BYTES,
-    TOO_MUCH,
-    Form,
-    ReportDocument,
-)
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
@@ -88,7 +81,7 @@ class ClosedAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedJournalAsked(ClosedAsked):
-    format: Form = "json"
+    format: report_routes.Form = "json"
 
 
 T = TypeVar("T")
@@ -221,7 +214,9 @@ class FinanceRoutes:
         shown, following = _after(closings, asked, what="closing of this list")
         return {"periods": [each.document() for each in shown], "next": following}
 
-    async def get_period(self, period: str, asked: ClosedAsked) -> ReportDocument | Response:
+    async def get_period(
+        self, period: str, asked: ClosedAsked
+    ) -> report_routes.ReportDocument | Response:
         """Return a closed month's report, byte for byte as it was closed."""
         content = await closed_periods.closed_report(
             self._context, period, "json", version=asked.version
@@ -237,8 +232,8 @@ class FinanceRoutes:
         async with aclosing(written):
             async for part in written:
                 parts.append(part)
-                if sum(map(len, parts)) > MAX_JOURNAL_BYTES:
-                    raise UsageError(TOO_MUCH)
+                if sum(map(len, parts)) > report_routes.MAX_JOURNAL_BYTES:
+                    raise UsageError(report_routes.TOO_MUCH)
         return Response(b"".join(parts), media_type=JOURNAL_FORMS[form].media)
 
 
@@ -318,6 +313,6 @@ OPERATIONS: Final = (
         answers={409: "It is too long; the sentence says so"},
         unknown=_NOT_CLOSED,
         refused=(409, "report_not_made"),
-        media=JOURNAL_MEDIA,
+        media=report_routes.JOURNAL_MEDIA,
     ),
 )

@@ -14,16 +14,7 @@ from app.core.alarm import Alarm
 from app.core.errors import TallyhookError
 from app.core.metrics import Metrics
 from app.golive.golive import unfinished
-from app.monitoring.health import (
-    PublicCertificate,
-    StoreState,
-    bounded,
-    nodes_of,
-    reader_behind,
-    refusal,
-    store_state,
-    unsafe,
-)
+from app.monitoring import health
 from app.monitoring.service_note import ANSWERED_BY
 from app.monitoring.watchdog import WATCHES, Watchdog
 from app.receiving.source_state import SourceState, source_states
@@ -37,7 +28,9 @@ def _seconds(alarm: Alarm | None) -> int:
     return 0 if alarm is None or alarm.since is None else alarm.since // SECOND
 
 
-def _moments(state: StoreState, certificate: PublicCertificate | None) -> dict[str, int]:
+def _moments(
+    state: health.StoreState, certificate: health.PublicCertificate | None
+) -> dict[str, int]:
     """Return gauges of moments in Unix time, without absent ones."""
     gauges = dict[str, int]()
     if state.left is not None:
@@ -68,7 +61,7 @@ class Health:
         metrics: Metrics,
         watchdog: Watchdog,
         read_elsewhere: Callable[[], bool] = lambda: False,
-        certificate: PublicCertificate | None = None,
+        certificate: health.PublicCertificate | None = None,
         checkout_denied: Callable[[], str | None] = lambda: None,
         name: str = "",
     ) -> None:
@@ -79,7 +72,7 @@ class Health:
         self._watchdog = watchdog
         self._read_elsewhere = read_elsewhere
         self._began = context.clock.now()
-        self._nodes = nodes_of(context)
+        self._nodes = health.nodes_of(context)
         self._certificate = certificate
         self._checkout_denied = checkout_denied
         # If a source that signs nothing has no address of its own, its name is its only secret.
@@ -113,8 +106,8 @@ class Health:
 
         async def look() -> None:
             nonlocal dangers, states, golive
-            refuses = await refusal(self._context)
-            behind = await reader_behind(
+            refuses = await health.refusal(self._context)
+            behind = await health.reader_behind(
                 self._context,
                 limit_s=self._context.settings.inbox_red_s,
                 elsewhere=self._began if self._read_elsewhere() else None,
@@ -123,11 +116,11 @@ class Health:
             states = await source_states(self._context)
             nodes = await self._nodes.look()
             reasons.extend(nodes.down())
-            dangers = await unsafe(self._context, nodes)
+            dangers = await health.unsafe(self._context, nodes)
             golive = await unfinished(self._context)
 
         try:
-            await bounded(look())
+            await health.bounded(look())
         except TallyhookError as error:
             reasons += [] if str(error) in reasons else [str(error)]
         status = 503 if reasons else 200
@@ -174,8 +167,8 @@ class Health:
     async def metrics(self, request: Request) -> Response:
         """Answer with metrics for Prometheus."""
         try:
-            state = await bounded(store_state(self._context))
-            nodes = await bounded(self._nodes.look())
+            state = await health.bounded(health.store_state(self._context))
+            nodes = await health.bounded(self._nodes.look())
         except TallyhookError:
             # Report what this process knows by itself, and that it can store nothing. Alerts need
             # that just now, and a scrape that failed would tell them that nobody answers.

@@ -10,17 +10,11 @@ from app.api.operations import Accepted, Operation, PageAsked
 from app.api.proposal_routes import Loaded, ReasonText
 from app.context.context import AppContext
 from app.finance.place_payment import Placing, place_payment
-from app.orders.unallocated import (
-    UnallocatedDocument,
-    UnallocatedPageDocument,
-    UnallocatedRequest,
-    list_unallocated,
-    read_unallocated,
-)
+from app.orders import unallocated
 from reconcile.documents import OrderReference
 from reconcile.ledger.records import DismissedAs
 
-Placed = UnallocatedDocument | Accepted[ProposalDocument]
+Placed = unallocated.UnallocatedDocument | Accepted[ProposalDocument]
 Replaces = Annotated[
     str, "The `last_act` that you saw: whoever decided since then is not overruled."
 ]
@@ -61,17 +55,17 @@ class UnallocatedRoutes:
         self._context = context
         self._proposals = proposals
 
-    async def list_unallocated(self, asked: PaymentsAsked) -> UnallocatedPageDocument:
+    async def list_unallocated(self, asked: PaymentsAsked) -> unallocated.UnallocatedPageDocument:
         """List verified payments that belong to no order, those heard of first before the
         others."""
-        request = UnallocatedRequest(
+        request = unallocated.UnallocatedRequest(
             source=asked.source,
             after=asked.after,
             limit=asked.limit,
             everything=asked.all,
             not_ours=asked.not_ours,
         )
-        page = await list_unallocated(self._context, request)
+        page = await unallocated.list_unallocated(self._context, request)
         now = self._context.clock.now()
         return {"payments": [each.document(now=now) for each in page.payments], "next": page.next}
 
@@ -108,7 +102,7 @@ class UnallocatedRoutes:
         if proposal is not None:
             proposals: Proposals = await self._proposals()
             return Accepted(proposals.document(proposal))
-        found = await read_unallocated(self._context, asked.payment)
+        found = await unallocated.read_unallocated(self._context, asked.payment)
         return found.document(now=self._context.clock.now())
 
 

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import operators, printing, running
-from app.cli.privacy import (
-    AcceptGap,
-    WhyGap,
-    WhyWithout,
-    WithoutErasures,
-    stated_gap,
-    stated_losses,
-    tell_erased,
-    tell_gap,
-)
+from app.cli import operators, printing, privacy, running
 from app.core.clock import SystemClock
 from app.core.errors import UsageError
 from app.core.text import counted
@@ -167,7 +157,7 @@ def distribute() -> None:
 
 
 @group.command("adopt-inbox")
-def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
+def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, after a loss or exchange. All
     in the file counts as unread, and what is stored already is skipped. Of a file that is gone or
     was cut off, what was acknowledged and not read may be lost: that is named, and to be accepted.
@@ -175,11 +165,11 @@ def adopt_the_inbox(accept_gap: AcceptGap = False, reason: WhyGap = "") -> None:
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
-    accepts = stated_gap(accept_gap, reason=reason)
+    accepts = privacy.stated_gap(accept_gap, reason=reason)
     records, found = running.run_loop(
         adopt_inbox(load_settings(), clock=SystemClock(), accepts=accepts)
     )
-    tell_gap(found)
+    privacy.tell_gap(found)
     printing.note(
         f"The inbox is adopted; {counted(records, 'record')} in it will be read by `serve`."
     )
@@ -196,9 +186,9 @@ def vacuum() -> None:
 
 @group.command("restored")
 def restored(
-    without_erasures: WithoutErasures = False,
-    accept_gap: AcceptGap = False,
-    reason: WhyWithout = "",
+    without_erasures: privacy.WithoutErasures = False,
+    accept_gap: privacy.AcceptGap = False,
+    reason: privacy.WhyWithout = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -210,11 +200,11 @@ def restored(
     from app.privacy.gap import accept_found
     from app.privacy.replay_erasures import ErasureReplay
 
-    without, accepts = stated_losses(without_erasures, accept_gap, reason=reason, by=by)
+    without, accepts = privacy.stated_losses(without_erasures, accept_gap, reason=reason, by=by)
     settings = load_settings()
     if accepts is not None:
         accepting = accept_found(settings, reason=accepts, clock=SystemClock(), follow=False)
-        tell_gap(running.run_loop(accepting))
+        privacy.tell_gap(running.run_loop(accepting))
     with printing.progress("erasing again", None) as advance:
         followed, erased = running.with_context(
             lambda context: after_restore(
@@ -223,7 +213,7 @@ def restored(
             purpose="alone",
             loaded=settings,
         )
-    tell_erased(erased)
+    privacy.tell_erased(erased)
     if form is not printing.Format.table:
         erasures = {"erasures": erased.document()}
         printing.document({"last_revision": followed.head, **followed.document(), **erasures}, form)

@@ -11,24 +11,16 @@ from app.console.signing_in import link_grant_of, qr_code
 from app.console.view import Act, ActionResult, Document, Field, Form, View
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import counted
-from app.monitoring.work_notices import (
-    PACES,
-    WAYS,
-    Pace,
-    Way,
-    choose_notices,
-    notice_choice,
-    ways_set_up,
-)
+from app.monitoring import work_notices
 from reconcile.instants import format_instant, format_known
 
-PACE_WORDS: Final[dict[Pace, str]] = {
+PACE_WORDS: Final[dict[work_notices.Pace, str]] = {
     "at_once": "At once",
     "daily": "Each morning, together",
     "off": "Not at all",
 }
 
-WAY_WORDS: Final[dict[Way, str]] = {
+WAY_WORDS: Final[dict[work_notices.Way, str]] = {
     "mail": "By mail",
     "post": "By a signed post to where alarms go",
 }
@@ -38,7 +30,7 @@ async def account_document(view: View) -> Document:
     """GET /me: how the person signs in, their sessions, and how they are notified of work."""
     me = view.person.name
     choice, account = (
-        await notice_choice(view.context, me),
+        await work_notices.notice_choice(view.context, me),
         await sessions.account_of(view.context, me),
     )
     return {
@@ -73,7 +65,9 @@ async def account_document(view: View) -> Document:
             "due_at": format_instant(choice.due_at),
             "tries": choice.tries,
         },
-        "ways": [{"way": way, "means": WAY_WORDS[way]} for way in ways_set_up(view.context)],
+        "ways": [
+            {"way": way, "means": WAY_WORDS[way]} for way in work_notices.ways_set_up(view.context)
+        ],
     }
 
 
@@ -285,8 +279,8 @@ async def do_end_own_session(view: View, reason: str) -> str:
 
 
 async def ask_choose_notices(view: View) -> Form:
-    choice = await notice_choice(view.context, view.person.name)
-    ways = ways_set_up(view.context)
+    choice = await work_notices.notice_choice(view.context, view.person.name)
+    ways = work_notices.ways_set_up(view.context)
     return Form(
         view.person.name,
         "/me",
@@ -320,12 +314,12 @@ async def ask_choose_notices(view: View) -> Form:
 
 async def do_choose_notices(view: View, reason: str) -> str:
     when, how = view.given.get("pace"), view.given.get("way")
-    pace = next((each for each in PACES if each == when), None)
-    way = next((each for each in WAYS if each == how), None)
+    pace = next((each for each in work_notices.PACES if each == when), None)
+    way = next((each for each in work_notices.WAYS if each == how), None)
     if pace is None or way is None:
         raise UsageError("choose when and how")
     me, address = view.person.name, view.given.get("address", "")
-    await choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
+    await work_notices.choose_notices(view.context, me, pace=pace, way=way, address=address, by=me)
     return "/me"
 
 

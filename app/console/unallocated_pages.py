@@ -8,14 +8,7 @@ from app.console.view import PROPOSE, Act, ActionResult, Document, Field, Form, 
 from app.console.words import address
 from app.core.text import capital
 from app.finance import place_payment as placing
-from app.orders.unallocated import (
-    WHY,
-    Unallocated,
-    UnallocatedRequest,
-    list_unallocated,
-    read_unallocated,
-    unallocated_totals,
-)
+from app.orders import unallocated
 from reconcile.ledger.records import DISMISSED_AS
 from reconcile.money import to_json
 
@@ -30,15 +23,15 @@ ONE_ORDER: Final = (
 async def unallocated_document(view: View) -> Document:
     """GET /unallocated?source=&all=&not_ours=&after="""
     filters = view.filters({"source": None, "all": ("true",), "not_ours": ("true",)})
-    request = UnallocatedRequest(
+    request = unallocated.UnallocatedRequest(
         source=filters["source"],
         after=view.word("after") or "",
         limit=view.rows,
         everything=filters["all"] is not None,
         not_ours=filters["not_ours"] is not None,
     )
-    page = await list_unallocated(view.context, request)
-    totals, now = await unallocated_totals(view.context), view.context.clock.now()
+    page = await unallocated.list_unallocated(view.context, request)
+    totals, now = await unallocated.unallocated_totals(view.context), view.context.clock.now()
     return {
         "filters": filters,
         "not_ours": totals.not_ours,
@@ -54,7 +47,7 @@ async def unallocated_document(view: View) -> Document:
 
 async def payment_document(view: View) -> Document:
     """GET /unallocated/{payment}"""
-    found = await read_unallocated(view.context, view.subject)
+    found = await unallocated.read_unallocated(view.context, view.subject)
     suggested = []
     if found.state == "open":
         suggested = await placing.suggested_orders(view.context, found)
@@ -69,18 +62,20 @@ async def payment_document(view: View) -> Document:
 # --- actions -------------------------------------------------------------------------------------
 
 
-async def _payment(view: View) -> Unallocated:
-    return await read_unallocated(view.context, view.needed("payment"))
+async def _payment(view: View) -> unallocated.Unallocated:
+    return await unallocated.read_unallocated(view.context, view.needed("payment"))
 
 
-def _form(found: Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any) -> Form:
+def _form(
+    found: unallocated.Unallocated, *lines: str, fields: tuple[Field, ...] = (), **more: Any
+) -> Form:
     """Build a form about a payment. It carries the last decision about the payment."""
     money = "an amount that is not clear" if found.held is None else str(found.held)
     seen = Field("replaces", "", kind="hidden", value=found.last_act or "", required=False)
     return Form(
         f"{found.id}: {money}",
         address("unallocated", found.id),
-        WHY[found.why],
+        unallocated.WHY[found.why],
         *lines,
         fields=(*fields, seen),
         **more,

@@ -6,16 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from app.access.operators import Action
+from app.console import imports_pages
 from app.console.coverage_pages import day_fields
-from app.console.imports_pages import (
-    KINDS,
-    WHOSE,
-    clear_of,
-    differs_in,
-    money_rows,
-    state_of,
-    upload_of,
-)
 from app.console.proposals_pages import proposed
 from app.console.uploads import (
     KEPT_FOR,
@@ -62,7 +54,9 @@ async def _mappings(view: View) -> dict[str, Path]:
 
 async def _reading_fields(view: View) -> tuple[Field, ...]:
     """Return the form fields that say what a file is and how to read it."""
-    kinds = tuple((kind, f"{WHOSE[kind]} {word}") for kind, word in KINDS.items())
+    kinds = tuple(
+        (kind, f"{imports_pages.WHOSE[kind]} {word}") for kind, word in imports_pages.KINDS.items()
+    )
     return (
         Field("kind", "What it is", choices=(("", "recognize it"), *kinds), required=False),
         Field(
@@ -187,10 +181,10 @@ def days_in(view: View) -> tuple[str, str] | None:
 def _said_identity(view: View) -> tuple[imports.ImportKind | None, str | None]:
     """Return the (kind, source) that the form states. Raises UsageError."""
     given = view.given
-    named: dict[str, imports.ImportKind] = {each: each for each in KINDS}
+    named: dict[str, imports.ImportKind] = {each: each for each in imports_pages.KINDS}
     kind = named.get(given.get("kind", ""))
     if kind is not None and not view.person.may(ACTIONS[kind]):
-        raise UsageError(f"your role may import no {KINDS[kind]}")
+        raise UsageError(f"your role may import no {imports_pages.KINDS[kind]}")
     source = given.get("source", "") if kind in (None, "statement") else ""
     if source and source not in view.context.settings.sources:
         raise UsageError("there is no source of this name")
@@ -278,7 +272,7 @@ async def _request(view: View, file: ReceivedFile) -> imports.ImportRequest:
 
 
 async def ask_read_as(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
+    upload = imports_pages.upload_of(view, view.needed("upload"))
     sheet = Field(
         "sheet",
         "Which sheet",
@@ -289,7 +283,7 @@ async def ask_read_as(view: View) -> Form:
         upload.file.path.name,
         address("imports", upload.name),
         "The file is read once more, as you say; nothing is imported by that.",
-        ready=not upload.busy and state_of(upload) != "imported",
+        ready=not upload.busy and imports_pages.state_of(upload) != "imported",
         reason=False,
         fields=(*([sheet] if len(upload.sheets) > 1 else []), *await _reading_fields(view)),
     )
@@ -300,7 +294,7 @@ async def do_read_as(view: View, reason: str) -> str:
 
     A button that only says what the file is keeps the other options, such as sheet and encoding.
     """
-    upload = upload_of(view, view.needed("upload"))
+    upload = imports_pages.upload_of(view, view.needed("upload"))
     kind, source = _said_identity(view)
     if "encoding" in view.given:
         upload.request = await _request(view, upload.file)
@@ -314,19 +308,19 @@ async def do_read_as(view: View, reason: str) -> str:
 
 
 async def ask_import(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
-    seen, state = upload.seen, state_of(upload)
+    upload = imports_pages.upload_of(view, view.needed("upload"))
+    seen, state = upload.seen, imports_pages.state_of(upload)
     back = address("imports", upload.name)
     subject = upload.file.path.name
     if state != "to_confirm" or seen is None:
         line = "There is nothing to import: it is being read, it was imported, or no row is clear."
         return Form(subject, back, line, ready=False)
-    subject = f"{subject}, {KINDS[seen.kind]}"
+    subject = f"{subject}, {imports_pages.KINDS[seen.kind]}"
     lines = [
         f"{counted(seen.read, 'row')} read: {seen.new:,} new, {seen.changed:,} changed, "
         f"{seen.unchanged:,} as known before, {seen.rejected:,} not clear."
     ]
-    for row in money_rows(seen):
+    for row in imports_pages.money_rows(seen):
         names = [name for name in ("amount", "gross", "fee", "net") if name in row]
         amounts = ", ".join(f"{name} {plain_money(row[name])}" for name in names)
         lines.append(f"{counted(row['rows'], 'row')}: {amounts}.")
@@ -349,10 +343,10 @@ async def ask_import(view: View) -> Form:
 
 async def do_import(view: View, reason: str) -> str:
     """Import the bytes that the dry run read."""
-    upload = upload_of(view, view.needed("upload"))
+    upload = imports_pages.upload_of(view, view.needed("upload"))
     if not compare_digest(view.given.get("sha256", "").encode(), upload.file.sha256.encode()):
         raise UsageError("this is not the file that was shown: look at it again")
-    if state_of(upload) != "to_confirm" or upload.seen is None:
+    if imports_pages.state_of(upload) != "to_confirm" or upload.seen is None:
         raise UsageError("this file is being read, or was imported already")
     _begin_import(view, upload)
     assert upload.job is not None
@@ -361,7 +355,7 @@ async def do_import(view: View, reason: str) -> str:
     if done is None:
         return address("imports", upload.name)
     kept = view.console.uploads.of_person(view.person.name)
-    waits = any(state_of(each) != "imported" for each in kept)
+    waits = any(imports_pages.state_of(each) != "imported" for each in kept)
     return "/imports" if waits else address("imports", str(done))
 
 
@@ -396,9 +390,9 @@ def _forget_imported(view: View, upload: Upload) -> int | None:
 
 
 async def ask_import_all(view: View) -> Form:
-    clear = clear_of(view)
+    clear = imports_pages.clear_of(view)
     lines = [
-        f"{each.file.path.name}, {KINDS[each.seen.kind]}: {each.seen.new:,} new, "
+        f"{each.file.path.name}, {imports_pages.KINDS[each.seen.kind]}: {each.seen.new:,} new, "
         f"{each.seen.changed:,} changed, {each.seen.unchanged:,} as known before."
         for each in clear
         if each.seen is not None
@@ -417,7 +411,7 @@ async def ask_import_all(view: View) -> Form:
 async def do_import_all(view: View, reason: str) -> str:
     """Import the files that were shown and still have no unclear row, one after another."""
     shown = set(view.given.get("uploads", "").split())
-    clear = [each for each in clear_of(view) if each.name in shown]
+    clear = [each for each in imports_pages.clear_of(view) if each.name in shown]
     for upload in clear:
         _begin_import(view, upload)
     await view.console.jobs.settle([each.job for each in clear if each.job is not None])
@@ -427,8 +421,8 @@ async def do_import_all(view: View, reason: str) -> str:
 
 
 async def ask_accept_balance_difference(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
-    differs, back = differs_in(upload), address("imports", upload.name)
+    upload = imports_pages.upload_of(view, view.needed("upload"))
+    differs, back = imports_pages.differs_in(upload), address("imports", upload.name)
     if differs is None:
         line = "There is nothing to accept in this file: read it again."
         return Form(upload.file.path.name, back, line, ready=False)
@@ -447,8 +441,8 @@ async def ask_accept_balance_difference(view: View) -> Form:
 
 async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
     """Propose to import a bank file despite the difference of balances that was shown."""
-    upload = upload_of(view, view.needed("upload"))
-    differs = differs_in(upload)
+    upload = imports_pages.upload_of(view, view.needed("upload"))
+    differs = imports_pages.differs_in(upload)
     if differs is None:
         raise UsageError("this file was read otherwise meanwhile: look at it again")
     bank_balances.check_amount(differs, view.given.get("difference", ""))
@@ -464,7 +458,7 @@ async def do_accept_balance_difference(view: View, reason: str) -> ActionResult:
 
 
 async def ask_discard(view: View) -> Form:
-    upload = upload_of(view, view.needed("upload"))
+    upload = imports_pages.upload_of(view, view.needed("upload"))
     return Form(
         upload.file.path.name,
         address("imports", upload.name),
@@ -475,7 +469,7 @@ async def ask_discard(view: View) -> Form:
 
 
 async def do_discard(view: View, reason: str) -> str:
-    upload = upload_of(view, view.needed("upload"))
+    upload = imports_pages.upload_of(view, view.needed("upload"))
     if upload.busy:
         raise UsageError("this file is being read: wait for the end")
     view.console.uploads.forget(upload)

@@ -31,15 +31,8 @@ from app.receiving.caught_up import must_have_read
 from app.receiving.due_store import marks_of
 from app.receiving.kept_request import refuse_too_many
 from app.receiving.restrictions import Restriction, restricted_orders
+from reconcile import instants
 from reconcile.canonical import canonical_json
-from reconcile.instants import (
-    SECOND,
-    Instant,
-    format_duration,
-    format_instant,
-    format_known,
-    parse_instant,
-)
 from reconcile.ledger.explain import ledger_document
 from reconcile.ledger.fold import fold
 from reconcile.ledger.unheard import unheard_document
@@ -153,7 +146,7 @@ def _add_delivery(
     proven = evidence.proven
     document = {
         "delivery": evidence.arrived.delivery_id,
-        "received_at": format_instant(evidence.arrived.received_at),
+        "received_at": instants.format_instant(evidence.arrived.received_at),
         "source": evidence.arrived.source,
         "verdict": evidence.arrived.verdict,
         "problem": evidence.arrived.problem,
@@ -177,13 +170,13 @@ def _add_delivery(
             "where": proven.where,
             "over": proven.signed,
             "key": proven.key,
-            "signed_at": format_known(proven.signed_at),
+            "signed_at": instants.format_known(proven.signed_at),
             "age_at_arrival": None
             if proven.signed_at is None
-            else format_duration(evidence.arrived.received_at - proven.signed_at),
+            else instants.format_duration(evidence.arrived.received_at - proven.signed_at),
             "sentence": proven.sentence,
         },
-        "let_go_at": format_known(evidence.arrived.pruned_at),
+        "let_go_at": instants.format_known(evidence.arrived.pruned_at),
     }
     files.shown[f"{name}.json"] = _json(document)
     if proven.public is not None:
@@ -328,7 +321,7 @@ def bundle_of(dossier: gather_evidence.Dossier, key: keys.EvidenceKey) -> bytes:
             f"this bundle would have {len(members):,} files and {size:,} bytes, more than can be "
             "checked in one piece: name an earlier --as-of, or leave personal data out"
         )
-    comment = f"evidence of an order as of {format_instant(dossier.as_of)}"
+    comment = f"evidence of an order as of {instants.format_instant(dossier.as_of)}"
     signature = keys.minisign_signature(key, manifest, comment=comment, about=ABOUT)
     return verify.pack({**members, verify.MANIFEST: manifest, verify.SIGNATURE: signature.encode()})
 
@@ -343,7 +336,7 @@ def manifest_of(dossier: gather_evidence.Dossier, files: Files) -> dict[str, Any
         "release": rendering.release(),
         "program": rendering.program(),
         "order": dossier.history.order,
-        "as_of": format_instant(dossier.as_of),
+        "as_of": instants.format_instant(dossier.as_of),
         "redacted": not dossier.full,
         "files": shown | (personal if dossier.full else {}),
         "left_out": {} if dossier.full else personal,
@@ -365,7 +358,7 @@ class BundleRequest:
     left out. `attachments` says whether attached files are included, or only their digests."""
 
     order: str
-    as_of: Instant | None = None
+    as_of: instants.Instant | None = None
     reason: str | None = None
     by: str | None = None
     attachments: bool = False
@@ -382,7 +375,7 @@ class Built:
 
     archive: bytes
     order: str
-    as_of: Instant
+    as_of: instants.Instant
     deliveries: int
     unsealed: int
     full: bool
@@ -488,11 +481,11 @@ async def _sealed_dossier(
             break
         await asyncio.sleep(SEAL_PAUSE_S)
     history, sealed = dossier.history, dossier.sealed
-    sealed_by = dossier.as_of - verify.SEALED_WITHIN_S * SECOND
+    sealed_by = dossier.as_of - verify.SEALED_WITHIN_S * instants.SECOND
     came = {
         **{each.delivery_id: each.received_at for each in history.deliveries},
         **{each.record_id: each.recorded_at for each in history.records},
-        **{name: parse_instant(parts[SAID]["at"]) for name, parts in sealed.said.items()
+        **{name: instants.parse_instant(parts[SAID]["at"]) for name, parts in sealed.said.items()
            if ":" in name},
     }  # fmt: skip
     late = [name for name in dossier.sealed.unsealed if came[name] < sealed_by]
@@ -513,7 +506,7 @@ async def _write_down(
         who = await permitted(connection, by=request.by, action="evidence_built")
         facts = {
             "sha256": built.sha256,
-            "as_of": format_instant(built.as_of),
+            "as_of": instants.format_instant(built.as_of),
             "kind": "full" if built.full else "redacted",
         }
         said: dict[str, Any] = {"subject": request.order, "at": now, "reason": reason}

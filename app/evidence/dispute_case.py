@@ -16,17 +16,10 @@ from app.core.zones import wall_clock
 from app.database.engine import Connection
 from app.database.gaps import gaps_until
 from app.database.statements import run
-from app.evidence import attachment_store, gather_evidence
+from app.evidence import attachment_store, first_party, gather_evidence
 from app.evidence import dispute as disputes
 from app.evidence.attachments import Attachment, attachment_of
 from app.evidence.dispute import exact, to_second
-from app.evidence.first_party import (
-    NetworkRuleDocument,
-    Purchase,
-    Qualification,
-    network_of,
-    qualifications,
-)
 from app.evidence.letter_limits import LetterLimits, LetterLimitsDocument, limits_of
 from app.orders.customers import phones_of
 from app.orders.history_store import gather
@@ -116,7 +109,7 @@ class CaseDocument(TypedDict):
     missing: Count
     items: list[disputes.CaseItemDocument]
     earlier_orders: list[EarlierOrderDocument]
-    rules: list[NetworkRuleDocument]
+    rules: list[first_party.NetworkRuleDocument]
     limits: LetterLimitsDocument
     behind_s: Annotated[
         NotRequired[Count],
@@ -148,7 +141,7 @@ class DisputeCase:
     earlier: tuple[EarlierOrder, ...]
     items: tuple[disputes.Item, ...]
     stated: Mapping[str, tuple[str, ...]] = field(repr=False)
-    rules: tuple[Qualification, ...]
+    rules: tuple[first_party.Qualification, ...]
     limits: LetterLimits
     masking: Masking = field(repr=False)
     behind_s: int = 0
@@ -253,7 +246,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
     )
     source = None if reported is None else context.sources.get(reported.source)
     channel = "the channel" if source is None else source.profile.name
-    limits = limits_of(channel, network_of(stated.get("network", ())))
+    limits = limits_of(channel, first_party.network_of(stated.get("network", ())))
     paid = _paid(known, reported)
     own = _purchase(known.order, paid, ledger, stated)
     return DisputeCase(
@@ -268,7 +261,7 @@ async def dispute_case(context: AppContext, asked: CaseRequest) -> DisputeCase:
         earlier=tuple(earlier[-MOST_EARLIER:]),
         items=tuple(disputes.dispute_checklist(facts, family)),
         stated=stated,
-        rules=tuple(qualifications(own, purchases, fraud=fraud)),
+        rules=tuple(first_party.qualifications(own, purchases, fraud=fraud)),
         limits=limits,
         masking=masking,
         behind_s=behind,
@@ -365,8 +358,8 @@ def _purchase(
     paid: tuple[Instant, Money] | None,
     ledger: Ledger,
     stated: Mapping[str, tuple[str, ...]],
-) -> Purchase:
-    return Purchase(
+) -> first_party.Purchase:
+    return first_party.Purchase(
         order=order,
         processed_at=None if paid is None else paid[0],
         settled=any(each.captured for each in ledger.balances)
@@ -384,7 +377,7 @@ async def _earlier(
     masking: Masking,
     *,
     whole: bool,
-) -> tuple[list[EarlierOrder], list[Purchase]]:
+) -> tuple[list[EarlierOrder], list[first_party.Purchase]]:
     """Return earlier paid orders, oldest first: undisputed ones with this phone number, and
     purchases that may be the customer's, found by digests of number, email address, name and card.
 
@@ -398,7 +391,7 @@ async def _earlier(
         found = await orders_by_phone(connection, digest, limit=LOOKED_AT + 1)
         (same if is_of_a_number(digest) else others).update(found)
     looked_at = [*sorted(same - {known.order}), *sorted(others - same - {known.order})][:LOOKED_AT]
-    before, orders, purchases = _paid(known), list[EarlierOrder](), list[Purchase]()
+    before, orders, purchases = _paid(known), list[EarlierOrder](), list[first_party.Purchase]()
     for order, history in (await gather(connection, looked_at)).items():
         past = history.known_at(as_of)
         paid = _paid(past)

@@ -32,16 +32,7 @@ from app.sealing import (
 )
 from reconcile.instants import DAY, HOUR, Duration, Instant
 from reconcile.ledger.history import History
-from reconcile.transparency import merkle
-from reconcile.transparency.commitments import (
-    SAID,
-    TEXTS,
-    Parts,
-    cut_into_parts,
-    part_hashes,
-    part_salts,
-    written_parts,
-)
+from reconcile.transparency import commitments, merkle
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, computed, consistency_spans, inclusion_spans, needed
 
@@ -195,13 +186,13 @@ async def prove_each(
         secret = await order_store.log_secret(connection) or b""
     opened = {}
     for each in found.proofs:
-        salts = part_salts(secret, bytes.fromhex(json.loads(each.text)["salt"]))
+        salts = commitments.part_salts(secret, bytes.fromhex(json.loads(each.text)["salt"]))
         row = rows.get(each.subject)
         values = row.said if row is not None and isinstance(row.said, Mapping) else {}
         opened[each.subject] = {
             name: {"salt": salts[name], "value": value}
             for name, value in values.items()
-            if with_texts or name == SAID
+            if with_texts or name == commitments.SAID
         }
     return {
         "proofs": [{**each.document(), "opened": opened[each.subject]} for each in found.proofs],
@@ -321,7 +312,7 @@ class SealedParts:
     origins: tuple[tuple[str, int | None], ...] = ()
     order: OrderName | None = None
     parts: Mapping[str, Mapping[str, SealedPart]] = field(default_factory=dict)
-    said: Mapping[str, Parts] = field(default_factory=dict)
+    said: Mapping[str, commitments.Parts] = field(default_factory=dict)
     tree: InTree | None = None
 
 
@@ -332,7 +323,9 @@ def masked_parts(
     also mask who acted and why. Masked parts keep only their commitments."""
     said = {
         name: {
-            part: _masked(value, masking) if part != SAID and (full or part != "who") else value
+            part: _masked(value, masking)
+            if part != commitments.SAID and (full or part != "who")
+            else value
             for part, value in parts.items()
         }
         | (
@@ -346,7 +339,7 @@ def masked_parts(
     shown = {each.delivery_id: each.event for each in masked.deliveries}
 
     def hides(name: str, part: str) -> bool:
-        if part == SAID:
+        if part == commitments.SAID:
             return False
         if name in said:
             return bool(said[name][part] != sealed.said[name][part])
@@ -413,7 +406,7 @@ async def sealed_parts(
             parts[name] = _opened(said[name], leaves[name], secret)
         for each in history.deliveries:
             for leaf in read[each.delivery_id][-1:]:  # it seals the present reading of the delivery
-                event = cut_into_parts(value_document(each.event), TEXTS)
+                event = commitments.cut_into_parts(value_document(each.event), commitments.TEXTS)
                 parts[leaf.subject] = _opened(event, leaf, secret)
     leaves |= {leaf.subject: leaf for each in read.values() for leaf in each}
     named = (await order_store.named_orders(connection, [history.order])).get(history.order)
@@ -491,9 +484,9 @@ async def _rows_of(
     return found
 
 
-def _opened(said: Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
+def _opened(said: commitments.Parts, leaf: leaf_store.Leaf, secret: bytes) -> dict[str, SealedPart]:
     """Return the parts of a leaf's content with their salts."""
     salt = bytes.fromhex(leaf.members()["salt"])
-    hashes = part_hashes(written_parts(said), secret=secret, salt=salt)
-    salts = part_salts(secret, salt)
+    hashes = commitments.part_hashes(commitments.written_parts(said), secret=secret, salt=salt)
+    salts = commitments.part_salts(secret, salt)
     return {name: SealedPart(hash=each, salt=salts[name]) for name, each in hashes.items()}

@@ -32,21 +32,11 @@ from app.core.text import LEAF, counted
 from app.database.engine import Connection
 from app.evidence.keys import PublicKey
 from app.sealing import departure_store, log_store
+from reconcile import instants
 from reconcile.documents import Count, InstantText, Keywords
-from reconcile.instants import (
-    HOUR,
-    MINUTE,
-    NO_TIME,
-    SECOND,
-    Duration,
-    Instant,
-    format_instant,
-    format_known,
-    plain_instant,
-)
 from reconcile.transparency import cosignatures, merkle
 
-CLOCK: Final[Duration] = 10 * MINUTE
+CLOCK: Final[instants.Duration] = 10 * instants.MINUTE
 """Tolerated clock difference of a witness. Others later rely on the time that it states."""
 
 PROBLEMS: Final[Mapping[str, str]] = {
@@ -95,8 +85,8 @@ class Witnesses:
 
     each: tuple[Witness, ...]
     quorum: int
-    every: Duration
-    alarm_after: Duration
+    every: instants.Duration
+    alarm_after: instants.Duration
 
     @property
     def names(self) -> list[str]:
@@ -113,8 +103,8 @@ def witnesses_of(settings: Settings) -> Witnesses | None:
     return Witnesses(
         each=tuple(Witness(key=cosignatures.read_cosigner(key), url=url) for key, url in pairs),
         quorum=evidence.witness_quorum or len(pairs) // 2 + 1,
-        every=evidence.witness_every_s * SECOND,
-        alarm_after=evidence.witness_alarm_s * SECOND,
+        every=evidence.witness_every_s * instants.SECOND,
+        alarm_after=evidence.witness_alarm_s * instants.SECOND,
     )
 
 
@@ -123,7 +113,7 @@ class WrongCosignature(Exception):
     note."""
 
 
-def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
+def cosigned_at(note: str, key: cosignatures.VerifierKey) -> instants.Instant | None:
     """Return when a witness cosigned a checkpoint, by its own statement; None if it has not.
 
     Raise WrongCosignature if a line names its key and does not verify (C2SP signed-note).
@@ -137,7 +127,7 @@ def cosigned_at(note: str, key: cosignatures.VerifierKey) -> Instant | None:
             timed[1], cosignatures.cosigned_message(body, time=timed[0])
         ):
             raise WrongCosignature(key.name)
-        found = Instant(timed[0] * SECOND)
+        found = instants.Instant(timed[0] * instants.SECOND)
     return found
 
 
@@ -231,8 +221,8 @@ def _witness_document(
         "key": witness.name,
         "state": witness_state(state),
         "leaves": 0 if state is None else state.size,
-        "cosigned_at": format_known(None if state is None else state.cosigned_at),
-        "since": format_known(None if state is None else state.since),
+        "cosigned_at": instants.format_known(None if state is None else state.cosigned_at),
+        "since": instants.format_known(None if state is None else state.since),
         "problem": problem,
         "sentence": None if problem is None else PROBLEMS.get(problem, problem),
     }
@@ -243,7 +233,7 @@ def departure_document(departure: departure_store.Departure) -> DepartureDocumen
     return {
         "way": departure_way(departure),
         "leaves": departure.size,
-        "at": format_instant(departure.at),
+        "at": instants.format_instant(departure.at),
         "head": departure.head.hex(),
     }
 
@@ -263,7 +253,7 @@ def departure_sentence(departure: departure_store.Departure) -> str:
     }.get(departure.way, f"cosigned by {departure_way(departure)}")
     return (
         f"the checkpoint of {counted(departure.size, *LEAF)}, {how} at "
-        f"{plain_instant(departure.at)}"
+        f"{instants.plain_instant(departure.at)}"
     )
 
 
@@ -280,13 +270,13 @@ keys."""
 TRIES: Final = 3
 """Requests to one witness in a row. It may say twice that it knows another size than we think."""
 
-LEASE: Final[Duration] = MINUTE
+LEASE: Final[instants.Duration] = instants.MINUTE
 """Time for which a claim on a witness lasts: longer than TRIES requests may take."""
 
-FIRST_PAUSE: Final[Duration] = 30 * SECOND
+FIRST_PAUSE: Final[instants.Duration] = 30 * instants.SECOND
 """Pause before a witness that did not cosign is asked again. It doubles each time."""
 
-LONGEST_PAUSE: Final[Duration] = HOUR
+LONGEST_PAUSE: Final[instants.Duration] = instants.HOUR
 """Longest pause between requests to a witness that does not cosign, and the longest that it may ask
 for."""
 
@@ -298,11 +288,11 @@ REST_S: Final = 5.0
 class _Reply:
     """Result of one request: a cosignature, a size that the witness knows, or a problem."""
 
-    at: Instant | None = None
+    at: instants.Instant | None = None
     line: str | None = None
     size: int | None = None
     problem: str | None = None
-    wait: Duration = NO_TIME
+    wait: instants.Duration = instants.NO_TIME
 
 
 class Cosigning:
@@ -318,7 +308,7 @@ class Cosigning:
     async def ask_due(self) -> int:
         """Ask every witness that is due. Return the number asked."""
         now = self._context.clock.now()
-        until = Instant(now - now % self._witnesses.every)  # 1
+        until = instants.Instant(now - now % self._witnesses.every)  # 1
         latest = now + LONGEST_PAUSE + CLOCKS_DIFFER  # later: a clock was ahead
         async with self._context.database.reading() as connection:
             head = await log_store.newest_head(connection, until=until)
@@ -353,7 +343,7 @@ class Cosigning:
                 connection,
                 witness.name,
                 before=None if state is None else state.next_at,
-                until=Instant(now + LEASE),
+                until=instants.Instant(now + LEASE),
             )
         if not mine:
             return
@@ -430,7 +420,7 @@ class Cosigning:
             pause = min(FIRST_PAUSE << min(known.failures, 16), LONGEST_PAUSE)
             state = replace(
                 known,
-                next_at=Instant(now + max(pause, min(reply.wait, LONGEST_PAUSE))),
+                next_at=instants.Instant(now + max(pause, min(reply.wait, LONGEST_PAUSE))),
                 failures=known.failures + 1,
                 since=now if known.since is None else known.since,
                 problem=problem,

@@ -18,16 +18,8 @@ from app.database.engine import Connection
 from app.finance import break_store, run_store
 from app.finance.limits import Allowance, allowance_of
 from app.orders.accept_findings import record_acceptance
+from reconcile import documents
 from reconcile.canonical import fingerprint
-from reconcile.documents import (
-    Cites,
-    Count,
-    FactsDocument,
-    InstantText,
-    Keywords,
-    MoneyDocument,
-    NextText,
-)
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.ledger import Facts
 from reconcile.matching import breaks
@@ -43,57 +35,57 @@ from reconcile.money import Money, major_text, to_json
 
 class CandidateReasonDocument(TypedDict):
     reason: str
-    points: Count
+    points: documents.Count
     words: str
 
 
 class CandidateDocument(TypedDict):
     line: str
     reference: str | None
-    money: MoneyDocument
-    score: Annotated[int, Keywords(minimum=0, maximum=100)]
+    money: documents.MoneyDocument
+    score: Annotated[int, documents.Keywords(minimum=0, maximum=100)]
     reasons: list[CandidateReasonDocument]
     apart: str
 
 
 class BreakDocument(TypedDict):
-    id: Annotated[str, Keywords(examples=["brk_1"])]
+    id: Annotated[str, documents.Keywords(examples=["brk_1"])]
     cause: BreakCause
     state: breaks.State
     assignee: str | None
     order: str | None
     payment: str | None
-    money: MoneyDocument
-    age_days: Count
-    since: InstantText
-    cites: Cites
+    money: documents.MoneyDocument
+    age_days: documents.Count
+    since: documents.InstantText
+    cites: documents.Cites
     candidates: Annotated[list[CandidateDocument], "The nearest lines, and what keeps each apart."]
     next_step: str
     sentence: str
 
 
 class StepDocument(TypedDict):
-    at: InstantText
-    step: Annotated[str, Keywords(enum=(*get_args(breaks.Turn), *breaks.ACTS))]
+    at: documents.InstantText
+    step: Annotated[str, documents.Keywords(enum=(*get_args(breaks.Turn), *breaks.ACTS))]
     by: str
     second: Annotated[str | None, "Who agreed, where two had to."]
     value: str
     reason: str
-    money: MoneyDocument
-    cites: Cites
+    money: documents.MoneyDocument
+    cites: documents.Cites
 
 
 class WholeBreakDocument(BreakDocument):
     because: str | None
     settling: breaks.LateDecision | None
     closed_by: list[str]
-    facts: FactsDocument
+    facts: documents.FactsDocument
     steps: list[StepDocument]
 
 
 class BreakPageDocument(TypedDict):
     breaks: list[BreakDocument]
-    next: NextText
+    next: documents.NextText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,13 +8,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.zones import zone_named
 from app.database.engine import Connection
-from app.finance.period_store import (
-    Closed,
-    all_closings,
-    closed_periods,
-    closing_of_period,
-    print_of,
-)
+from app.finance import period_store
 from app.finance.period_store import PeriodListDocument as PeriodListDocument
 from app.finance.reports.render import ReportFormat, render
 from app.orders.policy_version_store import engine_form
@@ -39,10 +33,10 @@ def rules_form(policy: Policy) -> str:
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
-async def list_closed(context: AppContext) -> list[Closed]:
+async def list_closed(context: AppContext) -> list[period_store.Closed]:
     """Return every closing by month and version, including reopened ones."""
     async with context.database.reading() as connection:
-        return await all_closings(connection)
+        return await period_store.all_closings(connection)
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
@@ -50,7 +44,7 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
     async with context.database.reading() as connection:
-        closed = await closed_periods(connection)
+        closed = await period_store.closed_periods(connection)
     return [each.period for each in closed if first <= each.period <= last]
 
 
@@ -67,7 +61,7 @@ async def closed_report(
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
-        kept = await print_of(connection, period, form, version=closing.version)
+        kept = await period_store.print_of(connection, period, form, version=closing.version)
     return render(report_of(dict(closing.report)), form) if kept is None else kept
 
 
@@ -76,9 +70,9 @@ async def closing_named(
 ) -> Closing:
     """Return a month's closing by version, or the one in force. Raises NotFoundError for none."""
     if version is None:
-        standing = [e for e in await closed_periods(connection) if e.period == period]
+        standing = [e for e in await period_store.closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
-    closing = await closing_of_period(connection, period, version=version)
+    closing = await period_store.closing_of_period(connection, period, version=version)
     if closing is None:
         named = f"version {version} of {period[:40]}" if version else period[:40]
         raise NotFoundError(
@@ -109,7 +103,7 @@ async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
     """Return the closings in force at an instant, the earliest month first."""
     return [
         await closing_named(connection, each.period, version=each.version)
-        for each in await closed_periods(connection, as_of=as_of)
+        for each in await period_store.closed_periods(connection, as_of=as_of)
     ]
 
 
@@ -117,7 +111,7 @@ async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
 
 
 async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
-    closed = await closed_periods(connection)
+    closed = await period_store.closed_periods(connection)
     last = (await closing_named(connection, closed[-1].period)).month if closed else None
     return Calendar(context.calendar_zone, closed=last)
 
@@ -159,7 +153,7 @@ async def _on_books(context: AppContext, at: Instant) -> Instant:
     if not day.endswith("-01") or plain.day(day)[0] != at:
         return at
     async with context.database.reading() as connection:
-        names = {each.period for each in await closed_periods(connection)}
+        names = {each.period for each in await period_store.closed_periods(connection)}
         if day[:7] in names:
             return (await closing_named(connection, day[:7])).month.start
         return (await calendar_of(context, connection)).month(day[:7]).start

@@ -23,6 +23,7 @@ from app.finance import (
     import_store,
     line_version_store,
     named_mappings,
+    order_references,
 )
 from app.finance.files import (
     bank,
@@ -40,13 +41,6 @@ from app.finance.files.banks.entries import Balances
 from app.finance.import_store import ImportKind as ImportKind
 from app.finance.import_store import ImportPageDocument as ImportPageDocument
 from app.finance.line_version_store import WrittenVersions
-from app.finance.order_references import (
-    OF_BOOK,
-    name_references,
-    said_of_shared,
-    shared_references,
-    unfit_references,
-)
 from app.finance.stage_file import BANK, BOOK, FORMS, STATEMENT, ImportForm, StagedFile
 from app.finance.stage_file import Imported as Imported
 from app.finance.stage_file import ImportRequest as ImportRequest
@@ -91,10 +85,10 @@ async def import_file(
     with closing(StagedFile(request, chosen, form, kind, rejects, progress)) as reading:
         await reading.read()
         done = reading.done
-        shared = shared_references(reading.staged) if reading.names else {}
+        shared = order_references.shared_references(reading.staged) if reading.names else {}
         if reading.names:
-            done.notes += said_of_shared(shared, OF_BOOK)
-            reading.leave_out(await unfit_references(context, reading.staged))
+            done.notes += order_references.said_of_shared(shared, order_references.OF_BOOK)
+            reading.leave_out(await order_references.unfit_references(context, reading.staged))
         if not done.refused:
             reading.state_coverage(name, who=who.name, at=context.clock.now())
         async with context.database.reading() as connection:
@@ -127,7 +121,7 @@ async def import_file(
             )
             done.add(written)
             if reading.names:
-                unfit = await name_references(
+                unfit = await order_references.name_references(
                     context,
                     reading.staged,
                     number=done.number,

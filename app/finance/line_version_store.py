@@ -35,14 +35,7 @@ from app.database.statements import (
     select_rows,
     statement,
 )
-from app.finance.import_store import (
-    KNOWN,
-    Import,
-    ImportKind,
-    newest_published,
-    sum_of,
-    summed,
-)
+from app.finance import import_store
 from reconcile.instants import EARLIEST, Instant
 from reconcile.matching.rows import Moved, is_like, is_same, paired
 from reconcile.money import Money
@@ -175,7 +168,7 @@ ERASED_PHONE: Final = ""
 ERASED_NUMBER: Final = "•"
 """Replaces an erased number in a bank's text."""
 
-LINES: Final[Mapping[ImportKind, LineKind]] = {
+LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
     "book": LineKind(
         table="book_lines",
         prefix="bok",
@@ -305,7 +298,7 @@ async def write_lines(
     connection: AsyncConnection,
     rows: Rows,
     *,
-    kind: ImportKind,
+    kind: import_store.ImportKind,
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
@@ -439,7 +432,7 @@ def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number:
 
 async def lines_known(
     connection: AsyncConnection,
-    kind: ImportKind,
+    kind: import_store.ImportKind,
     columns: str,
     *,
     as_of: Instant,
@@ -450,13 +443,13 @@ async def lines_known(
     columns  of the rows, in SQL
     having   by column, values one of which a line has
     """
-    number, found = await newest_published(connection, as_of=as_of), dict[Row, None]()
+    number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
         sql = statement(
             "SELECT {columns} FROM {table} WHERE {known} AND {name} IN ({})",
             columns=columns,
             table=LINES[kind].table,
-            known=KNOWN.replace(":number", "?"),
+            known=import_store.KNOWN.replace(":number", "?"),
             name=name,
         )
         rows = await select_in(connection, sql=sql, values=set(values), first=(number, number))
@@ -471,7 +464,7 @@ UNDOING: Final = 1_000
 
 
 async def key_stretches(
-    connection: AsyncConnection, kind: ImportKind, *, lines: int = UNDOING
+    connection: AsyncConnection, kind: import_store.ImportKind, *, lines: int = UNDOING
 ) -> AsyncIterator[str | None]:
     """Yield the last key of each stretch of `lines` lines; None for the last stretch."""
     (key,) = table(LINES[kind].table, column(LINES[kind].group[0])).c
@@ -484,11 +477,11 @@ async def key_stretches(
 
 
 async def undo_stretch(
-    connection: AsyncConnection, kind: ImportKind, *, after: str | None, to: str | None
+    connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
     """Delete lines that no published import states, from key `after` to key `to`. `after` None
     starts at the first key, and `to` None ends at the last."""
-    number = await newest_published(connection)
+    number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
     key = lines.c[first]
@@ -562,7 +555,7 @@ Stretch = Mapping[str, str]
 """Range of lines by their first key: after `after`, up to `to`. None leaves an end open."""
 
 
-def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
+def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
     """Build one of the statements above for a kind of import."""
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
@@ -570,7 +563,7 @@ def _sql(form: str, kind: ImportKind, stretch: Stretch) -> TextClause:
     standing = statement(_STANDING, table=table, same=_equal("stated", "one", keys), made=made)
     names = {
         "table": table,
-        "sums": summed(f"abs({LINES[kind].money})"),
+        "sums": import_store.summed(f"abs({LINES[kind].money})"),
         "date": LINES[kind].date,
         "keys": ", ".join(keys),
         "one_keys": ", ".join(f"one.{name}" for name in keys),
@@ -605,7 +598,7 @@ _EVERY: Final = 2**62
 
 
 async def standing_lines(
-    connection: AsyncConnection, found: Import, *, before: Instant = EARLIEST
+    connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
     """Return the lines that are in force by an import. before: count those dated before it."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
@@ -614,12 +607,14 @@ async def standing_lines(
         look = _sql(_IN_FORCE, found.kind, stretch)
         for row in await connection.execute(look, {**values, **stretch}):
             lines += int(row[1])
-            sums[row[0]] += sum_of(row[2], row[3])
+            sums[row[0]] += import_store.sum_of(row[2], row[3])
             dated += int(row[4])
     return StandingLines(lines=lines, sums=dict(sums), before=dated)
 
 
-async def _stretches_of(connection: AsyncConnection, found: Import) -> AsyncIterator[Stretch]:
+async def _stretches_of(
+    connection: AsyncConnection, found: import_store.Import
+) -> AsyncIterator[Stretch]:
     after: str | None = None
     async for to in key_stretches(connection, found.kind, lines=LOOKING):
         ends = {"after": after, "to": to}
@@ -635,7 +630,7 @@ _CHANGED: Final = (
 
 
 async def changed_lines(
-    connection: AsyncConnection, found: Import
+    connection: AsyncConnection, found: import_store.Import
 ) -> AsyncIterator[list[ChangedLine]]:
     """Yield the lines that an import changed, a stretch of lines at a time."""
     left, width = found.changed, len(LINES[found.kind].content)
@@ -653,7 +648,7 @@ async def changed_lines(
         yield lines
 
 
-async def take_back(connection: AsyncConnection, found: Import, *, by: int) -> int:
+async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
     """End the lines that an import has in force, and restore the earlier ones.
 
     by  the import that withdraws it; no published one may have done so

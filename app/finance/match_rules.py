@@ -19,15 +19,8 @@ from app.core.errors import UsageError
 from app.core.jobs import silent
 from app.core.text import counted
 from app.database.engine import Connection
+from app.finance import reconcile_rows
 from app.finance.matching_store import SavedRules, add_rules, in_step, rules_in_force, wait_for
-from app.finance.reconcile_rows import (
-    Known,
-    Snapshot,
-    known_in,
-    last_decisions,
-    refresh_ledger_lines,
-    snapshot_of,
-)
 from app.finance.rule_file import PERIODS, Period, Rules, read_rules
 from app.receiving.caught_up import must_have_read
 from reconcile.documents import Count, InstantText, Keywords, MoneyDocument
@@ -436,11 +429,13 @@ async def preview_rules(
     """
     rules = read_rules(text)
     await must_have_read(context)
-    await refresh_ledger_lines(context, progress=progress)
-    async with snapshot_of(context, None, progress) as snapshot:
+    await reconcile_rows.refresh_ledger_lines(context, progress=progress)
+    async with reconcile_rows.snapshot_of(context, None, progress) as snapshot:
         saved = await rules_in_force(snapshot.connection)
         before = rules_of(saved).match
-        known = await known_in(context, snapshot, as_of=None, rules=before, period=None)
+        known = await reconcile_rows.known_in(
+            context, snapshot, as_of=None, rules=before, period=None
+        )
         other = replace(known, rules=rules.match)
         changes = compare_rules("" if saved is None else saved.toml, text)
         found = RulesPreview(as_of=known.as_of, rules=changes)
@@ -454,7 +449,9 @@ async def preview_rules(
     return found
 
 
-def _decided(snapshot: Snapshot, known: Known, progress: Callable[[int], None]) -> Any:
+def _decided(
+    snapshot: reconcile_rows.Snapshot, known: reconcile_rows.Known, progress: Callable[[int], None]
+) -> Any:
     matching = known.matching()
     yield from snapshot.merged(matching, known, progress=progress)
-    yield from last_decisions(matching, wait_for(snapshot.bank(known)), known.period)
+    yield from reconcile_rows.last_decisions(matching, wait_for(snapshot.bank(known)), known.period)

@@ -9,15 +9,8 @@ from typing import Final, TypeVar
 from app.access.operators import note_in_trail, permitted
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
+from app.finance import import_store
 from app.finance.files.presets import KINDS, ReadingRequest, reading_in
-from app.finance.import_store import (
-    ImportKind,
-    NamedMapping,
-    delete_mapping,
-    named_mappings,
-    replace_import_tasks,
-    save_mapping,
-)
 
 MOST_NAMED: Final = 200
 """Maximum number of mappings. Each is examined when a file is recognized."""
@@ -27,12 +20,12 @@ Request = TypeVar("Request", bound=ReadingRequest)
 _NAME: Final = re.compile(r"[^\W_][\w .-]{0,59}")
 
 
-async def list_mappings(context: AppContext) -> list[NamedMapping]:
+async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
     async with context.database.reading() as connection:
-        return await named_mappings(connection)
+        return await import_store.named_mappings(connection)
 
 
-async def one_mapping(context: AppContext, name: str) -> NamedMapping:
+async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
     """Return a mapping. Raises NotFoundError that lists the existing ones."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
@@ -45,7 +38,7 @@ async def one_mapping(context: AppContext, name: str) -> NamedMapping:
 
 
 async def save_named(
-    context: AppContext, name: str, *, kind: ImportKind, toml: str, by: str | None
+    context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
     """Save a mapping under a name, replacing an earlier one.
 
@@ -59,13 +52,15 @@ async def save_named(
     reading_in(toml.encode(), KINDS[kind], name=name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_saved")
-        known = await named_mappings(connection)
+        known = await import_store.named_mappings(connection)
         if len(known) >= MOST_NAMED and name not in {each.name for each in known}:
             raise UsageError(f"there are {MOST_NAMED} mappings: delete one that is not used")
         now = context.clock.now()
-        saved = NamedMapping(name=name, kind=kind, toml=toml, who=who.name, at=now)
-        await save_mapping(connection, saved)
-        await replace_import_tasks(connection, ())  # it may fit files that had no mapping
+        saved = import_store.NamedMapping(name=name, kind=kind, toml=toml, who=who.name, at=now)
+        await import_store.save_mapping(connection, saved)
+        await import_store.replace_import_tasks(
+            connection, ()
+        )  # it may fit files that had no mapping
         digest = hashlib.sha256(toml.encode()).hexdigest()
         facts = {"kind": kind, "sha256": digest}
         await note_in_trail(
@@ -78,8 +73,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
     await one_mapping(context, name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")
-        await delete_mapping(connection, name)
-        await replace_import_tasks(connection, ())
+        await import_store.delete_mapping(connection, name)
+        await import_store.replace_import_tasks(connection, ())
         now = context.clock.now()
         await note_in_trail(connection, who, action="mapping_deleted", subject=name, at=now)
 

@@ -17,17 +17,9 @@ from app.access.operators import note_in_trail, permitted, who_may
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
-from app.finance import break_acts, break_store, matching_store, run_store
+from app.finance import break_acts, break_store, matching_store, reconcile_rows, run_store
 from app.finance.key_ranges import Ranges, ranges_of
 from app.finance.match_rules import rules_of
-from app.finance.reconcile_rows import (
-    Known,
-    Snapshot,
-    known_in,
-    last_decisions,
-    refresh_ledger_lines,
-    snapshot_of,
-)
 from app.finance.report_period import adjusted_money
 from app.finance.rule_file import read_rules
 from app.receiving.caught_up import must_have_read
@@ -118,13 +110,13 @@ async def reconcile_period(
         rules_number = BUILT_IN if saved is None else saved.number
     async with ranges_of(context, jobs, as_of=asked.as_of) as ranges:
         if asked.as_of is None:
-            await refresh_ledger_lines(context, progress=progress)
+            await reconcile_rows.refresh_ledger_lines(context, progress=progress)
         if ranges is not None:
             await ranges.prepare(context)
-        async with snapshot_of(context, asked.as_of, progress) as snapshot:
+        async with reconcile_rows.snapshot_of(context, asked.as_of, progress) as snapshot:
             if ranges is not None:
                 await ranges.share(context, snapshot)
-            known = await known_in(
+            known = await reconcile_rows.known_in(
                 context,
                 snapshot,
                 as_of=asked.as_of,
@@ -153,7 +145,7 @@ async def reconcile_period(
     )
     if done.lived:
         # So that evidence that arrives meanwhile can be cited.
-        await refresh_ledger_lines(context, progress=progress)
+        await reconcile_rows.refresh_ledger_lines(context, progress=progress)
     return await ran(context, await finish(context, done))
 
 
@@ -185,7 +177,7 @@ async def reconcile_for(
 class _Work:
     """Matching of one run, which stores breaks as they are found."""
 
-    def __init__(self, context: AppContext, number: int, known: Known) -> None:
+    def __init__(self, context: AppContext, number: int, known: reconcile_rows.Known) -> None:
         self._context = context
         self._number = number
         self._known = known
@@ -194,7 +186,10 @@ class _Work:
         self.breaks = 0
 
     async def first_look(
-        self, snapshot: Snapshot, ranges: Ranges | None, progress: Callable[[int], None]
+        self,
+        snapshot: reconcile_rows.Snapshot,
+        ranges: Ranges | None,
+        progress: Callable[[int], None],
     ) -> BankLeg | None:
         """Match everything by key: in this process, or by ranges in others.
 
@@ -229,7 +224,7 @@ class _Work:
         held."""
         period = self._known.period
         await self._save_all(
-            chain(last_decisions(self._matching, bank, period), wallets.decisions())
+            chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
         )
         await self._save()
         control = self._matching.control() + wallets.control(self._known.as_of)

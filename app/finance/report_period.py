@@ -49,13 +49,7 @@ from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.matching.wallets import Wallets
 from reconcile.periods import Calendar
-from reconcile.reporting.adjusting import (
-    AdjustedMoney,
-    FrozenMonth,
-    transaction_document,
-    transaction_of,
-    with_adjusting,
-)
+from reconcile.reporting import adjusting
 from reconcile.reporting.closing import Closing, adjustments, figures
 from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
 from reconcile.reporting.journal import (
@@ -368,9 +362,9 @@ async def report_journal(
     return totals
 
 
-async def adjusted_money(context: AppContext, *, as_of: Instant) -> AdjustedMoney:
+async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
     """Return adjustments of closed months from later evidence, as of an instant."""
-    found = AdjustedMoney()
+    found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
     if closed:
@@ -410,7 +404,7 @@ def _on_the_books(
         following = Calendar(zone_named(scope.zone)).day(f"{closed[-1].month.following_name}-01")
         at = following[0] if opens <= following[0] < end else opens
         months = [
-            FrozenMonth(
+            adjusting.FrozenMonth(
                 month=each.month,
                 calendar=Calendar(zone_named(each.month.zone)),
                 transactions=_frozen(snapshot, each),
@@ -425,7 +419,7 @@ def _on_the_books(
             for posted, found in groupby(spans, key=lambda span: span[2])
             for some in [list(found)]
         )
-        yield from with_adjusting(fresh, months, at=at)
+        yield from adjusting.with_adjusting(fresh, months, at=at)
     elif start < first or opens < end:
         yield from (one for one in made_now(start, end, revenue) if not first <= one.at < opens)
 
@@ -435,7 +429,7 @@ TRANSACTIONS: Final = "transactions"
 
 
 def kept_line(transaction: Transaction) -> bytes:
-    return canonical_json(transaction_document(transaction)) + b"\n"
+    return canonical_json(adjusting.transaction_document(transaction)) + b"\n"
 
 
 async def kept_transactions(
@@ -444,7 +438,7 @@ async def kept_transactions(
     """Yield the stored transactions of a closed month, some thousand at a time."""
     name, version = closing.month.name, closing.version
     async for part in print_parts(connection, name, TRANSACTIONS, version=version):
-        yield [transaction_of(json.loads(line)) for line in part.splitlines()]
+        yield [adjusting.transaction_of(json.loads(line)) for line in part.splitlines()]
 
 
 def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[Transaction]:

@@ -19,19 +19,10 @@ from datetime import tzinfo
 from typing import Annotated, Final, TypedDict
 
 from app.context.context import AppContext
+from app.core import schedule
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import TallyhookError
 from app.core.logs import log
-from app.core.schedule import (
-    WAYS,
-    Form,
-    ScheduleEntry,
-    Span,
-    Way,
-    due_time,
-    is_late,
-    next_time,
-)
 from app.finance import scheduled_store
 from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
@@ -53,8 +44,8 @@ seconds, and a try that has to wait costs one query of the inbox."""
 
 
 async def due_now(
-    context: AppContext, entries: Sequence[ScheduleEntry]
-) -> list[tuple[ScheduleEntry, Instant]]:
+    context: AppContext, entries: Sequence[schedule.ScheduleEntry]
+) -> list[tuple[schedule.ScheduleEntry, Instant]]:
     """Return the work to do now, with its due time. New entries are watched from now on."""
     now = context.clock.now()
     async with context.database.reading() as connection:
@@ -85,10 +76,10 @@ async def due_now(
 
 
 def _due_of(
-    entry: ScheduleEntry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
+    entry: schedule.ScheduleEntry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
 ) -> Instant | None:
     # A newer due time replaces a failed one. A running one is replaced only after its lease ended.
-    due = due_time(entry, since=last.due_at, now=now, zone=zone)
+    due = schedule.due_time(entry, since=last.due_at, now=now, zone=zone)
     running = last.state == "running" and not _has_passed(last.until, now)
     if due is not None:
         return None if running else due
@@ -110,7 +101,7 @@ _OPEN: Final = ("running", "waiting", "failed")
 
 
 async def claim(
-    context: AppContext, entry: ScheduleEntry, *, due_at: Instant, asked: bool
+    context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
     """Claim one due time for this process, and return its row. Return None if another process has
     it, or has finished it."""
@@ -124,7 +115,7 @@ async def claim(
                 cron=entry.cron,
                 state="running",
                 asked=asked,
-                late=is_late(due_at, began=now),
+                late=schedule.is_late(due_at, began=now),
                 tries=1,
                 as_of=now,
                 until=Instant(now + LEASE),
@@ -140,7 +131,7 @@ async def claim(
         again = replace(
             before,
             state="running",
-            late=before.late or is_late(due_at, began=now),
+            late=before.late or schedule.is_late(due_at, began=now),
             tries=before.tries + 1,
             until=Instant(now + LEASE),
         )
@@ -238,7 +229,7 @@ async def note(
 
 
 class DeliveredDocument(TypedDict):
-    way: Annotated[str, Keywords(enum=WAYS)]
+    way: Annotated[str, Keywords(enum=schedule.WAYS)]
     file: str
 
 
@@ -262,9 +253,9 @@ class ScheduledDocument(TypedDict):
     name: str
     cron: Annotated[str, Keywords(examples=["30 2 * * *"])]
     reconcile: bool
-    span: Span | None
-    forms: list[Form]
-    ways: list[Way]
+    span: schedule.Span | None
+    forms: list[schedule.Form]
+    ways: list[schedule.Way]
     checkpoint: bool
     next: InstantText | None
     last: LastTimeDocument | None
@@ -276,7 +267,7 @@ class ScheduleDocument(TypedDict):
 
 
 async def schedule_document(
-    context: AppContext, entries: Sequence[ScheduleEntry]
+    context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[ScheduledDocument]:
     """Return each entry with its last and next time, and the last result."""
     now = context.clock.now()
@@ -291,7 +282,7 @@ async def schedule_document(
             "forms": list(entry.forms),
             "ways": list(entry.ways),
             "checkpoint": entry.checkpoint,
-            "next": format_known(next_time(entry, after=now, zone=context.calendar_zone)),
+            "next": format_known(schedule.next_time(entry, after=now, zone=context.calendar_zone)),
             "last": time_document(last.get(entry.name)),
         }
         for entry in entries

@@ -23,21 +23,8 @@ from app.database.statements import run
 from app.database.writer import MIB
 from app.evidence.witnesses import CONTRADICTING, PROBLEMS, cosigned_size, witnesses_of
 from app.finance import scheduled_store
-from app.monitoring import monitoring_store
+from app.monitoring import arrivals, monitoring_store
 from app.monitoring.alarm_messages import AlarmMessages, forget_owners
-from app.monitoring.arrivals import (
-    DAYS,
-    EXPECTED,
-    LONGEST,
-    LOOKED_AT,
-    PATIENCE,
-    SESSIONS,
-    Arrivals,
-    Paid,
-    Seen,
-    no_order,
-    silence,
-)
 from app.monitoring.health import COUNTED
 from app.orders import counter_store, hold_store, notification_store
 from app.orders.clock_correction import clock_alarm
@@ -137,16 +124,21 @@ async def _silence(watched: Watched) -> Alarm | None:
     now = watched.context.clock.now()
     async with watched.context.database.reading() as connection:
         last = await monitoring_store.last_delivery(connection, now)
-        start = now - LONGEST if last is None else last
-        end = min(now, start + LONGEST)
+        start = now - arrivals.LONGEST if last is None else last
+        end = min(now, start + arrivals.LONGEST)
         usual = [
             await monitoring_store.deliveries_between(
-                connection, start - days * instants.DAY, end - days * instants.DAY, enough=EXPECTED
+                connection,
+                start - days * instants.DAY,
+                end - days * instants.DAY,
+                enough=arrivals.EXPECTED,
             )
-            for days in range(1, DAYS + 1)
+            for days in range(1, arrivals.DAYS + 1)
         ]
-        sessions = await monitoring_store.sessions_since(connection, start, enough=SESSIONS)
-    return silence(Arrivals(now=now, last=last, usual=usual, sessions=sessions))
+        sessions = await monitoring_store.sessions_since(
+            connection, start, enough=arrivals.SESSIONS
+        )
+    return arrivals.silence(arrivals.Arrivals(now=now, last=last, usual=usual, sessions=sessions))
 
 
 @_watch(f"1 while genuine deliveries of the last {unread.DAYS} could not be read.")
@@ -164,15 +156,17 @@ async def _unreadable(watched: Watched) -> Alarm | None:
 @_watch("1 while none of the last payments of a source belongs to an order.")
 async def _no_order(watched: Watched) -> Alarm | None:
     now = watched.context.clock.now()
-    until = now - PATIENCE
+    until = now - arrivals.PATIENCE
     async with watched.context.database.reading() as connection:
-        rows = await monitoring_store.paid_until(connection, until, looked_at=LOOKED_AT)
-        tied = await monitoring_store.tied_since(connection, until, looked_at=LOOKED_AT)
+        rows = await monitoring_store.paid_until(connection, until, looked_at=arrivals.LOOKED_AT)
+        tied = await monitoring_store.tied_since(connection, until, looked_at=arrivals.LOOKED_AT)
         came = await monitoring_store.deliveries_between(
-            connection, instants.EARLIEST, until, enough=LOOKED_AT
+            connection, instants.EARLIEST, until, enough=arrivals.LOOKED_AT
         )
-    paid = map(Paid._make, rows)
-    return no_order(Seen(now, paid, whole=came < LOOKED_AT, tied_since=tied))
+    paid = map(arrivals.Paid._make, rows)
+    return arrivals.no_order(
+        arrivals.Seen(now, paid, whole=came < arrivals.LOOKED_AT, tied_since=tied)
+    )
 
 
 @_watch("1 while a source brings only payments of other shops or sellers.")

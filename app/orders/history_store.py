@@ -14,15 +14,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.database import mapping
 from app.database.layout import settle
-from app.database.mapping import (
-    DELIVERY_AT,
-    EVENT_AT,
-    EVENT_SELECT,
-    RECORD_SELECT,
-    delivery_of,
-    record_of,
-)
 from app.database.statements import (
     PlainConnection,
     Rows,
@@ -205,7 +198,7 @@ _DUPLICATES: Final = statement(
     "{at} FROM deliveries JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest "
     "WHERE deliveries.verdict = 'duplicate' AND {orders}",
-    at=DELIVERY_AT,
+    at=mapping.DELIVERY_AT,
     orders="{orders}",
 )
 _DUPLICATES_OF: Final = statement(
@@ -213,10 +206,10 @@ _DUPLICATES_OF: Final = statement(
 )
 _EVENTS_OF: Final = statement(
     "SELECT {event} FROM events WHERE order_key IN ({}) /* events WHERE order_key = ANY($1) */",
-    event=EVENT_SELECT,
+    event=mapping.EVENT_SELECT,
 )
 _RECORDS_OF: Final = statement(
-    "SELECT {record} FROM records WHERE order_key IN ({})", record=RECORD_SELECT
+    "SELECT {record} FROM records WHERE order_key IN ({})", record=mapping.RECORD_SELECT
 )
 
 ROWS_AT_ONCE = 200
@@ -246,7 +239,7 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
     settle(connection)
     deliveries: dict[str, list[Delivery]] = defaultdict(list)
     for row in select_rows(connection, sql=_EVENTS_OF, values=keys):
-        deliveries[row[0]].append(delivery_of(row))
+        deliveries[row[0]].append(mapping.delivery_of(row))
     duplicates = select_rows(connection, sql=_DUPLICATES_OF, values=keys)
     for order, again in _by_order(duplicates).items():
         deliveries[order] += _again(deliveries[order], again)
@@ -265,12 +258,13 @@ def histories_of(connection: PlainConnection, keys: Sequence[str]) -> dict[str, 
 _ARRIVED: Final = statement(
     "SELECT order_key, {at}, delivery_id FROM events WHERE order_key IN ({}) "
     "/* events WHERE order_key = ANY($1) */",
-    at=EVENT_AT,
+    at=mapping.EVENT_AT,
 )
 
 
 _REDATED: Final = statement(
-    "SELECT {record} FROM records WHERE kind = 'redated' AND replaces IN ({})", record=RECORD_SELECT
+    "SELECT {record} FROM records WHERE kind = 'redated' AND replaces IN ({})",
+    record=mapping.RECORD_SELECT,
 )
 
 
@@ -279,7 +273,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
-    return history | History(order=history.order, records=frozenset(map(record_of, rows)))
+    return history | History(order=history.order, records=frozenset(map(mapping.record_of, rows)))
 
 
 async def newest_deliveries(
@@ -301,7 +295,7 @@ async def newest_deliveries(
 def _records(connection: PlainConnection, keys: Sequence[str]) -> dict[str, list[Record]]:
     found: dict[str, list[Record]] = defaultdict(list)
     for row in select_rows(connection, sql=_RECORDS_OF, values=keys):
-        record = record_of(row)
+        record = mapping.record_of(row)
         found[record.order].append(record)
     return found
 
@@ -361,7 +355,10 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
-    pool = [delivery_of(row) for row in select_rows(connection, sql=_EVENTS_OF, values=contested)]
+    pool = [
+        mapping.delivery_of(row)
+        for row in select_rows(connection, sql=_EVENTS_OF, values=contested)
+    ]
     pool += _again(pool, select_rows(connection, sql=_DUPLICATES_OF, values=contested))
     of_orders = _records(connection, contested)
     naming = [
@@ -555,7 +552,7 @@ async def scan(
     sql = statement(_DUPLICATES_IN_ORDER, orders=here)
     duplicates = await side_stream(connection, sql, orders.values)
     here = orders.condition("records.order_key")
-    sql = statement(_RECORDS_IN_ORDER, record=RECORD_SELECT, orders=here)
+    sql = statement(_RECORDS_IN_ORDER, record=mapping.RECORD_SELECT, orders=here)
     records = await side_stream(connection, sql, orders.values)
     sql = statement(_CONTESTED, orders=orders.condition("order_key"))
     rows = await connection.execute(text(sql), orders.values)
@@ -579,7 +576,7 @@ async def _groups(
 ) -> AsyncIterator[list[tuple[str, list[Delivery]]]]:
     """Group first deliveries by order, in key order."""
     here = orders.condition("order_key")
-    events = statement(_EVENTS_IN_ORDER, event=EVENT_SELECT, orders=here)
+    events = statement(_EVENTS_IN_ORDER, event=mapping.EVENT_SELECT, orders=here)
     order: str | None = None
     deliveries: list[Delivery] = []
     async for rows in stream(connection, events, at_once=ROWS_AT_ONCE, values=orders.values):
@@ -589,7 +586,7 @@ async def _groups(
                 if order is not None:
                     groups.append((order, deliveries))
                 order, deliveries = row[0], []
-            deliveries.append(delivery_of(row))
+            deliveries.append(mapping.delivery_of(row))
         yield groups
     if order is not None:
         yield [(order, deliveries)]
@@ -606,7 +603,7 @@ async def _complete(
         deliveries = deliveries + _again(deliveries, await duplicates.take(order))
     recorded: list[Record] = []
     if records.upcoming is not None and records.upcoming <= order:
-        recorded = [record_of(row[1:]) for row in await records.take(order)]
+        recorded = [mapping.record_of(row[1:]) for row in await records.take(order)]
     history = History(order=order, deliveries=frozenset(deliveries), records=frozenset(recorded))
     if order in contested:
         history = (await run(connection, _with_foreign, {order: history}))[order]

@@ -16,14 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database import statements
 from app.database.mapping import REVISION_AT, REVISION_COLUMNS
+from app.orders import listing_store
 from app.orders.counter_store import FINDING, OUTCOME, count_anew, standing, tally
-from app.orders.listing_store import (
-    enter_lists,
-    last_numbers,
-    leave_lists,
-    list_anew,
-    lists_of,
-)
 from app.orders.notification_store import write_notifications
 from app.orders.published_store import REVISIONS, Published, published_of
 from app.receiving.due_store import Due, settle_marks
@@ -187,7 +181,7 @@ def publish(
     notify           when the shop is to be notified of the revisions; None: not at all
     """
     orders = [each.order for each in publications]
-    before, numbers = standing(connection, orders), last_numbers(connection, orders)
+    before, numbers = standing(connection, orders), listing_store.last_numbers(connection, orders)
     listed = [each for each in publications if each.known]
     statements.insert_rows(
         connection,
@@ -208,8 +202,10 @@ def publish(
     revisions = [each.revision for each in publications if each.revision is not None]
     after = {each.order: (each.position.outcome, each.findings) for each in listed}
     unmoved = after.keys() - {each.order for each in revisions}
-    old = lists_of(before, numbers)
-    leave_lists(connection, old - lists_of({each: after[each] for each in unmoved}, numbers))
+    old = listing_store.lists_of(before, numbers)
+    listing_store.leave_lists(
+        connection, old - listing_store.lists_of({each: after[each] for each in unmoved}, numbers)
+    )
     # Rows with numbers come last: until the commit nobody else can publish.
     first = tally(
         connection, before=before.values(), after=after.values(), revisions=len(revisions)
@@ -223,7 +219,7 @@ def publish(
     if notify is not None:
         write_notifications(connection, revisions, first=first, now=notify)
     numbers |= {each.order: first + n for n, each in enumerate(revisions)}
-    enter_lists(connection, lists_of(after, numbers) - old)
+    listing_store.enter_lists(connection, listing_store.lists_of(after, numbers) - old)
 
 
 def ledger_row(publication: Publication) -> tuple[Any, ...]:
@@ -417,4 +413,4 @@ async def drop_ledgers_without_history(connection: AsyncConnection) -> None:
     """Delete the cached ledgers of orders without evidence, and rebuild the counters and lists."""
     await connection.execute(text(_DROP_WITHOUT_HISTORY))
     await count_anew(connection)
-    await list_anew(connection)
+    await listing_store.list_anew(connection)

@@ -14,18 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    column,
-    func,
-    literal_column,
-    or_,
-    select,
-    table,
-    text,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.statements import PlainConnection, insert_rows
@@ -48,14 +37,16 @@ _STUCK_AFTER: Final = 2
 
 _COLUMNS: Final = ("seq", "order_key", "since", "due_at", "tries")
 
-_NOTIFICATIONS: Final = table("notifications", *map(column, (*_COLUMNS, "delivered_at", "problem")))
+_NOTIFICATIONS: Final = sa.table(
+    "notifications", *map(sa.column, (*_COLUMNS, "delivered_at", "problem"))
+)
 _ROWS: Final = _NOTIFICATIONS.c
 
-_CONDITIONS: Final[dict[State, ColumnElement[bool]]] = {
+_CONDITIONS: Final[dict[State, sa.ColumnElement[bool]]] = {
     "waiting": _ROWS.due_at.is_not(None),
-    "stuck": and_(_ROWS.due_at.is_not(None), _ROWS.tries >= _STUCK_AFTER),
+    "stuck": sa.and_(_ROWS.due_at.is_not(None), _ROWS.tries >= _STUCK_AFTER),
     "delivered": _ROWS.delivered_at.is_not(None),
-    "dead": and_(_ROWS.due_at.is_(None), _ROWS.delivered_at.is_(None)),
+    "dead": sa.and_(_ROWS.due_at.is_(None), _ROWS.delivered_at.is_(None)),
 }
 
 LEASE: Final[Duration] = 60 * SECOND
@@ -69,13 +60,13 @@ _END: Final = Instant(2**63 - 1)
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 
 # The `+` makes SQLite use the index of those that wait, and not go through all others.
-_BY_NUMBER: Final[ColumnElement[int]] = literal_column("+notifications.seq")
+_BY_NUMBER: Final[sa.ColumnElement[int]] = sa.literal_column("+notifications.seq")
 
 _HEADS: Final = (
-    select(*REVISIONS.c, _ROWS.since, _ROWS.tries)
+    sa.select(*REVISIONS.c, _ROWS.since, _ROWS.tries)
     .join_from(_NOTIFICATIONS, REVISIONS, REVISIONS.c.seq == _ROWS.seq)
     .where(
-        ~select(_EARLIER.c.seq)
+        ~sa.select(_EARLIER.c.seq)
         .where(
             _EARLIER.c.order_key == _ROWS.order_key,
             _EARLIER.c.seq < _ROWS.seq,
@@ -174,7 +165,7 @@ def write_notifications(
 async def next_notification(connection: AsyncConnection) -> Instant | None:
     """Return when the next notification is due; None where nothing waits."""
     found = await connection.execute(
-        text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
+        sa.text("SELECT min(due_at) FROM notifications WHERE due_at IS NOT NULL")
     )
     due: Instant | None = found.scalar_one()
     return due
@@ -227,14 +218,14 @@ async def call_up_notifications(
     for longer than any pause.
     """
     await connection.execute(
-        text(
+        sa.text(
             "UPDATE notifications SET due_at=:now, since=:now "
             "WHERE due_at > :beyond AND (tries=0 OR due_at > :never)"
         ),
         {"now": now, "beyond": beyond, "never": now + _LONGER_THAN_ANY_PAUSE},
     )
     await connection.execute(
-        text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond"),
+        sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :beyond"),
         {"now": now, "beyond": beyond},
     )
 
@@ -242,7 +233,7 @@ async def call_up_notifications(
 async def _move(connection: AsyncConnection, order: str, *, until: Instant) -> None:
     """Make all waiting notifications of an order due at an instant."""
     await connection.execute(
-        text(
+        sa.text(
             "UPDATE notifications SET due_at=:until WHERE order_key=:order AND due_at IS NOT NULL"
         ),
         {"order": order, "until": until},
@@ -259,7 +250,7 @@ async def settle_notifications(
     """
     for one in results:
         found = await connection.execute(
-            text(
+            sa.text(
                 "UPDATE notifications SET tries=tries+1, due_at=:again, delivered_at=:delivered, "
                 "problem=:problem WHERE seq=:seq AND due_at=:lease RETURNING seq"
             ),
@@ -279,7 +270,7 @@ async def settle_notifications(
 async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
     """Make all waiting notifications due now."""
     await connection.execute(
-        text("UPDATE notifications SET due_at=:now WHERE due_at > :now"), {"now": now}
+        sa.text("UPDATE notifications SET due_at=:now WHERE due_at > :now"), {"now": now}
     )
 
 
@@ -289,7 +280,7 @@ async def call_all_up(connection: AsyncConnection, *, now: Instant) -> None:
 async def failing(connection: AsyncConnection, destination: str) -> Away | None:
     """Return the state of a destination that accepts nothing; None where the last try succeeded."""
     found = await connection.execute(
-        text(
+        sa.text(
             "SELECT since, failures, probe_at, problem, only_seq FROM destinations_away "
             "WHERE destination=:destination"
         ),
@@ -312,7 +303,7 @@ async def claim_probe(
 ) -> bool:
     """Return whether this process may probe. The first to claim the probe that it has seen may."""
     found = await connection.execute(
-        text(
+        sa.text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
             "AND probe_at=:seen RETURNING destination"
         ),
@@ -325,7 +316,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
     """Store that a destination accepts nothing.
     The instant of the first failure does not change."""
     await connection.execute(
-        text(
+        sa.text(
             "INSERT INTO destinations_away "
             "(destination, since, failures, probe_at, problem, only_seq) "
             "VALUES (:destination, :since, :failures, :probe_at, :problem, :only) "
@@ -346,7 +337,7 @@ async def note_away(connection: AsyncConnection, destination: str, found: Away) 
 async def note_back(connection: AsyncConnection, destination: str) -> bool:
     """Store that a destination accepts notifications. Returns whether it was away."""
     found = await connection.execute(
-        text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
+        sa.text("DELETE FROM destinations_away WHERE destination=:destination RETURNING only_seq"),
         {"destination": destination},
     )
     row = found.first()
@@ -367,16 +358,16 @@ async def send_again(
                given up or not. Untried ones are sent after them anyway
     """
     await connection.execute(
-        text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
+        sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
     )
     again = (
-        update(_NOTIFICATIONS)
+        sa.update(_NOTIFICATIONS)
         .values(due_at=now, since=now, tries=0, delivered_at=None, problem=None)
         .returning(_ROWS.seq)
     )
     if revisions is None:
-        in_vain = and_(_CONDITIONS["waiting"], _ROWS.tries > 0)
-        found = await connection.execute(again.where(or_(_CONDITIONS["dead"], in_vain)))
+        in_vain = sa.and_(_CONDITIONS["waiting"], _ROWS.tries > 0)
+        found = await connection.execute(again.where(sa.or_(_CONDITIONS["dead"], in_vain)))
         return len(found.all())
     count = 0
     for revision in set(revisions):
@@ -400,10 +391,10 @@ async def notifications_in(
     """
     if state == "stuck" and is_away:
         return []
-    number: ColumnElement[int] = _BY_NUMBER if state in ("waiting", "stuck") else _ROWS.seq
+    number: sa.ColumnElement[int] = _BY_NUMBER if state in ("waiting", "stuck") else _ROWS.seq
     revision = REVISIONS.c
     listing = (
-        select(
+        sa.select(
             _ROWS.seq,
             _ROWS.order_key,
             revision.outcome,
@@ -465,7 +456,7 @@ class Stuck:
 
 async def stuck_notifications(connection: AsyncConnection, *, enough: int) -> Stuck | None:
     """Return the stuck notifications of a shop that is not away; None where there are none."""
-    some = select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
+    some = sa.select(_ROWS.since, _ROWS.order_key, _ROWS.problem).where(_CONDITIONS["stuck"])
     rows = list(await connection.execute(some.order_by(_ROWS.since).limit(enough)))
     if not rows:
         return None
@@ -478,8 +469,8 @@ async def notification_counts(connection: AsyncConnection, *, enough: int) -> tu
     counts = []
     states: tuple[State, ...] = ("waiting", "dead")
     for state in states:
-        some = select(_ROWS.seq).where(_CONDITIONS[state])
+        some = sa.select(_ROWS.seq).where(_CONDITIONS[state])
         bounded = some.limit(enough).subquery("found")
-        found = await connection.execute(select(func.count()).select_from(bounded))
+        found = await connection.execute(sa.select(sa.func.count()).select_from(bounded))
         counts.append(int(found.scalar_one()))
     return counts[0], counts[1]

@@ -17,6 +17,7 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.database.gaps import Gap, gaps_until, spans_of
 from app.database.statements import PlainConnection, compute, run
+from app.orders import shop_facts_store
 from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
 from app.orders.ledger_store import (
@@ -30,13 +31,6 @@ from app.orders.listing_store import last_numbers, listed_with
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
 from app.orders.retention_store import Pruned, pruned_among
-from app.orders.shop_facts_store import (
-    UNKNOWN,
-    ShopFacts,
-    ShopFactsDocument,
-    facts_of_orders,
-    shop_facts,
-)
 from app.orders.unallocated_store import PaymentKey, key_of, other_shops_key_naming
 from app.orders.unheard import unheard_of
 from app.receiving.caught_up import Patience, behind_s, spoken_age
@@ -81,7 +75,9 @@ class RefusingDocument(TypedDict):
     refused: Count
 
 
-class LedgerDocument(PlainLedgerDocument, ShopFactsDocument, WindowDocument, total=False):
+class LedgerDocument(
+    PlainLedgerDocument, shop_facts_store.ShopFactsDocument, WindowDocument, total=False
+):
     restricted: RestrictionDocument
     pruned: PrunedDocument
     unread: Annotated[
@@ -114,7 +110,7 @@ class LedgerDocument(PlainLedgerDocument, ShopFactsDocument, WindowDocument, tot
     ]
 
 
-class OrderRowDocument(SummaryDocument, ShopFactsDocument, WindowDocument):
+class OrderRowDocument(SummaryDocument, shop_facts_store.ShopFactsDocument, WindowDocument):
     pass
 
 
@@ -129,7 +125,7 @@ FOLDS_IN_A_ROW: Final = 25
 
 class _Explained(NamedTuple):
     ledger: Ledger
-    facts: ShopFacts
+    facts: shop_facts_store.ShopFacts
     pruned: Pruned | None
     behind_s: int
     unheard: Unheard
@@ -168,7 +164,7 @@ def _document(found: _Explained) -> LedgerDocument:
         ledger,
         behind_s=found.behind_s,
         unheard=unheard,
-        forgotten=found.facts.fulfilled_at == UNKNOWN,
+        forgotten=found.facts.fulfilled_at == shop_facts_store.UNKNOWN,
     )
     # cast: the type checker holds that what is spread may have any further member
     document = cast(
@@ -249,7 +245,7 @@ async def _explained(
         count = len(known.deliveries)
         folding = partial(fold, known, policy=context.policy, as_of=instant)
         ledger = compute(connection, folding, size=count)
-        facts = shop_facts(connection, [order], as_of=as_of)[order]
+        facts = shop_facts_store.shop_facts(connection, [order], as_of=as_of)[order]
         pruned = pruned_among(connection, [each.delivery_id for each in history.deliveries])
         unheard = unheard_of(connection, known, ledger, sources=context.sources)
         return _Explained(ledger, facts, pruned, behind, unheard, restricted, count)
@@ -422,7 +418,7 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
     return ledgers
 
 
-def order_row(ledger: Ledger, facts: ShopFacts) -> OrderRowDocument:
+def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocument:
     """Return an order's row of any list: the summary, and the shop's statements by now."""
     return {**ledger_summary(ledger), **facts.document(), **window_document(ledger.window)}
 
@@ -432,7 +428,7 @@ async def listed_documents(
 ) -> list[OrderRowDocument]:
     """Return rows of a list as JSON: the summary, and the shop's statements by now."""
     async with context.database.reading() as connection:
-        facts = await facts_of_orders(connection, [each.order for each in ledgers])
+        facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
 
 
@@ -440,7 +436,7 @@ class Changed(NamedTuple):
     """An order's current ledger, the shop's facts, and its last revision."""
 
     ledger: Ledger
-    facts: ShopFacts
+    facts: shop_facts_store.ShopFacts
     seq: int
     at: Instant
 
@@ -483,7 +479,7 @@ async def untried_orders(context: AppContext, *, after: str, limit: int) -> list
     return await _changed(context, found, judged)
 
 
-_Judged = tuple[Mapping[str, History], Mapping[str, ShopFacts]]
+_Judged = tuple[Mapping[str, History], Mapping[str, shop_facts_store.ShopFacts]]
 
 
 async def _judged(
@@ -491,7 +487,7 @@ async def _judged(
 ) -> _Judged:
     orders = [each.order for each in found]
     histories = await as_judged(connection, orders, policy=context.policy)
-    return histories, await facts_of_orders(connection, orders)
+    return histories, await shop_facts_store.facts_of_orders(connection, orders)
 
 
 async def _changed(

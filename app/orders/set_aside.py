@@ -20,16 +20,10 @@ from app.orders.history_store import gather
 from app.orders.hold_store import holds_of, some_holds
 from app.orders.record_store import Named, add_records, after_all, hold_record, owners_of
 from app.providers.request import Incoming
+from app.receiving import inbox_store
 from app.receiving.append_store import Arrival, mark_due
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request
-from app.receiving.inbox_store import (
-    Suspect,
-    next_suspects,
-    orders_waiting,
-    set_aside,
-    try_again,
-)
 from app.receiving.reader import Holding
 from app.receiving.unread_store import (
     UnreadMessage,
@@ -48,10 +42,10 @@ LISTED: Final = 1_000
 """Most deliveries listed. There should be none."""
 
 
-async def poisoned(context: AppContext) -> list[Suspect]:
+async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
     """Return the deliveries that are set aside, the oldest first."""
     async with context.database.reading() as connection:
-        return await run(connection, next_suspects, aside=True, limit=LISTED)
+        return await run(connection, inbox_store.next_suspects, aside=True, limit=LISTED)
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
@@ -61,7 +55,7 @@ async def retry(context: AppContext, *, by: str | None = None) -> int:
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
-        found = await run(connection, try_again)
+        found = await run(connection, inbox_store.try_again)
         if found:
             await note_in_trail(
                 connection,
@@ -87,14 +81,14 @@ async def orders_of(context: AppContext, arrivals: Sequence[Arrival]) -> list[st
     return sorted(named | set(owners.values()))
 
 
-async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) -> None:
+async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Sequence[str]) -> None:
     """Set a delivery aside, and hold its orders unless another delivery already holds them."""
     name = None if one.item is None else one.item.delivery_id
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
         messages = _messages(context, one)
         named = set(orders) | await run(connection, orders_named, messages)
-        if not await run(connection, set_aside, one, orders=sorted(named)):
+        if not await run(connection, inbox_store.set_aside, one, orders=sorted(named)):
             return  # another reader has it
         await run(connection, keep_unread, messages)
         standing = await _standing(connection, named)
@@ -104,7 +98,7 @@ async def hold_orders(context: AppContext, one: Suspect, orders: Sequence[str]) 
     log.error("a delivery is set aside", delivery=name, count=len(orders))
 
 
-def _messages(context: AppContext, one: Suspect) -> list[UnreadMessage]:
+def _messages(context: AppContext, one: inbox_store.Suspect) -> list[UnreadMessage]:
     """Return the values of a delivery that is set aside, by which later orders are found."""
     item = one.item
     if not isinstance(item, Received):
@@ -121,7 +115,7 @@ async def release_orders(context: AppContext, orders: Collection[str]) -> None:
         return
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)
-        others = await run(connection, orders_waiting)
+        others = await run(connection, inbox_store.orders_waiting)
         held = await _standing(connection, set(orders) - others)
         await _record(context, connection, held, kind="released")
     context.signals.evidence_arrived.set()

@@ -9,15 +9,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from app.core.phone_key import is_of_a_number
-from app.database.mapping import (
-    EVENT_AT,
-    EVENT_SELECT,
-    LATER_AT,
-    RECORD_AT,
-    RECORD_SELECT,
-    delivery_of,
-    record_of,
-)
+from app.database import mapping
 from app.database.statements import PlainConnection, select_rows, statement
 from app.orders.history_store import contest_of, histories_of
 from app.receiving.phone_store import NOTES_OF
@@ -53,8 +45,8 @@ _LAST: Final = statement(
     "AND later.source = records.source "
     "AND coalesce(later.payment, later.session) = coalesce(records.payment, records.session) "
     "AND ({later} > {this} OR ({later} = {this} AND later.id > records.id)))",
-    later=LATER_AT,
-    this=RECORD_AT,
+    later=mapping.LATER_AT,
+    this=mapping.RECORD_AT,
 )
 """Condition on a record: no later record of a person places its payment."""
 
@@ -265,7 +257,7 @@ def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]
 NAMED_BY_OTHERS: Final = statement(
     "SELECT source, coalesce(payment, session, event_id) FROM events WHERE shop = 'other' "
     "AND order_ref = ? AND {at} <= ? AND standing <> 'unconfirmed' ORDER BY 1, 2 LIMIT 1",
-    at=EVENT_AT,
+    at=mapping.EVENT_AT,
 )
 
 
@@ -282,7 +274,7 @@ def other_shops_key_naming(
 _ORPHANS: Final = "SELECT {event} FROM events WHERE {of_no_order} AND events.{member} IN ({})"
 _ORPHANS_BY: Final = {
     member: [
-        statement(_ORPHANS, event=EVENT_SELECT, member=member, of_no_order=condition)
+        statement(_ORPHANS, event=mapping.EVENT_SELECT, member=member, of_no_order=condition)
         for condition in _OF_NO_ORDER
     ]
     for member in _MEMBERS
@@ -302,7 +294,7 @@ def evidence_of(
             asked[member] |= values
             for sql in _ORPHANS_BY[member]:
                 for row in select_rows(connection, sql=sql, values=sorted(values)):
-                    delivery = _suggesting(delivery_of(row))
+                    delivery = _suggesting(mapping.delivery_of(row))
                     pool[delivery.event.key] = delivery
         said = [delivery.event for delivery in pool.values()]
         wanted = {
@@ -381,8 +373,8 @@ def _joined(
 _ACTS: Final = statement(
     "SELECT {record} FROM records WHERE kind IN ('payment_assigned', 'payment_dismissed') "
     "AND coalesce(payment, session) IN ({}) ORDER BY {at}, id",
-    record=RECORD_SELECT,
-    at=RECORD_AT,
+    record=mapping.RECORD_SELECT,
+    at=mapping.RECORD_AT,
 )
 
 
@@ -395,7 +387,7 @@ def acts_on(
         connection, sql=_ACTS, values=sorted({key.reference for key in keys})
     )
     for row in rows:
-        record = record_of(row)
+        record = mapping.record_of(row)
         found[key_of(record)].append(record)
     return {key: sorted(acts, key=_recorded) for key, acts in found.items() if key in keys}
 

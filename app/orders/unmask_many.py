@@ -15,16 +15,10 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Annotated, Final, TypedDict
 
+from app.access import proposals
 from app.access.operator_store import audit_entries
 from app.access.operators import AFTER_ALL, note_in_trail, permitted
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    ProposalKind,
-    always_same,
-    must_be_open,
-    only_agreed,
-    propose,
-)
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.masking import masked_words
@@ -120,7 +114,7 @@ async def chosen_orders(
 
 
 async def propose_unmasking(
-    context: AppContext, kind: ProposalKind, asked: UnmaskRequest
+    context: AppContext, kind: proposals.ProposalKind, asked: UnmaskRequest
 ) -> Proposal:
     """Propose that a person may see the numbers of these orders.
 
@@ -147,7 +141,7 @@ async def propose_unmasking(
         count = counted(len(orders), "order")
         # Eight digits tell this proposal's subject from that of other orders.
         mark = sha256("\n".join(sorted(orders)).encode()).hexdigest()[:8]
-        return await propose(
+        return await proposals.propose(
             connection,
             kind,
             who=who,
@@ -161,25 +155,26 @@ async def propose_unmasking(
         )
 
 
-def unmasking_kind(context: AppContext) -> ProposalKind:
+def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
     """Return the kind of proposal to see the numbers of several orders.
 
     Approving shows nobody anything. It lets the proposer look, each time with entries in the trail.
     """
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name=NAME,
         title="See customers' numbers",
         action="unmasked",
-        subject_state=always_same,  # numbers are read when seen, without those erased meanwhile
-        perform=only_agreed(context),
+        # Numbers are read when seen, without those erased meanwhile.
+        subject_state=proposals.always_same,
+        perform=proposals.only_agreed(context),
         particulars={"orders": "The orders", "purpose": "What for"},
         open_for=OPEN_FOR,
     )
 
 
 async def see_numbers(
-    context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
+    context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> list[CustomerNumbers]:
     """Return the numbers of a proposal's orders to its proposer, and note each order in the trail.
 
@@ -188,7 +183,7 @@ async def see_numbers(
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
         now = context.clock.now()
-        must_be_open(kind, proposal, who=who, now=now)
+        proposals.must_be_open(kind, proposal, who=who, now=now)
         assert proposal.decided is not None
         orders, found = proposal.given["orders"].split("\n"), list[CustomerNumbers]()
         hidden = await run(connection, restricted_orders, orders)
@@ -218,7 +213,7 @@ async def see_numbers(
 
 
 def numbers_document(
-    kind: ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
+    kind: proposals.ProposalKind, proposal: Proposal, seen: Sequence[CustomerNumbers]
 ) -> NumbersDocument:
     """Return the seen numbers of an approved proposal as JSON values."""
     until = kind.open_until(proposal)
@@ -231,12 +226,12 @@ def numbers_document(
 
 
 async def check_open(
-    context: AppContext, kind: ProposalKind, proposal: Proposal, *, by: str | None
+    context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
     """Raise UsageError where this person may not look now. The message says what to do."""
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
-    must_be_open(kind, proposal, who=who, now=context.clock.now())
+    proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())
 
 
 async def _why_none(connection: Connection, history: History) -> str:

@@ -57,14 +57,6 @@ from app.orders.rebuild import AHEAD, EVENTS_AT_ONCE, begun_with, in_context, in
 from app.orders.refold import CLAIM, decided
 from app.orders.reindex import renormalize
 from app.privacy import consistency_store, facts_store, fit_journal, trail_store
-from app.privacy.consistency_store import (
-    LEDGER_LINES,
-    LEDGERS,
-    MARKS,
-    PUBLISHED,
-    VERDICTS,
-    Derived,
-)
 from app.providers.configured import compile_sources
 from app.providers.source import Source
 from app.receiving import due_store, inbox_store
@@ -150,19 +142,23 @@ class OrderComparison:
                 continue
             row = ledger_store.ledger_row(wanted)
             built = (row[0], *row[2:]) if wanted.known else None
-            self._compare(LEDGERS, cached.get(order), built)
-            self._compare(MARKS, (order, mark.due_at), (order, ledger.next_decision_at))
+            self._compare(consistency_store.LEDGERS, cached.get(order), built)
+            self._compare(
+                consistency_store.MARKS, (order, mark.due_at), (order, ledger.next_decision_at)
+            )
             was, position = published.get(order), wanted.position
             if wanted.revision is not None or was not in (None, position):
                 before = None if was is None else (order, *astuple(was))
-                self._compare(PUBLISHED, before, (order, *astuple(position)))
+                self._compare(consistency_store.PUBLISHED, before, (order, *astuple(position)))
             if order in lines:
                 taking, until = ledger_line_of(ledger), ledger.next_decision_at
                 line = None if taking is None else row_of(taking, mark.generation, until)
                 if line != lines[order] and not await is_behind(connection, order):
-                    self._compare(LEDGER_LINES, lines[order], line)
+                    self._compare(consistency_store.LEDGER_LINES, lines[order], line)
 
-    def _compare(self, rows: Derived, stored: Row | None, built: Row | None) -> None:
+    def _compare(
+        self, rows: consistency_store.Derived, stored: Row | None, built: Row | None
+    ) -> None:
         if stored != built:
             self.problems += rows.compare([stored] if stored else [], [built] if built else [])
 
@@ -493,7 +489,7 @@ class _Check:
             pairs = list(zip(rereads, verdicts, strict=True))
             there = [pair for pair in pairs if not _has_lost_event(pair[0])]
             self.report.add(
-                VERDICTS.compare(
+                consistency_store.VERDICTS.compare(
                     (_stored_verdict(reread) for reread, _ in there), starmap(_verdict, there)
                 )
             )

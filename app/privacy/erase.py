@@ -25,17 +25,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from app.access import proposals
 from app.access.operators import Proven, note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    PROPOSE,
-    Agree,
-    ProposalKind,
-    always_same,
-    propose,
-    proved,
-    shown_in,
-)
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import silent
@@ -78,7 +70,7 @@ async def erase(
     *,
     dry_run: bool,
     progress: Callable[[int], None] = silent,
-    agree: Agree | None = None,
+    agree: proposals.Agree | None = None,
 ) -> Erasure:
     """Erase, or with `dry_run` only say what would be deleted.
 
@@ -90,8 +82,8 @@ async def erase(
     """
     journal = await fitting_journal(context)
     asking = await who_may(context, by=asked.by, action="erased")
-    if agree is None and not dry_run and proved(asking):
-        raise UsageError(PROPOSE.format(NOT_ALONE))
+    if agree is None and not dry_run and proposals.proved(asking):
+        raise UsageError(proposals.PROPOSE.format(NOT_ALONE))
     await must_have_read(context)  # the inbox may hold data of the subject
     person = person_of(context, phone=asked.phone, email=asked.email)
     try:
@@ -202,7 +194,7 @@ async def propose_erasure(
     owner, who may erase. Of a number or an address the proposal holds a pseudonym: who approves
     types it. Raise as `erase` does.
     """
-    if not proved(await who_may(context, by=asked.by, action="erased")):
+    if not proposals.proved(await who_may(context, by=asked.by, action="erased")):
         return None
     found = await erase(context, asked, dry_run=True, progress=progress)
     reason = checked_reason(context, asked.reason, phones=found.identifiers)
@@ -213,7 +205,7 @@ async def propose_erasure(
         given = {"pseudonym": pseudonym(context, person)}
         whose = subject = f"{masked(person)} ({given['pseudonym']})"
     async with context.database.writing() as connection:
-        return await propose(
+        return await proposals.propose(
             connection,
             erasure_kinds(context)["erase" if person is None else "erase_person"],
             who=await permitted(connection, by=asked.by, action="erased"),
@@ -229,7 +221,7 @@ async def propose_erasure(
         )
 
 
-def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
+def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
     """Return the kinds of proposals that erase the personal data of an order, and of a person."""
 
     async def unfinished(proposal: Proposal) -> str | None:
@@ -243,7 +235,7 @@ def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
             command = f"tallyhook erase --order {shlex.quote(order)} --reason WHY"
         return UNFINISHED.format(command) if pending else None
 
-    async def perform(proposal: Proposal, agree: Agree) -> None:
+    async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         await seal_unsealed(context)  # what is deleted must have been sealed as it came
         order = {"order": proposal.subject}
         asked = ErasureRequest(
@@ -267,15 +259,15 @@ def erasure_kinds(context: AppContext) -> Mapping[str, ProposalKind]:
                 "look at the customer's own request"
             )
 
-    of_order = ProposalKind(
+    of_order = proposals.ProposalKind(
         name="erase",
         title="Erase personal data",
         action="erased",
-        subject_state=always_same,  # newer data is judged at the erasure
+        subject_state=proposals.always_same,  # newer data is judged at the erasure
         perform=perform,
         takes_long=True,
         for_good=True,
-        where=shown_in("orders"),
+        where=proposals.shown_in("orders"),
         unfinished=unfinished,
     )
     of_person = replace(

@@ -17,18 +17,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from app.access import proposals
 from app.access.operator_store import operators
 from app.access.operators import note_in_trail, permitted, who_may
 from app.access.proposal import Proposal
-from app.access.proposals import (
-    PROPOSE,
-    ProposalKind,
-    always_same,
-    must_be_open,
-    only_agreed,
-    propose,
-    proved,
-)
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
@@ -106,10 +98,10 @@ async def export(
     async with context.database.reading(settled=True) as connection:
         who = await permitted(connection, by=asked.by, action="data_exported")
         if approved is not None:
-            must_be_open(export_kind(context), approved, who=who, now=now)
+            proposals.must_be_open(export_kind(context), approved, who=who, now=now)
             _must_be_of(context, approved, asked, person=person)
-        elif proved(who):
-            raise UsageError(PROPOSE.format(NOT_ALONE))
+        elif proposals.proved(who):
+            raise UsageError(proposals.PROPOSE.format(NOT_ALONE))
         found = await find_person(
             context, connection, person=person, order=asked.order, progress=progress
         )
@@ -153,7 +145,7 @@ async def propose_export(
 ) -> Proposal | None:
     """Propose a copy, for an operator who proved who they are. Return None for the machine's owner,
     who takes the copy at once. Raise as `export` does."""
-    if not proved(await who_may(context, by=asked.by, action="data_exported")):
+    if not proposals.proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
     await must_have_read(context)
     person = person_of(context, phone=asked.phone, email=asked.email)
@@ -170,7 +162,7 @@ async def propose_export(
         subject = f"{masked(person)} ({given['pseudonym']})"
     async with context.database.writing() as connection:
         who = await permitted(connection, by=asked.by, action="data_exported")
-        return await propose(
+        return await proposals.propose(
             connection,
             export_kind(context),
             who=who,
@@ -188,22 +180,22 @@ async def propose_export(
 async def check_open(context: AppContext, approved: Proposal, *, by: str | None) -> None:
     """Raise UsageError, with what to do, if this person may not take the copy now."""
     who = await who_may(context, by=by, action="data_exported")
-    must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
+    proposals.must_be_open(export_kind(context), approved, who=who, now=context.clock.now())
 
 
-def export_kind(context: AppContext) -> ProposalKind:
+def export_kind(context: AppContext) -> proposals.ProposalKind:
     """Return the kind of proposals to take a copy of a person's data.
 
     Approving makes no copy. It lets the proposer take the copy; each time adds an entry to the
     trail.
     """
 
-    return ProposalKind(
+    return proposals.ProposalKind(
         name=NAME,
         title="Take a copy of a person's data",
         action="data_exported",
-        subject_state=always_same,
-        perform=only_agreed(context),
+        subject_state=proposals.always_same,
+        perform=proposals.only_agreed(context),
         open_for=OPEN_FOR,
     )
 

@@ -15,18 +15,7 @@ from contextlib import suppress
 from copy import copy
 from typing import Any, Final
 
-from app.core.masking import (
-    HIDDEN,
-    clipped,
-    is_an_address,
-    masked_at_sight,
-    masked_name,
-    names_a_person,
-    names_a_phone,
-    shown_phone,
-    written_out,
-    written_pattern,
-)
+from app.core import masking
 from app.privacy.erase_store import MOST_INFLATED
 from app.providers.identifiers import name_words
 
@@ -71,7 +60,7 @@ class PersonalCopy:
         staff        names of operators
         names        of the person, and `others`: of other people, as events state them
         """
-        self._person = [written_pattern(each) for each in sorted(identifiers)]
+        self._person = [masking.written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
         self._own = (*self._person, *_words(each for each in things if len(each) >= TELLING))
         self._kept = (*self._own, _DATE)
@@ -95,11 +84,11 @@ class PersonalCopy:
 
     def _around(self, text: str, kept: Sequence[re.Pattern[str]]) -> str:
         if not kept:
-            text = masked_at_sight(text)
+            text = masking.masked_at_sight(text)
             for pattern in self._staff:
                 text = pattern.sub(STAFF, text)
             for pattern in self._others:
-                text = pattern.sub(lambda found: masked_name(found[0]), text)
+                text = pattern.sub(lambda found: masking.masked_name(found[0]), text)
             return text
         parts, at = list[str](), 0
         for found in kept[0].finditer(text):
@@ -120,7 +109,7 @@ class PersonalCopy:
         shown; others may hold credentials."""
         split = (line.partition(": ") for line in lines.split("\n"))
         return "\n".join(
-            f"{name}{mark}{self.text(value) if self.names(value) else HIDDEN}"
+            f"{name}{mark}{self.text(value) if self.names(value) else masking.HIDDEN}"
             for name, mark, value in split
             if name
         )
@@ -133,7 +122,7 @@ class PersonalCopy:
         known = self._knowing(document)
         found = [] if document is None else [*known._members(document, place="")]
         if not found:  # even if only an escape or base64 contains it
-            lines = written_out(text).split("\n")
+            lines = masking.written_out(text).split("\n")
             found += [known._passage(each) for each in lines if self.names(each)]
         return list(dict.fromkeys(found))
 
@@ -178,11 +167,15 @@ class PersonalCopy:
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
             return False
-        part = is_an_address(field) or field.lower() == "name" or names_a_person(field, within="")
+        part = (
+            masking.is_an_address(field)
+            or field.lower() == "name"
+            or masking.names_a_person(field, within="")
+        )
         return (around and part) or any(
-            len(text) >= SHORTEST and names_a_phone(name)
+            len(text) >= SHORTEST and masking.names_a_phone(name)
             if text.isdecimal()  # else an id or a date
-            else masked_at_sight(text) != text
+            else masking.masked_at_sight(text) != text
             for name, text in texts.items()
         )
 
@@ -191,10 +184,10 @@ class PersonalCopy:
         nobody's number or address, names unlike the person's own are another's, if theirs is
         known."""
         words = name_words(text)
-        if other and (field.lower() == "name" or names_a_person(field, within=within)):
+        if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)
         return (
-            names_a_person(field, within=within)
+            masking.names_a_person(field, within=within)
             and bool(self._names and words)
             and self._names.isdisjoint(words)
         )
@@ -207,7 +200,7 @@ class PersonalCopy:
         # Cut at a space, so that no half of another person's number stays unmasked.
         begin = line.rfind(" ", 0, max(0, start - PASSAGE // 4)) + 1
         # Mask a wider part than is shown, for the same reason.
-        return clipped(self.text(line[begin : start + 2 * PASSAGE]), PASSAGE)
+        return masking.clipped(self.text(line[begin : start + 2 * PASSAGE]), PASSAGE)
 
     def _value(self, value: Any, *, field: str, within: str = "", other: bool = False) -> Any:
         if isinstance(value, dict):
@@ -228,11 +221,11 @@ class PersonalCopy:
         if isinstance(value, bool) or not isinstance(value, str | int):
             return value
         text = str(value)
-        if names_a_phone(field) and not self.names(text):
-            return shown_phone(text)
-        address = other and (is_an_address(field) or is_an_address(within))
+        if masking.names_a_phone(field) and not self.names(text):
+            return masking.shown_phone(text)
+        address = other and (masking.is_an_address(field) or masking.is_an_address(within))
         if address or self._names_another(text, field=field, within=within, other=other):
-            return masked_name(text)
+            return masking.masked_name(text)
         shown = self.text(text)
         return value if shown == text else shown
 

@@ -12,17 +12,9 @@ from dataclasses import fields as members_of
 from dataclasses import replace
 from typing import Final
 
+from app.core import reading
 from app.core.masking import masked_words
 from app.core.phone_key import PhoneKey
-from app.core.reading import (
-    NOBODYS,
-    TRIAL,
-    TRIED,
-    Belonging,
-    Reading,
-    UnclearAmount,
-    Unreadable,
-)
 from app.core.references import composed, fault_of
 from app.core.text import is_human_text
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
@@ -139,7 +131,7 @@ class ProfileField:
         unreadable."""
         try:
             value = self.find(data)
-        except Unreadable:
+        except reading.Unreadable:
             return None
         if type(value) is not str or not value.strip():
             return None
@@ -174,10 +166,10 @@ class Price:
             currency = self._order_currency(data)
         try:
             return amounts.read_amount(self._read, value, currency, name=self._amount.name)
-        except UnclearAmount:
+        except reading.UnclearAmount:
             data.unclear = True
             return None
-        except Unreadable:
+        except reading.Unreadable:
             name = self._amount.name_in(data)
             return amounts.read_amount(self._read, value, currency, name=name)
 
@@ -231,7 +223,7 @@ _STRONGEST: Final[tuple[Shop, ...]] = ("other", "unstated", "ours")
 
 
 def _text_at(find: fields.Find, data: fields.EventData) -> str | None:
-    with suppress(Unreadable):
+    with suppress(reading.Unreadable):
         return fields.as_text(find(data), "the shop")
     return None
 
@@ -325,21 +317,21 @@ class EventReader:
         self._slow = SlowMethods(profile.slow, zone=event.zone)
         self._ordered = Price(priced, amount=priced.order, currency=priced.order_currency)
 
-    def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> Reading:
+    def read(self, body: bytes, incoming: request.Incoming, *, digest: str) -> reading.Reading:
         """Read the events of a body. Raises Unreadable with one sentence.
 
         body  decrypted or unwrapped where its scheme does that
         """
-        if body.startswith(TRIAL):
-            raise Unreadable(TRIED)
+        if body.startswith(reading.TRIAL):
+            raise reading.Unreadable(reading.TRIED)
         document = self._document(self._request, body)
         data = fields.EventData(document, incoming, root=document, body=body, digest=digest)
         if self._items is not None:
             return self._several(data, documents.items_of(document, body, self._items))
         if type(document) is not dict:
-            raise Unreadable("the body is not a JSON object")
+            raise reading.Unreadable("the body is not a JSON object")
         environment = self._environment_of(data)
-        return Reading(
+        return reading.Reading(
             events=(self._event(data),),
             environment=None if environment == UNSTATED else environment,
             unstated=environment == UNSTATED,
@@ -347,27 +339,27 @@ class EventReader:
             customers=self._customers([data]),
         )
 
-    def belonging(self, body: bytes, incoming: request.Incoming) -> Belonging:
+    def belonging(self, body: bytes, incoming: request.Incoming) -> reading.Belonging:
         """Read only an event's account, shop and environment. Never raises. An unreadable body
         names no account, and `read` judges its environment."""
         if self._accounts is None and not self._names_environments:
-            return NOBODYS
+            return reading.NOBODYS
         try:
             several = self._each(body, incoming)
             foreign = self._are_foreign(several)
-        except Unreadable:
-            return NOBODYS if self._accounts is None else Belonging(foreign=True)
+        except reading.Unreadable:
+            return reading.NOBODYS if self._accounts is None else reading.Belonging(foreign=True)
         if self._items is None and type(several[0].document) is not dict:
-            return Belonging(foreign=foreign)
+            return reading.Belonging(foreign=foreign)
         environments = set()
         for data in several:
             try:
                 environments.add(self._environment_of(data))
-            except Unreadable:
+            except reading.Unreadable:
                 continue
         unstated = UNSTATED in environments
         environments -= {None, UNSTATED}
-        return Belonging(
+        return reading.Belonging(
             environment=environments.pop() if len(environments) == 1 else None,
             unstated=unstated,
             foreign=foreign,
@@ -389,13 +381,13 @@ class EventReader:
         """
         try:
             several = self._each(body, incoming)
-        except Unreadable:
+        except reading.Unreadable:
             return set()
         found = set()
         for data in several:
             if digest is not None and not hmac.compare_digest(data.digest, digest):
                 continue
-            with suppress(Unreadable):
+            with suppress(reading.Unreadable):
                 order = fields.as_text(self._order.find(data), self._order.name)
                 if order is not None and fault_of(order := composed(order)) is None:
                     found.add(order)
@@ -439,7 +431,7 @@ class EventReader:
             if data.digest and not hmac.compare_digest(data.digest, digest):
                 continue
             for name in filter(locations.get, locations):
-                with suppress(Unreadable):
+                with suppress(reading.Unreadable):
                     value = fields.compile_locations(locations[name])(data)
                     parts = value.values() if type(value) is dict else [value]
                     texts = [fields.as_text(each, name) for each in parts if each is not None]
@@ -468,7 +460,7 @@ class EventReader:
             for identify, field in ((self._as_phone, self._phone), *self._identifiers):
                 try:
                     identifier = identify(field.find(data))
-                except Unreadable:  # only the search misses it: the event stays readable
+                except reading.Unreadable:  # only the search misses it: the event stays readable
                     continue
                 if identifier is not None:
                     names[identifier] = None
@@ -478,7 +470,7 @@ class EventReader:
     def _as_phone(self, value: object) -> str | None:
         return phone_digits(value, self._country)
 
-    def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> Reading:
+    def _several(self, data: fields.EventData, items: list[documents.BodyItem]) -> reading.Reading:
         """Read each event separately, so that an unreadable one does not affect the others."""
         foreign = self._are_foreign([data.of(i.document, digest=i.digest) for i in items])
         events, raws, read = [], [], []
@@ -496,14 +488,14 @@ class EventReader:
                     events.append(part)
                     raws.append(raw)
                     read.append(own)
-            except Unreadable as error:
+            except reading.Unreadable as error:
                 unread.append((item.raw, f"event {number} of {len(items)}: {error}"))
         if not events:
-            raise Unreadable(unread[0][1])
+            raise reading.Unreadable(unread[0][1])
         stated = environments - {None, UNSTATED}
         if len(stated) > 1:
-            raise Unreadable("the body has events of both environments")
-        return Reading(
+            raise reading.Unreadable("the body has events of both environments")
+        return reading.Reading(
             events=tuple(events),
             environment=next(iter(stated), None),
             unstated=UNSTATED in environments,
@@ -518,14 +510,14 @@ class EventReader:
         claim = self._claims.meaning(kind)
         try:
             identity = fields.event_id(self._id.find(data), self._id.name)
-        except Unreadable:
+        except reading.Unreadable:
             if claim != "ignored":
                 raise
             identity = data.digest
         try:
             event = self._detailed(identity, kind, claim, data)
             return replace(event, claim="succeeded") if self._captured(event, data) else event
-        except Unreadable:
+        except reading.Unreadable:
             # An unknown kind may well have an unknown shape, and is stored all the same. So is an
             # ignored kind, whatever its shape.
             if claim not in MEANT_AS_STATED:
@@ -605,7 +597,7 @@ class EventReader:
         """Return the parts of a payment that are stated exactly; others are left out."""
         found = []
         for kind, price in self._parts:
-            with suppress(Unreadable):
+            with suppress(reading.Unreadable):
                 part = price.read(data)
                 if part is None or (part.minor <= 0 and kind != "base"):
                     continue
@@ -629,7 +621,7 @@ class EventReader:
             return None
         try:
             return self._date(value, self._occurred_at.name, self._zone)
-        except Unreadable:
+        except reading.Unreadable:
             return self._date(value, self._occurred_at.name_in(data), self._zone)
 
     def _environment_of(self, data: fields.EventData) -> str | None:
@@ -638,7 +630,7 @@ class EventReader:
         Unreadable."""
         try:
             value = self._environment.find(data)
-        except Unreadable:
+        except reading.Unreadable:
             if not self._is_ignored(data):
                 raise
             value = None
@@ -649,7 +641,7 @@ class EventReader:
         word = str(value).lower() if type(value) is bool else value
         if type(word) is not str or word not in self._environments:
             words = " nor ".join(self._environments)
-            raise Unreadable(f"{self._environment.name} is neither {words}")
+            raise reading.Unreadable(f"{self._environment.name} is neither {words}")
         return self._environments[word]
 
     def _is_ignored(self, data: fields.EventData) -> bool:

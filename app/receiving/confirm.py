@@ -23,25 +23,8 @@ from app.providers.fetched import NOT_FOUND, NOT_KNOWN, keep_answer
 from app.providers.provider_client import AnsweredQuestion, ProviderClient, date_of
 from app.providers.request import FETCHED, Incoming
 from app.providers.source import Source
+from app.receiving import confirmation_store
 from app.receiving.append_store import Arrival, keep_arrivals
-from app.receiving.confirmation_store import (
-    Asking,
-    Confirmation,
-    Waiting,
-    any_due,
-    any_since,
-    asked_count,
-    drop_most_asked,
-    gap_since_answer,
-    is_known,
-    last_positions,
-    make_due,
-    put_off,
-    settle,
-    take_due,
-    unanswered,
-    waiting_before,
-)
 from app.receiving.unread_values import values_of
 from reconcile.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant
 from reconcile.ledger.events import Event
@@ -90,12 +73,12 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
     """Ask about up to AT_ONCE due events of one source. Return how many there were."""
     context = confirmer.context
     now = context.clock.now()
-    asking = Asking(source=source, now=now, lease=LEASE, longest=DAY)
+    asking = confirmation_store.Asking(source=source, now=now, lease=LEASE, longest=DAY)
     async with context.database.reading() as connection:
-        if not await any_due(connection, asking):
+        if not await confirmation_store.any_due(connection, asking):
             return 0
     async with context.database.writing() as connection:
-        due = await take_due(connection, asking, limit=AT_ONCE)
+        due = await confirmation_store.take_due(connection, asking, limit=AT_ONCE)
     ended = await asyncio.gather(
         *(_confirm(confirmer, each) for each in due), return_exceptions=True
     )
@@ -108,14 +91,14 @@ async def confirm_due(confirmer: Confirmer, source: str) -> int:
 
 async def _keep_bounded(context: AppContext, source: str) -> None:
     async with context.database.reading() as connection:
-        if await asked_count(connection, source) <= MAX_WAITING:
+        if await confirmation_store.asked_count(connection, source) <= MAX_WAITING:
             return
     async with context.database.writing() as connection:
-        gone = await drop_most_asked(connection, source, keep=MAX_WAITING)
+        gone = await confirmation_store.drop_most_asked(connection, source, keep=MAX_WAITING)
     log.error("too many events wait to be confirmed", source=source, count=gone)
 
 
-async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
+async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -> None:
     asked = await confirmer.askers[due.event.source].ask(due.event)
     if asked is None:
         await _give_up(confirmer.context, due, "the event names nothing that could be asked about")
@@ -131,15 +114,17 @@ async def _confirm(confirmer: Confirmer, due: Confirmation) -> None:
     again = due.asked_since + min(context.policy.payment_window // 2, LONGEST_PAUSE)
     async with context.database.writing() as connection:
         if rule is not None and event.kind in rule.again and context.clock.now() < again:
-            await put_off(connection, due, until=again, answered=context.clock.now())
+            await confirmation_store.put_off(
+                connection, due, until=again, answered=context.clock.now()
+            )
             return
-        known = await last_positions(connection, event) if event.states else []
+        known = await confirmation_store.last_positions(connection, event) if event.states else []
         pause = ask_again_after(event, known, tries=due.tries)
         if pause is not None:
             now = context.clock.now()
-            await put_off(connection, due, until=now + pause, answered=now)
+            await confirmation_store.put_off(connection, due, until=now + pause, answered=now)
         else:
-            await settle(connection, due)
+            await confirmation_store.settle(connection, due)
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
@@ -158,7 +143,9 @@ def _settles(answer: Event) -> bool:
     return answer.kind == NOT_KNOWN or answer.claim not in ("pending", "unrecognized")
 
 
-async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestion) -> Event | None:
+async def _store(
+    confirmer: Confirmer, due: confirmation_store.Confirmation, asked: AnsweredQuestion
+) -> Event | None:
     """Store the answer, and return its event; None if the answer is unusable."""
     status, context = asked.answer.status, confirmer.context
     if status in NOT_FOUND and due.tries + 1 < SURE_NOT_FOUND:
@@ -193,15 +180,17 @@ async def _store(confirmer: Confirmer, due: Confirmation, asked: AnsweredQuestio
     if event is None and due.tries:
         return None  # stored once for people to see, not every hour
     async with context.database.reading() as connection:
-        if event is not None and await is_known(connection, event):
-            return event  # the same answer as before, so nothing to store
-        known = [] if event is None or not event.states else await last_positions(connection, event)
-        if (
-            event is not None
-            and says_nothing_new(event, known)
-            and not await gap_since_answer(connection, event)  # else it proves no change
-        ):
-            return event
+        if event is not None:
+            if await confirmation_store.is_known(connection, event):
+                return event  # the same answer as before, so nothing to store
+            known = (
+                await confirmation_store.last_positions(connection, event) if event.states else ()
+            )
+            # After a gap, an equal answer is stored: it proves that nothing changed.
+            if says_nothing_new(event, known) and not await confirmation_store.gap_since_answer(
+                connection, event
+            ):
+                return event
     now = context.clock.now()
     arrival = Arrival(
         delivery_id=new_id("dlv_", now),
@@ -252,7 +241,7 @@ def _read(
 
 
 async def _later(
-    context: AppContext, due: Confirmation, asked: Duration, *, answered: bool
+    context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
     """Postpone the question by our pause, or within limits by what the provider `asked` for."""
     now = context.clock.now()
@@ -261,14 +250,16 @@ async def _later(
         return
     pause = min(max(FIRST_PAUSE * 2 ** min(due.tries, 20), asked), LONGEST_PAUSE)
     async with context.database.writing() as connection:
-        await put_off(connection, due, until=now + pause, answered=now if answered else None)
+        await confirmation_store.put_off(
+            connection, due, until=now + pause, answered=now if answered else None
+        )
 
 
-async def _give_up(context: AppContext, due: Confirmation, why: str) -> None:
+async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
     """Stop asking. The ledger stays pending and says why; the log says it once."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
-        await settle(connection, due)
+        await confirmation_store.settle(connection, due)
 
 
 MOST_ASKED_BEFORE: Final = 200
@@ -281,26 +272,30 @@ PATIENCE_S: Final = 15.0
 _LOOK_S: Final = 0.2
 
 
-async def ask_before(context: AppContext, *, until: Instant) -> list[Waiting]:
+async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
     """Ask providers again about every unfinished event that arrived before `until`. Return those
     without an answer in time, oldest first; without a running service none is answered."""
     async with context.database.reading() as connection:
-        if not await any_since(connection, until=until):
+        if not await confirmation_store.any_since(connection, until=until):
             return []
     now = context.clock.now()
     async with context.database.writing() as connection:
-        waiting = await make_due(connection, now=now, until=until, limit=MOST_ASKED_BEFORE + 1)
+        waiting = await confirmation_store.make_due(
+            connection, now=now, until=until, limit=MOST_ASKED_BEFORE + 1
+        )
     left, over = waiting[:MOST_ASKED_BEFORE], waiting[MOST_ASKED_BEFORE:]
     for _ in range(int(PATIENCE_S / _LOOK_S)):
         await asyncio.sleep(_LOOK_S)
         async with context.database.reading() as connection:
-            left = await unanswered(connection, left, since=now)
+            left = await confirmation_store.unanswered(connection, left, since=now)
         if not left:
             break
     return left + over
 
 
-async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) -> list[Waiting]:
+async def unanswered_by(
+    context: AppContext, *, until: Instant, as_of: Instant
+) -> list[confirmation_store.Waiting]:
     """Return unfinished events that arrived before `until` and had no answer between then and
     `as_of`.
 
@@ -308,8 +303,10 @@ async def unanswered_by(context: AppContext, *, until: Instant, as_of: Instant) 
     as of that instant.
     """
     async with context.database.reading() as connection:
-        waiting = await waiting_before(connection, until=until, limit=MOST_ASKED_BEFORE + 1)
-        return await unanswered(connection, waiting, since=until, until=as_of)
+        waiting = await confirmation_store.waiting_before(
+            connection, until=until, limit=MOST_ASKED_BEFORE + 1
+        )
+        return await confirmation_store.unanswered(connection, waiting, since=until, until=as_of)
 
 
 IDLE_S: Final = 1.0

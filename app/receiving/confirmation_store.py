@@ -15,21 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    and_,
-    bindparam,
-    case,
-    column,
-    delete,
-    func,
-    or_,
-    select,
-    table,
-    text,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.core.ids import first_id
@@ -51,11 +37,13 @@ _COLUMNS = (
     "lane",
     "turn",
 )
-_CONFIRMATIONS = table("confirmations", *map(column, (*_COLUMNS, "taken_until", "answered_at")))
+_CONFIRMATIONS = sa.table(
+    "confirmations", *map(sa.column, (*_COLUMNS, "taken_until", "answered_at"))
+)
 _MARKS = _CONFIRMATIONS.c
 _KEY = ("event_id", "source", "digest")
-_OF_EVENT = and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY))
-_NAMED_PAYMENT = func.coalesce(EVENTS.c.payment, "")
+_OF_EVENT = sa.and_(*(_MARKS[name] == EVENTS.c[name] for name in _KEY))
+_NAMED_PAYMENT = sa.func.coalesce(EVENTS.c.payment, "")
 
 _DROP_SETTLED = (
     "DELETE FROM confirmations WHERE NOT EXISTS (SELECT 1 FROM events WHERE "
@@ -180,23 +168,23 @@ class Asking:
     lease: Duration
     longest: Duration
 
-    def due(self) -> ColumnElement[bool]:
+    def due(self) -> sa.ColumnElement[bool]:
         """Return the SQL condition for rows of `confirmations` that are due. A due time beyond the
         lease or the longest pause was set by a fast clock, and counts as due."""
         leased = self.now + self.lease
-        return and_(
+        return sa.and_(
             _MARKS.source == self.source,
-            or_(
+            sa.or_(
                 _MARKS.due_at <= self.now,
                 _MARKS.due_at > leased + self.longest,
-                and_(_MARKS.tries == 0, _MARKS.due_at > leased),
+                sa.and_(_MARKS.tries == 0, _MARKS.due_at > leased),
             ),
         )
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
     """Return whether any question is due, without taking one."""
-    found = await connection.execute(select(_MARKS.source).where(asking.due()).limit(1))
+    found = await connection.execute(sa.select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
 
@@ -211,11 +199,11 @@ async def take_due(
     question.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
-    held = and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
+    held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
     busy = (
         (
             await connection.execute(
-                select(_NAMED_PAYMENT)
+                sa.select(_NAMED_PAYMENT)
                 .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
                 .where(_MARKS.source == asking.source, held)
             )
@@ -224,9 +212,9 @@ async def take_due(
         .all()
     )
     due = (
-        select(*EVENTS.c, _MARKS.asked_since, _MARKS.tries)
+        sa.select(*EVENTS.c, _MARKS.asked_since, _MARKS.tries)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
-        .where(asking.due(), or_(_NAMED_PAYMENT == "", _NAMED_PAYMENT.not_in(busy)))
+        .where(asking.due(), sa.or_(_NAMED_PAYMENT == "", _NAMED_PAYMENT.not_in(busy)))
         .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.turn, _MARKS.due_at)
         .limit(limit)
     )
@@ -246,7 +234,7 @@ async def take_due(
     taken = list(first.values())[::-1]
     for each in taken:
         await connection.execute(
-            update(_CONFIRMATIONS)
+            sa.update(_CONFIRMATIONS)
             .where(_is(each.event))
             .values(due_at=each.taken_until, taken_until=each.taken_until)
         )
@@ -265,14 +253,16 @@ async def put_off(
     answered  when the provider answered; None if it did not
     """
     await connection.execute(
-        update(_CONFIRMATIONS)
+        sa.update(_CONFIRMATIONS)
         .where(_is(taken.event))
         .values(
-            tries=case((_MARKS.due_at == taken.taken_until, _MARKS.tries + 1), else_=_MARKS.tries),
-            turn=case((_MARKS.due_at == taken.taken_until, 0), else_=_MARKS.turn),
+            tries=sa.case(
+                (_MARKS.due_at == taken.taken_until, _MARKS.tries + 1), else_=_MARKS.tries
+            ),
+            turn=sa.case((_MARKS.due_at == taken.taken_until, 0), else_=_MARKS.turn),
             taken_until=None,
-            answered_at=func.coalesce(answered, _MARKS.answered_at),
-            due_at=case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
+            answered_at=sa.func.coalesce(answered, _MARKS.answered_at),
+            due_at=sa.case((_MARKS.due_at == taken.taken_until, until), else_=_MARKS.due_at),
         )
     )
 
@@ -280,17 +270,17 @@ async def put_off(
 async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
     """Stop asking about this event, unless it arrived again meanwhile."""
     await connection.execute(
-        delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
+        sa.delete(_CONFIRMATIONS).where(_is(taken.event), _MARKS.due_at == taken.taken_until)
     )
     await connection.execute(
-        update(_CONFIRMATIONS).where(_is(taken.event)).values(taken_until=None)
+        sa.update(_CONFIRMATIONS).where(_is(taken.event)).values(taken_until=None)
     )
 
 
 async def any_since(connection: AsyncConnection, *, until: Instant) -> bool:
     """Return whether anything that arrived before `until` waits for its provider's answer."""
     found = await connection.execute(
-        select(_MARKS.source).where(_MARKS.asked_since < until).limit(1)
+        sa.select(_MARKS.source).where(_MARKS.asked_since < until).limit(1)
     )
     return found.first() is not None
 
@@ -309,7 +299,7 @@ async def waiting_before(
 ) -> list[Waiting]:
     """Return events that arrived before `until` and wait for their provider, oldest first."""
     found = await connection.execute(
-        select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
+        sa.select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
         .where(_MARKS.asked_since < until)
         .order_by(_MARKS.asked_since, *(_MARKS[name] for name in _KEY))
@@ -325,11 +315,11 @@ async def make_due(
     being asked about. Return them all, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
-        free = or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
+        free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
         await connection.execute(
-            update(_CONFIRMATIONS)
+            sa.update(_CONFIRMATIONS)
             .where(*(_MARKS[name] == getattr(each, name) for name in _KEY), free)
-            .values(due_at=case((_MARKS.due_at < now, _MARKS.due_at), else_=now))
+            .values(due_at=sa.case((_MARKS.due_at < now, _MARKS.due_at), else_=now))
         )
     return waiting
 
@@ -342,11 +332,11 @@ async def unanswered(
     until: Instant = LATEST,
 ) -> list[Waiting]:
     """Return the events whose provider's last answer is not between `since` and `until`."""
-    key = tuple_(*(_MARKS[name] for name in _KEY))
+    key = sa.tuple_(*(_MARKS[name] for name in _KEY))
     found = await connection.execute(
-        select(*(_MARKS[name] for name in _KEY)).where(
+        sa.select(*(_MARKS[name] for name in _KEY)).where(
             key.in_([each[:3] for each in waiting]),
-            ~func.coalesce(_MARKS.answered_at, since - 1).between(since, until),
+            ~sa.func.coalesce(_MARKS.answered_at, since - 1).between(since, until),
         )
     )
     left = {tuple(row) for row in found}
@@ -358,7 +348,7 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
     those that name something known. Return how many were dropped. Events never asked about stay."""
     key = [_MARKS[name] for name in _KEY]
     most = (
-        select(*key)
+        sa.select(*key)
         .where(_MARKS.source == source, _MARKS.tries > 0)
         .order_by(_MARKS.named.desc(), _MARKS.tries, _MARKS.due_at)
         .offset(keep)
@@ -368,7 +358,9 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
         .cte("most", nesting=True)
         .prefix_with("MATERIALIZED")
     )
-    gone = await connection.execute(delete(_CONFIRMATIONS).where(tuple_(*key).in_(select(most))))
+    gone = await connection.execute(
+        sa.delete(_CONFIRMATIONS).where(sa.tuple_(*key).in_(sa.select(most)))
+    )
     return int(gone.rowcount)
 
 
@@ -381,39 +373,41 @@ async def await_again(
     not_known  kind of an answer that is final although it claims nothing
     never      sources whose providers are never asked
     """
-    await connection.execute(text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
+    await connection.execute(sa.text(_DROP_SETTLED), {"unconfirmed": UNCONFIRMED})
     await connection.execute(
-        text(_ADD_UNSETTLED), {"now": now, "not_known": not_known, "unconfirmed": UNCONFIRMED}
+        sa.text(_ADD_UNSETTLED), {"now": now, "not_known": not_known, "unconfirmed": UNCONFIRMED}
     )
     if never:
-        unasked = text("DELETE FROM confirmations WHERE source IN :never")
+        unasked = sa.text("DELETE FROM confirmations WHERE source IN :never")
         await connection.execute(
-            unasked.bindparams(bindparam("never", expanding=True)), {"never": list(never)}
+            unasked.bindparams(sa.bindparam("never", expanding=True)), {"never": list(never)}
         )
 
 
 async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
     """Return whether more than `over` events of a source were never asked about."""
     sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
-    found = await connection.execute(text(sql), {"source": source, "over": over})
+    found = await connection.execute(sa.text(sql), {"source": source, "over": over})
     return found.first() is not None
 
 
 async def asked_count(connection: AsyncConnection, source: str) -> int:
     """Count the events of a source that were asked about and still wait for an answer."""
     waiting = "SELECT count(*) FROM confirmations WHERE source=:source AND tries > 0"
-    found = await connection.execute(text(waiting), {"source": source})
+    found = await connection.execute(sa.text(waiting), {"source": source})
     return int(found.scalar_one())
 
 
-def _is(event: Event) -> ColumnElement[bool]:
-    return and_(*(_MARKS[name] == getattr(event, name) for name in _KEY))
+def _is(event: Event) -> sa.ColumnElement[bool]:
+    return sa.and_(*(_MARKS[name] == getattr(event, name) for name in _KEY))
 
 
 async def is_known(connection: AsyncConnection, event: Event) -> bool:
     """Return whether an event with this key is stored."""
     found = await connection.execute(
-        text("SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"),
+        sa.text(
+            "SELECT 1 FROM events WHERE event_id=:event_id AND source=:source AND digest=:digest"
+        ),
         {"event_id": event.event_id, "source": event.source, "digest": event.digest},
     )
     return found.first() is not None
@@ -426,7 +420,7 @@ async def named_references(
     instant, each with its source, oldest first."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
-        text(_NAMED).bindparams(bindparam("sources", expanding=True)), values
+        sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
     )
     return [
         (source, name)
@@ -446,7 +440,7 @@ _NAMED: Final = (
 async def last_positions(connection: AsyncConnection, event: Event) -> list[Event]:
     """Return the two latest answers that state the payment's position, newest first."""
     found = await connection.execute(
-        select(*EVENTS.c)
+        sa.select(*EVENTS.c)
         .where(
             EVENTS.c.source == event.source,
             EVENTS.c.payment == event.payment,
@@ -461,7 +455,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
     """Return whether a gap was accepted since the last answer with the payment's position."""
     found = await connection.execute(
-        text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
+        sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )
     return found.first() is not None
 

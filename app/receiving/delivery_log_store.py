@@ -4,25 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    FromClause,
-    Select,
-    Subquery,
-    TextClause,
-    and_,
-    bindparam,
-    cast,
-    column,
-    func,
-    null,
-    or_,
-    select,
-    table,
-    text,
-    union_all,
-)
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import EVENT_SELECT, EVENTS, delivery_of
@@ -32,16 +14,16 @@ from reconcile.ledger.events import Event
 from reconcile.money import Money
 
 _SHOWN: Final = ("id", "received_at", "source", "verdict", "digest", "size", "problem", "headers")
-_REJECTIONS: Final = table("rejections", *map(column, _SHOWN))
-_DELIVERIES: Final = table("deliveries", *map(column, (*_SHOWN, "event_id", "pruned_at")))
+_REJECTIONS: Final = sa.table("rejections", *map(sa.column, _SHOWN))
+_DELIVERIES: Final = sa.table("deliveries", *map(sa.column, (*_SHOWN, "event_id", "pruned_at")))
 
 _REFUSED_SHOWN: Final = (
     *_REJECTIONS.c,
-    null().label("event_id"),
-    cast(null(), BigInteger).label("pruned_at"),
+    sa.null().label("event_id"),
+    sa.cast(sa.null(), sa.BigInteger).label("pruned_at"),
 )
-_ACCEPTED_HALF: Final = select(*_DELIVERIES.c)
-_REFUSED_HALF: Final = select(*_REFUSED_SHOWN)
+_ACCEPTED_HALF: Final = sa.select(*_DELIVERIES.c)
+_REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 """Both halves have the same columns, for `_with_events`."""
 
 
@@ -117,17 +99,19 @@ _OF_EVENT: Final = tuple(
 )
 
 
-def _with_events(arrivals: Subquery) -> Select[Any]:
+def _with_events(arrivals: sa.Subquery) -> sa.Select[Any]:
     """Join rows of arrivals with their events' members, newest first."""
     return (
-        select(*arrivals.c, *_OF_EVENT)
+        sa.select(*arrivals.c, *_OF_EVENT)
         .select_from(arrivals.outerjoin(EVENTS, _event_of(arrivals)))
         .order_by(arrivals.c.id.desc())
     )
 
 
-def _event_of(arrivals: FromClause) -> ColumnElement[bool]:
-    return and_(*(EVENTS.c[name] == arrivals.c[name] for name in ("event_id", "source", "digest")))
+def _event_of(arrivals: sa.FromClause) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        *(EVENTS.c[name] == arrivals.c[name] for name in ("event_id", "source", "digest"))
+    )
 
 
 def _entry(row: Sequence[Any]) -> LogEntry:
@@ -155,15 +139,15 @@ _ACCEPTED: Final = (
 )
 """Verdicts of accepted arrivals."""
 
-_UNUSUAL: Final = text("verdict <> 'stored'")
+_UNUSUAL: Final = sa.text("verdict <> 'stored'")
 """Condition as in the text of the partial index `ix_deliveries_verdict`."""
 
 _AGAIN: Final = _DELIVERIES.alias("again")
-_BROUGHT: Final = union_all(
-    select(EVENTS.c.delivery_id).where(EVENTS.c.order_key == bindparam("order")),
-    select(_AGAIN.c.id)
+_BROUGHT: Final = sa.union_all(
+    sa.select(EVENTS.c.delivery_id).where(EVENTS.c.order_key == sa.bindparam("order")),
+    sa.select(_AGAIN.c.id)
     .select_from(EVENTS.join(_AGAIN, _event_of(_AGAIN)))
-    .where(EVENTS.c.order_key == bindparam("order"), text("again.verdict = 'duplicate'")),
+    .where(EVENTS.c.order_key == sa.bindparam("order"), sa.text("again.verdict = 'duplicate'")),
 )
 """Selects the ids of deliveries that brought an order's events. Each branch has an index."""
 
@@ -192,7 +176,7 @@ async def list_log(
         (_ACCEPTED_HALF, _DELIVERIES, accepted),
         (_REFUSED_HALF, _REJECTIONS, refused),
     ):
-        conditions: list[ColumnElement[bool] | TextClause] = []
+        conditions: list[sa.ColumnElement[bool] | sa.TextClause] = []
         if wanted.verdict is not None:
             conditions.append(of.c.verdict == wanted.verdict)
             if wanted.verdict != "stored":
@@ -215,8 +199,8 @@ async def list_log(
             halves.append(half.where(*conditions).order_by(of.c.id.desc()).limit(limit))
     if not halves:
         return []
-    log = union_all(*(select(half.subquery()) for half in halves)).subquery("delivery_log")
-    newest = select(log).order_by(log.c.id.desc()).limit(limit).subquery("newest")
+    log = sa.union_all(*(sa.select(half.subquery()) for half in halves)).subquery("delivery_log")
+    newest = sa.select(log).order_by(log.c.id.desc()).limit(limit).subquery("newest")
     values = {} if wanted.order is None else {"order": wanted.order}
     rows = await connection.execute(_with_events(newest), values)
     return [_entry(row) for row in rows]
@@ -228,7 +212,9 @@ async def delivery_before(
     """Return the id of the delivery that arrived `count` deliveries before the given one, or before
     now; None if there are fewer."""
     rows = await connection.execute(
-        text("SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"),
+        sa.text(
+            "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
+        ),
         {"before": before or LAST, "count": count - 1},
     )
     found: str | None = rows.scalar_one_or_none()
@@ -242,7 +228,7 @@ LAST: Final = "\U0010ffff"
 async def newest_arrival(connection: AsyncConnection) -> str:
     """Return the id of the latest arrival, refused or not; empty if there is none."""
     rows = await connection.execute(
-        text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
+        sa.text("SELECT max(id) FROM (SELECT max(id) AS id FROM deliveries UNION ALL "
              "SELECT max(id) AS id FROM rejections) AS latest")
     )  # fmt: skip
     return str(rows.scalar_one() or "")
@@ -260,14 +246,14 @@ LAST_ARRIVALS: Final = (
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
     """Return how many arrivals were accepted and refused in each minute (counted since 1970) from
     `first` on. Minutes without arrivals have no entry."""
-    rows = await connection.execute(text(ARRIVALS_SINCE), {"first": first})
+    rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
     """Return the minutes in which a delivery of a source was last accepted and last refused; None
     if none is counted."""
-    row = (await connection.execute(text(LAST_ARRIVALS), {"source": source})).one()
+    row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
 
@@ -275,17 +261,17 @@ async def refused_naming(
     connection: AsyncConnection, names: Sequence[str], *, looked_at: int, limit: int
 ) -> list[LogEntry]:
     """Return the latest refused arrivals whose body contains one of these names."""
-    place_of = func.instr if connection.dialect.name == "sqlite" else func.pg_catalog.position
-    body: ColumnElement[Any] = column("body")
+    place_of = sa.func.instr if connection.dialect.name == "sqlite" else sa.func.pg_catalog.position
+    body: sa.ColumnElement[Any] = sa.column("body")
     latest = (
-        select(*_REFUSED_SHOWN, body)
+        sa.select(*_REFUSED_SHOWN, body)
         .select_from(_REJECTIONS)
         .order_by(_REJECTIONS.c.id.desc())
         .limit(looked_at)
     ).subquery("latest")
     naming = (
-        select(*(each for each in latest.c if each.name != "body"))
-        .where(or_(*(place_of(latest.c.body, name.encode()) > 0 for name in names)))
+        sa.select(*(each for each in latest.c if each.name != "body"))
+        .where(sa.or_(*(place_of(latest.c.body, name.encode()) > 0 for name in names)))
         .order_by(latest.c.id.desc())
         .limit(limit)
     )
@@ -295,7 +281,7 @@ async def refused_naming(
 
 async def find_in_log(connection: AsyncConnection, delivery_id: str) -> LogEntry | None:
     """Return one arrival by its id."""
-    found = union_all(
+    found = sa.union_all(
         _ACCEPTED_HALF.where(_DELIVERIES.c.id == delivery_id),
         _REFUSED_HALF.where(_REJECTIONS.c.id == delivery_id),
     )
@@ -332,7 +318,7 @@ _RAW_ONE: Final = statement(
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
     """Return one delivery with its bytes; None if missing, or if another one has its body."""
-    row = (await connection.execute(text(_RAW_ONE), {"id": delivery_id})).first()
+    row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
 

@@ -39,6 +39,7 @@ from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
 from app.database.takeover import gap_of_server
 from app.database.writer import TURN_S, Writer
+from app.receiving import inbox_loss_store, inbox_store
 from app.receiving.append_store import (
     TRIAL,
     Arrival,
@@ -50,38 +51,7 @@ from app.receiving.append_store import (
 )
 from app.receiving.correlation_store import LinkMemory, Links
 from app.receiving.inbox_file_store import InboxFile, facts_at, mend_emptied
-from app.receiving.inbox_loss_store import (
-    AT_ONCE,
-    WITHOUT_LOG,
-    go_on_without,
-    left,
-    loss_after,
-    loss_among,
-    mend_length,
-    note_closed,
-    note_lost,
-    note_of,
-    note_open,
-    noted_in,
-    numbers_in,
-    readable,
-    refusal,
-    save,
-    wrong_with,
-)
 from app.receiving.inbox_queue import InboxQueue
-from app.receiving.inbox_store import (
-    IDENTITY,
-    InboxRows,
-    adopt,
-    ask_to_tidy,
-    cover,
-    fact,
-    found_gap,
-    last_number,
-    tidied,
-    until_now,
-)
 from app.receiving.inbox_writer_store import InboxWriter
 from app.receiving.refusal_store import RejectionRing
 from reconcile.instants import SECOND, Duration
@@ -98,7 +68,7 @@ class Intake(NamedTuple):
     writer: InboxWriter
 
 
-class Inbox(InboxRows):
+class Inbox(inbox_store.InboxRows):
     """The inbox of a database. `open_inbox` creates it."""
 
     append_faults = 0
@@ -115,7 +85,7 @@ class Inbox(InboxRows):
         if self.database.path is not None:
             low_water_mib = settings.disk_low_water_mb
             self.file = InboxFile(self.database.path, low_water_mib=low_water_mib)
-            self.database.writer.on_folded = cover
+            self.database.writer.on_folded = inbox_store.cover
         super().__init__(self.database, self.file)
         self.signals = Signals()
         path = self.database.path
@@ -224,11 +194,11 @@ class Inbox(InboxRows):
                     progress = await self.progress()
                     emptied = await file.empty(progress.covered)
                     return emptied and progress.covered == progress.position
-        await self.database.writer.commit(ask_to_tidy, up_to)
+        await self.database.writer.commit(inbox_store.ask_to_tidy, up_to)
         ends = monotonic() + TIDY_S
         while monotonic() < ends:
             async with file.reading() as connection:
-                if await run(connection, tidied) >= up_to:
+                if await run(connection, inbox_store.tidied) >= up_to:
                     return True
             await asyncio.sleep(AGAIN_S)
         return False
@@ -282,7 +252,7 @@ class Inbox(InboxRows):
         path, now = self.database.path, SystemClock().now()
         if path is None:
             return gap_of_server(connection, now=now)
-        return found_gap(connection, facts_at(path), now=now)
+        return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
         """Raise ConfigurationError if the database lost commits: a commit of this process, or a
@@ -341,23 +311,23 @@ class Inbox(InboxRows):
         assert self.database.environment is not None
         if (loss := await self.loss()) is not None:
             if loss.deliveries != 0:
-                raise refusal(loss)
+                raise inbox_loss_store.refusal(loss)
             log.warning("the inbox was lost", problem=loss.sentence())
             await self.make_way()
-            await self.database.writer.commit(go_on_without)
+            await self.database.writer.commit(inbox_loss_store.go_on_without)
         async with self.database.writer.transaction() as connection:
-            known = await run(connection, fact, IDENTITY)
+            known = await run(connection, inbox_store.fact, inbox_store.IDENTITY)
             await file.open(self.database.environment, known=known)
             facts = facts_at(file.database)
             assert facts is not None
             if known is None:
-                await run(connection, adopt, facts)
-            last = await file.on_snapshot(last_number)
-            await run(connection, note_open, last=last, now=SystemClock().now())
+                await run(connection, inbox_store.adopt, facts)
+            last = await file.on_snapshot(inbox_store.last_number)
+            await run(connection, inbox_loss_store.note_open, last=last, now=SystemClock().now())
         if (lock := self.database.service) is not None:
             identity = facts.identity
-            lock.write(note_of(identity, last))
-            self.writer.on_kept = lambda seq: lock.write(note_of(identity, seq))
+            lock.write(inbox_loss_store.note_of(identity, last))
+            self.writer.on_kept = lambda seq: lock.write(inbox_loss_store.note_of(identity, seq))
             # So the database records, even without its log, that the file is being written.
             await self.database.writer.fold("TRUNCATE")
         await sync_file(file.writer, file.path)
@@ -372,57 +342,57 @@ class Inbox(InboxRows):
         Returns None if the file is unchanged, and a gap without deliveries if nothing is lost. Only
         the holder of the serving lock may call it.
         """
-        file, state = self.file, await self.database.on_snapshot(left)
+        file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
             return state.lost
-        what = wrong_with(file.path, look=file.is_small)
+        what = inbox_loss_store.wrong_with(file.path, look=file.is_small)
         found, least = set[int](), max(state.position, state.closed or 0)
         if self.database.service is not None:
-            noted = noted_in(self.database.service.read(), state.known)
+            noted = inbox_loss_store.noted_in(self.database.service.read(), state.known)
             # The note of a reopened file may be in a lost log, so the later number counts.
             if noted is not None and (state.closed is None or noted.last > state.closed):
                 least = max(least, noted.last)
                 state = state._replace(closed=noted.last if noted.complete else None)
         if what is None:
-            if await file.on_snapshot(last_number) >= least:
+            if await file.on_snapshot(inbox_store.last_number) >= least:
                 return None
-            what = WITHOUT_LOG
+            what = inbox_loss_store.WITHOUT_LOG
         if state.closed is not None and file.is_there():
-            for at in range(state.position + 1, state.closed + 1, AT_ONCE):
-                some = range(at, min(at + AT_ONCE, state.closed + 1))
-                found |= {row[0] for row in await file.on_snapshot(readable, some)}
+            for at in range(state.position + 1, state.closed + 1, inbox_loss_store.AT_ONCE):
+                some = range(at, min(at + inbox_loss_store.AT_ONCE, state.closed + 1))
+                found |= {row[0] for row in await file.on_snapshot(inbox_loss_store.readable, some)}
         now = SystemClock().now()
-        lost = loss_after(
+        lost = inbox_loss_store.loss_after(
             state,
             detail=f"the inbox {file.path} {what}",
             found=found,
             on_its_way=Duration((self.settings.receive_deadline_s + TURN_S) * SECOND),
             now=now,
         )
-        return await self.database.on_snapshot(until_now, lost, now=now)
+        return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
         """Prepare for a new file: save the readable unread rows, and move the rest of the file
         aside. The caller then commits `go_on_without`."""
-        file, state = self.file, await self.database.on_snapshot(left)
+        file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
         put_back = facts is not None and facts.identity == state.known
         if file.path.exists() and (state.lost is None or put_back):
-            mend_length(file.path)
-            numbers = sorted(await file.on_snapshot(numbers_in, state.position))
-            for at in range(0, len(numbers), AT_ONCE):
-                some = numbers[at : at + AT_ONCE]
-                rows = await file.on_snapshot(readable, some)
-                await self.database.writer.commit(save, rows, some[-1])
+            inbox_loss_store.mend_length(file.path)
+            numbers = sorted(await file.on_snapshot(inbox_loss_store.numbers_in, state.position))
+            for at in range(0, len(numbers), inbox_loss_store.AT_ONCE):
+                some = numbers[at : at + inbox_loss_store.AT_ONCE]
+                rows = await file.on_snapshot(inbox_loss_store.readable, some)
+                await self.database.writer.commit(inbox_loss_store.save, rows, some[-1])
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
         """Note in the database how the file is left: closed properly, or lost. If it is lost, save
         unread rows that can still be read. If the database's log is lost, note that in the file."""
         if kept.writer.poison is None:
-            last = await file.on_snapshot(last_number)
-            await self.database.writer.commit(note_closed, last)
+            last = await file.on_snapshot(inbox_store.last_number)
+            await self.database.writer.commit(inbox_loss_store.note_closed, last)
             return
         if (gone_of_database := self.database.writer.lost()) is not None:
             if gone_of_database[0].name.endswith("-wal"):
@@ -436,18 +406,18 @@ class Inbox(InboxRows):
         numbers = kept.unread_after(position)
         # The pages of the last rows are in this connection's memory, and nowhere else.
         with writer.though_poisoned():
-            for at in range(0, len(numbers), AT_ONCE):
-                some = numbers[at : at + AT_ONCE]
-                rows = await file.writer.read_on(readable, some)
-                await writer.commit(save, rows, some[-1])
+            for at in range(0, len(numbers), inbox_loss_store.AT_ONCE):
+                some = numbers[at : at + inbox_loss_store.AT_ONCE]
+                rows = await file.writer.read_on(inbox_loss_store.readable, some)
+                await writer.commit(inbox_loss_store.save, rows, some[-1])
                 gone |= set(some) - {row[0] for row in rows}
                 saved += sum(row[1] for row in rows)
             what = "was removed" if lost[1] == "is gone" else lost[1]
             what = what if lost[0] == file.path else f"lost its log, which {what},"
             detail = f"the inbox {file.path} {what} while it was served"
             now = SystemClock().now()
-            found = loss_among(gone, kept.kept, detail=detail, now=now)
-            found = await writer.commit(note_lost, found, now=now)
+            found = inbox_loss_store.loss_among(gone, kept.kept, detail=detail, now=now)
+            found = await writer.commit(inbox_loss_store.note_lost, found, now=now)
         log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:

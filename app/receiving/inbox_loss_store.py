@@ -28,22 +28,8 @@ from app.core.errors import ConfigurationError
 from app.database.faults import as_store_error
 from app.database.gaps import ACCEPT, FoundGap
 from app.database.statements import PlainConnection
+from app.receiving import inbox_store
 from app.receiving.framing import DamagedRow, Item, Received, items_in
-from app.receiving.inbox_store import (
-    CLOSED,
-    IDENTITY,
-    KEEP,
-    LAST_ARRIVAL,
-    OPENED,
-    POSITION,
-    adopt,
-    counter,
-    fact,
-    position_of,
-    put_counter,
-    put_fact,
-    until_now,
-)
 from reconcile.instants import EARLIEST, Duration, Instant
 
 LOST: Final = "inbox lost"
@@ -146,12 +132,14 @@ class Left(NamedTuple):
 
 def left(connection: PlainConnection) -> Left:
     """Load the state."""
-    noted, newest = fact(connection, LOST), connection.ask(LAST_ARRIVAL)
-    since = max(counter(connection, OPENED), newest[0][0] if newest else 0)
+    noted, newest = inbox_store.fact(connection, LOST), connection.ask(inbox_store.LAST_ARRIVAL)
+    since = max(inbox_store.counter(connection, inbox_store.OPENED), newest[0][0] if newest else 0)
     return Left(
-        fact(connection, IDENTITY),
-        position_of(connection),
-        counter(connection, CLOSED) - 1 if counter(connection, CLOSED) else None,
+        inbox_store.fact(connection, inbox_store.IDENTITY),
+        inbox_store.position_of(connection),
+        inbox_store.counter(connection, inbox_store.CLOSED) - 1
+        if inbox_store.counter(connection, inbox_store.CLOSED)
+        else None,
         None if noted is None else FoundGap(**json.loads(noted)),
         Instant(since) if since else None,
     )
@@ -159,35 +147,37 @@ def left(connection: PlainConnection) -> Left:
 
 def note_closed(connection: PlainConnection, last: int) -> None:
     """Note that the file was closed properly, and its last number."""
-    put_counter(connection, CLOSED, last + 1)
+    inbox_store.put_counter(connection, inbox_store.CLOSED, last + 1)
 
 
 def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
     """Note that the file, with this last number, is open for writing from now on."""
-    connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
-    if position_of(connection) >= last:
-        put_counter(connection, OPENED, now)
+    connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
+    if inbox_store.position_of(connection) >= last:
+        inbox_store.put_counter(connection, inbox_store.OPENED, now)
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
     """Note a loss for the next start. Return it with its end at now if it is in the future."""
-    found = until_now(connection, lost, now=now)
-    put_fact(connection, LOST, json.dumps(asdict(found)))
+    found = inbox_store.until_now(connection, lost, now=now)
+    inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
 
 
 def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int) -> None:
     """Copy rows of the file to the table, and mark all rows up to a number as read."""
     for _, *row in rows:
-        connection.ask(KEEP, row)
-    put_counter(connection, POSITION, max(up_to, position_of(connection)))
+        connection.ask(inbox_store.KEEP, row)
+    inbox_store.put_counter(
+        connection, inbox_store.POSITION, max(up_to, inbox_store.position_of(connection))
+    )
 
 
 def go_on_without(connection: PlainConnection) -> None:
     """Allow the next start to create a new file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
-    connection.ask("DELETE FROM counters WHERE name=?", (CLOSED,))
-    adopt(connection, None)
+    connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
+    inbox_store.adopt(connection, None)
 
 
 # --- in the file ---------------------------------------------------------------------------------

@@ -10,14 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from app.core.ids import new_id
-from app.database.mapping import (
-    EVENT_SELECT,
-    RECORD_COLUMNS,
-    RECORD_SELECT,
-    delivery_of,
-    record_of,
-    record_row,
-)
+from app.database import mapping
 from app.database.statements import PlainConnection, insert_rows, select_rows, statement
 from app.sealing.leaf_store import RECORD
 from app.sealing.log_queue_store import mark_unsealed
@@ -36,10 +29,12 @@ _JUDGED: Final = (
 )
 
 _RECORDS: Final = statement(
-    "SELECT {record} FROM records WHERE order_key IN ({})", record=RECORD_SELECT
+    "SELECT {record} FROM records WHERE order_key IN ({})", record=mapping.RECORD_SELECT
 )
 
-_EVENTS: Final = statement("SELECT {event} FROM events WHERE order_key IN ({})", event=EVENT_SELECT)
+_EVENTS: Final = statement(
+    "SELECT {event} FROM events WHERE order_key IN ({})", event=mapping.EVENT_SELECT
+)
 
 _NOBODYS: Final = (
     'SELECT 1 FROM events WHERE "row" > (SELECT max("row") FROM events) - ? '
@@ -64,7 +59,7 @@ def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at:
         return
     records: dict[str, list[Record]] = {}
     for row in select_rows(connection, sql=_RECORDS, values={e.order for e in paying}):
-        record = record_of(row)
+        record = mapping.record_of(row)
         records.setdefault(record.order, []).append(record)
     for some in records.values():
         some.sort(key=lambda each: (each.recorded_at, each.record_id))
@@ -90,8 +85,8 @@ def hold_for_others(connection: PlainConnection, events: Sequence[Event], *, at:
                 author="service",
             )
     if held:
-        rows = [record_row(each) for each in held.values()]
-        insert_rows(connection, table="records", columns=RECORD_COLUMNS, rows=rows)
+        rows = [mapping.record_row(each) for each in held.values()]
+        insert_rows(connection, table="records", columns=mapping.RECORD_COLUMNS, rows=rows)
         mark_unsealed(connection, RECORD, [each.record_id for each in held.values()])
 
 
@@ -110,4 +105,6 @@ def _is_placed(connection: PlainConnection, event: Event, records: Sequence[Reco
     if not claims:
         return False
     rows = select_rows(connection, sql=_EVENTS, values=[event.order])
-    return Placing(claims, [delivery_of(row).event for row in rows]).placed(event) is not None
+    return (
+        Placing(claims, [mapping.delivery_of(row).event for row in rows]).placed(event) is not None
+    )

@@ -27,29 +27,10 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.core.logs import LogLine, Repeating, log
 from app.database.statements import PlainConnection
 from app.providers.source import Source
+from app.receiving import claim_store, inbox_store
 from app.receiving.append_store import STARTS, Arrival, Ready, StoredVerdict
-from app.receiving.claim_store import (
-    MOST_CLAIMS,
-    Claimant,
-    claim_rows,
-    claim_suspect,
-    failed_alone,
-    give_back,
-    heads_of_rows,
-    heads_of_suspects,
-)
 from app.receiving.framing import Item, Received
 from app.receiving.inbox import Inbox
-from app.receiving.inbox_store import (
-    BEAT,
-    MOST_TRIES,
-    Suspect,
-    Unread,
-    counter,
-    note_orders,
-    put_counter,
-    suspect,
-)
 from app.receiving.pace import Pace
 from app.receiving.verify import read_delivery
 from reconcile.instants import MILLISECOND
@@ -98,7 +79,7 @@ class Holding(NamedTuple):
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
-    hold: Callable[[AppContext, Suspect, Sequence[str]], Awaitable[None]]
+    hold: Callable[[AppContext, inbox_store.Suspect, Sequence[str]], Awaitable[None]]
     release: Callable[[AppContext, Collection[str]], Awaitable[None]]
     release_left: Callable[[AppContext], Awaitable[None]]
 
@@ -115,7 +96,7 @@ class ReaderContext:
     environment: str
     holding: Holding
     failed: Repeating = field(default_factory=Repeating)
-    claimant: Claimant = field(default_factory=Claimant)
+    claimant: claim_store.Claimant = field(default_factory=claim_store.Claimant)
 
 
 class Reader:
@@ -124,7 +105,7 @@ class Reader:
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
-        claimant = Claimant(alone=not reading.context.database.shared)
+        claimant = claim_store.Claimant(alone=not reading.context.database.shared)
         self._reading = replace(reading, claimant=claimant)
         self._inbox = reading.inbox
         self._database = reading.context.database
@@ -216,9 +197,9 @@ class Reader:
         starts = await self._database.writer.commit(_begin)
         if starts > 1:  # the previous reader ended without appending anything
             rows = await self._inbox.next_rows(limit=AT_ONCE, most_bytes=AT_ONCE_BYTES)
-            if rows and not await self._database.on_snapshot(heads_of_suspects):
+            if rows and not await self._database.on_snapshot(claim_store.heads_of_suspects):
                 log.warning("a reader has ended under these rows", count=len(rows))
-                await self._database.writer.commit(suspect, rows)
+                await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
         """Note that the reader ended normally, so that unread rows are not suspected."""
@@ -232,29 +213,29 @@ class Reader:
         now = asyncio.get_running_loop().time()
         if self._database.shared and now - self._seen_at >= BEAT_S:
             at = self._reading.context.clock.now()
-            await self._database.writer.commit(put_counter, BEAT, at)
+            await self._database.writer.commit(inbox_store.put_counter, inbox_store.BEAT, at)
             self._seen_at = now
 
     async def _read_suspect(self) -> int:
         """Read the next suspect alone, unless another reader has it."""
-        heads = await self._database.on_snapshot(heads_of_suspects)
+        heads = await self._database.on_snapshot(claim_store.heads_of_suspects)
         claimant, writer = self._reading.claimant, self._database.writer
         for head in claimant.free(heads)[:1]:
-            one = await writer.commit(claim_suspect, claimant, head)
+            one = await writer.commit(claim_store.claim_suspect, claimant, head)
             if one is None:  # another reader was faster
                 return 1
-            if one.item is None or one.tries >= MOST_TRIES:
+            if one.item is None or one.tries >= inbox_store.MOST_TRIES:
                 await self._reading.holding.hold(self._reading.context, one, one.orders)
             else:
                 await self._read_alone(one, one.item)
             return 1
         return 0
 
-    async def _read_alone(self, one: Suspect, item: Item) -> None:
+    async def _read_alone(self, one: inbox_store.Suspect, item: Item) -> None:
         ready = _ready(self._reading, one, [item])
         if one.tries and not one.orders:  # it may be set aside unread: see `hold`
             orders = await self._reading.holding.orders_of(self._reading.context, ready.arrivals)
-            await self._database.writer.commit(note_orders, one, orders=orders)
+            await self._database.writer.commit(inbox_store.note_orders, one, orders=orders)
             one = one._replace(orders=orders)
         try:
             await _append(self._reading, [ready])
@@ -265,13 +246,13 @@ class Reader:
             if why is not None:  # the content of this suspect is not the cause
                 raise StoreUnavailable(why, reason="refused") from error
             log.error("a delivery cannot be appended", delivery=item.delivery_id, exc_info=error)
-            if one.tries + 1 >= MOST_TRIES:
+            if one.tries + 1 >= inbox_store.MOST_TRIES:
                 orders = await self._reading.holding.orders_of(
                     self._reading.context, ready.arrivals
                 )
                 await self._reading.holding.hold(self._reading.context, one, orders)
             else:
-                await self._database.writer.commit(failed_alone, one)
+                await self._database.writer.commit(claim_store.failed_alone, one)
         else:
             self._left_from = 0.0
             await self._reading.holding.release(self._reading.context, one.orders)
@@ -299,11 +280,11 @@ async def read_some(
         drained.set()
     if any(row.items is None for row in rows):
         log.error("a row of the inbox is damaged")
-        await writer.commit(suspect, rows)
+        await writer.commit(inbox_store.suspect, rows)
         return len(rows)
-    if any(row.tries >= MOST_CLAIMS for row in rows):
+    if any(row.tries >= claim_store.MOST_CLAIMS for row in rows):
         log.warning("a reader has ended under these rows", count=len(rows))
-        await writer.commit(suspect, rows)
+        await writer.commit(inbox_store.suspect, rows)
         return len(rows)
     try:
         await _append(reading, [_ready(reading, row, row.items or ()) for row in rows])
@@ -316,30 +297,32 @@ async def read_some(
         why = await inbox.cannot_append()
         if why is not None:  # the content of these rows is not the cause
             raise StoreUnavailable(why, reason="refused") from error
-        await writer.commit(suspect, rows)
+        await writer.commit(inbox_store.suspect, rows)
     return len(rows)
 
 
-async def _claimed(reading: ReaderContext, limit: int) -> list[Unread]:
+async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
     """Claim rows. Without a backlog, first look whether any row is free: most looks find nothing,
     and then nothing is written."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
-    if quiet and not claimant.free(await database.on_snapshot(heads_of_rows)):
+    if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):
         return []
-    return await database.writer.commit(claim_rows, claimant, limit=limit, most_bytes=AT_ONCE_BYTES)
+    return await database.writer.commit(
+        claim_store.claim_rows, claimant, limit=limit, most_bytes=AT_ONCE_BYTES
+    )
 
 
 def _begin(connection: PlainConnection) -> int:
-    starts = counter(connection, STARTS) + 1
-    put_counter(connection, STARTS, starts)
+    starts = inbox_store.counter(connection, STARTS) + 1
+    inbox_store.put_counter(connection, STARTS, starts)
     return starts
 
 
-def _end(connection: PlainConnection, claimant: Claimant) -> None:
-    give_back(connection, claimant)
+def _end(connection: PlainConnection, claimant: claim_store.Claimant) -> None:
+    claim_store.give_back(connection, claimant)
     if connection.dialect == "sqlite":
-        put_counter(connection, STARTS, 0)
+        inbox_store.put_counter(connection, STARTS, 0)
 
 
 async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
@@ -347,7 +330,9 @@ async def _append(reading: ReaderContext, ready: Sequence[Ready]) -> None:
         _log_read(reading, arrival, verdict)
 
 
-def _ready(reading: ReaderContext, row: Unread | Suspect, items: Sequence[Item]) -> Ready:
+def _ready(
+    reading: ReaderContext, row: inbox_store.Unread | inbox_store.Suspect, items: Sequence[Item]
+) -> Ready:
     """Return the arrivals and rejections of one row, ready to be appended."""
     arrivals: list[Arrival] = []
     for item in items:

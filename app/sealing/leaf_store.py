@@ -23,30 +23,13 @@ from functools import lru_cache
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from app.database.mapping import (
-    AMOUNTS_REMEMBERED,
-    EVENT_COLUMNS,
-    RECORD_COLUMNS,
-    REVISION_COLUMNS,
-    record_of,
-)
+from app.database import mapping
 from app.database.statements import statement
 from reconcile.canonical import canonical_json
 from reconcile.instants import DAY, Instant, format_instant
 from reconcile.ledger.events import CLAIM_KINDS
 from reconcile.money import Money, to_json
-from reconcile.transparency.commitments import (
-    AUDIT_TEXTS,
-    RECORD_TEXTS,
-    REVISION_TEXTS,
-    SAID,
-    TEXTS,
-    Parts,
-    Written,
-    cut_into_parts,
-    sealed_digest,
-    written_parts,
-)
+from reconcile.transparency import commitments
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.merkle import Hash, leaf_hash
 
@@ -69,15 +52,15 @@ class Sealable(NamedTuple):
     subject: str
     members: Members
     order: str | None = None
-    said: Sequence[Any] | Parts | None = None
+    said: Sequence[Any] | commitments.Parts | None = None
 
-    def written(self) -> Written | None:
+    def written(self) -> commitments.Written | None:
         """Return the canonical JSON of the parts. Raises TypeError or ValueError for an altered row
         that has none."""
         said = self.said
         if said is None:
             return None
-        return written_parts(said) if isinstance(said, Mapping) else _event_parts(said)
+        return commitments.written_parts(said) if isinstance(said, Mapping) else _event_parts(said)
 
 
 class LeafPlace(NamedTuple):
@@ -183,7 +166,7 @@ def leaf_of(
         members["of"], members["nth"], members["after"] = place
     if secret is not None and row.kind != ORDERS.name:
         written = row.written()
-        members["parts"] = written and sealed_digest(written, secret=secret, salt=salt)
+        members["parts"] = written and commitments.sealed_digest(written, secret=secret, salt=salt)
     content = canonical_json(members)
     subject = row.subject if row.kind != READING else f"{row.subject}:{number}"
     return Leaf(number, row.kind, subject, content.decode(), leaf_hash(content))
@@ -220,7 +203,7 @@ def _delivery(row: Sequence[Any]) -> Sealable:
     )
 
 
-def _event_parts(row: Sequence[Any]) -> Written:
+def _event_parts(row: Sequence[Any]) -> commitments.Written:
     """Return the parts of an event, from a row of EVENT_COLUMNS. Every delivery is sealed with
     them, so they are made without the event. A test compares them with the event's document."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
@@ -234,12 +217,12 @@ def _event_parts(row: Sequence[Any]) -> Written:
         for name, place in _PARTS
         if (value := row[place]) is not None
     }
-    written[SAID] = f"{{{','.join(members)}}}"  # in its place, which `_PARTS` has kept
+    written[commitments.SAID] = f"{{{','.join(members)}}}"  # in its place, which `_PARTS` has kept
     return written
 
 
 # Events of an order repeat its price.
-@lru_cache(maxsize=AMOUNTS_REMEMBERED)
+@lru_cache(maxsize=mapping.AMOUNTS_REMEMBERED)
 def _money(minor: int, currency: str | None) -> str | None:
     if currency is None:
         return None
@@ -248,7 +231,7 @@ def _money(minor: int, currency: str | None) -> str | None:
 
 _PLACES: Final = {
     name: place
-    for place, name in enumerate((*EVENT_COLUMNS, "money", "order_money", "refunded_total"))
+    for place, name in enumerate((*mapping.EVENT_COLUMNS, "money", "order_money", "refunded_total"))
 }
 """Places of the values from which an event's parts are made: its columns, then its amounts."""
 
@@ -268,8 +251,8 @@ _SAID_MEMBERS: Final = [(name, _PLACES[name], _WRITE[name]) for name in sorted(_
 """Members of the part `said`, each with its place among the values and its JSON."""
 
 _PARTS: Final = [
-    (name, _PLACES[{"order": "order_ref", SAID: "digest"}.get(name, name)])
-    for name in sorted({SAID, *TEXTS})
+    (name, _PLACES[{"order": "order_ref", commitments.SAID: "digest"}.get(name, name)])
+    for name in sorted({commitments.SAID, *commitments.TEXTS})
 ]
 """Parts of an event with their columns. `said` has that of the digest, which is never empty."""
 
@@ -294,14 +277,14 @@ def delivery_sealed_by(subject: str) -> str:
 def _record(row: Sequence[Any]) -> Sealable:
     """Return the sealed content of a record, in the form of history.json, with the digest of the
     text stored beside it."""
-    columns = dict(zip(RECORD_COLUMNS, row, strict=True))
+    columns = dict(zip(mapping.RECORD_COLUMNS, row, strict=True))
     said = None
     with suppress(TypeError, ValueError):  # a kind of a later release, or an altered row
-        document = value_document(record_of(row))
+        document = value_document(mapping.record_of(row))
         if columns["details"] is not None:
             document["details"] = digest_of_text(columns["details"])
         document |= {name: columns[name] for name in ("free", "dated") if columns[name] not in _SET}
-        said = cut_into_parts(document, RECORD_TEXTS)
+        said = commitments.cut_into_parts(document, commitments.RECORD_TEXTS)
     members = {"id": columns["id"], "at": columns["recorded_at"]}
     return Sealable("record", columns["id"], members, order=columns["order_key"], said=said)
 
@@ -320,7 +303,7 @@ def _revision(row: Sequence[Any]) -> Sealable:
         "because": _parsed(because),
     }
     members = {"id": seq, "at": at}
-    said = cut_into_parts(document, REVISION_TEXTS)
+    said = commitments.cut_into_parts(document, commitments.REVISION_TEXTS)
     return Sealable("revision", f"revision:{seq}", members, order=order, said=said)
 
 
@@ -335,7 +318,7 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
     document = dict(zip(AUDIT_COLUMNS, entry, strict=True))
     members = {"id": document["number"], "at": document["at"]}
     document |= {"at": format_instant(document["at"]), "facts": _parsed(document["facts"])}
-    said = cut_into_parts(document, AUDIT_TEXTS)
+    said = commitments.cut_into_parts(document, commitments.AUDIT_TEXTS)
     return Sealable("deed", f"deed:{document['number']}", members, order=order, said=said)
 
 
@@ -366,21 +349,21 @@ DELIVERY: Final = Kind(
     columns=_DELIVERY_COLUMNS,
     numbered=False,
     sealable=_delivery,
-    beside=tuple(f"events.{name}" for name in EVENT_COLUMNS),
+    beside=tuple(f"events.{name}" for name in mapping.EVENT_COLUMNS),
     joined="LEFT JOIN events ON events.event_id = deliveries.event_id "
     "AND events.source = deliveries.source AND events.digest = deliveries.digest",
 )
 RECORD: Final = Kind(
     name="record",
     table="records",
-    columns=RECORD_COLUMNS,
+    columns=mapping.RECORD_COLUMNS,
     numbered=False,
     sealable=_record,
 )
 REVISION: Final = Kind(
     name="revision",
     table="revisions",
-    columns=REVISION_COLUMNS,
+    columns=mapping.REVISION_COLUMNS,
     numbered=True,
     sealable=_revision,
 )

@@ -5,17 +5,7 @@ Leaves out: what the shop has stated since, and what is stored beside a ledger. 
 
 from typing import Annotated, NotRequired, TypedDict
 
-from reconcile.documents import (
-    Cites,
-    Count,
-    CurrencyCode,
-    Digest,
-    FactsDocument,
-    InstantText,
-    Keywords,
-    MoneyDocument,
-    OrderReference,
-)
+from reconcile import documents
 from reconcile.ledger.events import ClaimKind, PartKind
 from reconcile.ledger.ledger import AttemptOutcome, EntryKind, Outcome
 from reconcile.ledger.on_top import ON_TOP
@@ -23,41 +13,41 @@ from reconcile.ledger.vocabulary import FindingCode, Severity
 
 
 class TenderDocument(TypedDict):
-    kind: Annotated[str, Keywords(examples=["gift_card"])]
+    kind: Annotated[str, documents.Keywords(examples=["gift_card"])]
     amount: str
-    currency: CurrencyCode
+    currency: documents.CurrencyCode
 
 
 class OnTopDocument(TypedDict):
-    kind: Annotated[PartKind, Keywords(enum=ON_TOP)]
+    kind: Annotated[PartKind, documents.Keywords(enum=ON_TOP)]
     amount: str
-    currency: CurrencyCode
+    currency: documents.CurrencyCode
 
 
 class BalanceDocument(TypedDict):
-    captured: MoneyDocument
-    refunded: MoneyDocument
-    reversed: NotRequired[MoneyDocument]
-    lost: NotRequired[MoneyDocument]
+    captured: documents.MoneyDocument
+    refunded: documents.MoneyDocument
+    reversed: NotRequired[documents.MoneyDocument]
+    lost: NotRequired[documents.MoneyDocument]
 
 
 class _Totals(TypedDict):
-    expected: MoneyDocument | None
-    captured: MoneyDocument | None
-    refunded: MoneyDocument | None
-    held: MoneyDocument | None
+    expected: documents.MoneyDocument | None
+    captured: documents.MoneyDocument | None
+    refunded: documents.MoneyDocument | None
+    held: documents.MoneyDocument | None
 
 
 class TotalsDocument(_Totals, total=False):
-    reversed: MoneyDocument
-    lost: MoneyDocument
-    price: Annotated[MoneyDocument, "What the order costs; there only with tenders."]
+    reversed: documents.MoneyDocument
+    lost: documents.MoneyDocument
+    price: Annotated[documents.MoneyDocument, "What the order costs; there only with tenders."]
     tenders: Annotated[
         list[TenderDocument],
         "What of the price is paid otherwise; `expected` is the rest, due at providers.",
     ]
     discount: Annotated[
-        MoneyDocument,
+        documents.MoneyDocument,
         "What discounts at payment services took off the price; `expected` is the rest.",
     ]
     on_top: Annotated[
@@ -66,13 +56,13 @@ class TotalsDocument(_Totals, total=False):
         "owed back.",
     ]
     owed_back: Annotated[
-        MoneyDocument | None,
+        documents.MoneyDocument | None,
         "What must still be given back, less `on_its_way`; there only where something was "
         "paid beyond the price, or is held after the shop canceled. Null where a refund under "
         "way states no amount: ask the payment service before you refund.",
     ]
     on_its_way: Annotated[
-        MoneyDocument | None,
+        documents.MoneyDocument | None,
         "What refunds under way will give back of it; never refund it again. Null as above.",
     ]
     others: Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
@@ -80,8 +70,8 @@ class TotalsDocument(_Totals, total=False):
 
 class ReasonDocument(TypedDict):
     code: str
-    cites: Cites
-    facts: FactsDocument
+    cites: documents.Cites
+    facts: documents.FactsDocument
     sentence: str
 
 
@@ -89,45 +79,45 @@ class AttemptDocument(TypedDict):
     reference: str
     source: str | None
     outcome: AttemptOutcome
-    deadline: InstantText | None
+    deadline: documents.InstantText | None
     reasons: list[ReasonDocument]
 
 
 class EntryDocument(TypedDict):
-    at: InstantText
+    at: documents.InstantText
     kind: EntryKind
-    money: MoneyDocument
+    money: documents.MoneyDocument
     attempt: str | None
-    cites: Cites
+    cites: documents.Cites
 
 
 class TimelineRowDocument(TypedDict):
-    occurred_at: InstantText | None
-    received_at: InstantText
+    occurred_at: documents.InstantText | None
+    received_at: documents.InstantText
     event: str
     source: str
     digest: str
     kind: str
     claim: ClaimKind
     attempt: Annotated[str | None, "Of which it speaks; null where it could be several."]
-    money: MoneyDocument | None
-    deliveries: Count
+    money: documents.MoneyDocument | None
+    deliveries: documents.Count
     note: str
 
 
 class CitedFindingDocument(TypedDict):
     code: FindingCode
     severity: Severity
-    cites: Cites
-    facts: FactsDocument
+    cites: documents.Cites
+    facts: documents.FactsDocument
     sentence: str
 
 
 class LedgerMembers(TypedDict):
     """Members of a ledger's document that are the same for every reader."""
 
-    order: OrderReference
-    as_of: InstantText
+    order: documents.OrderReference
+    as_of: documents.InstantText
     outcome: Outcome
     fulfillable: Annotated[
         bool,
@@ -139,9 +129,9 @@ class LedgerMembers(TypedDict):
     attempts: list[AttemptDocument]
     entries: list[EntryDocument]
     timeline: list[TimelineRowDocument]
-    next_decision_at: InstantText | None
+    next_decision_at: documents.InstantText | None
     fingerprint: Annotated[
-        Digest,
+        documents.Digest,
         "`sha256:` and the digest of the members above, without `as_of` and the `plain` and "
         "`staff` of findings, as canonical JSON.",
     ]
@@ -153,7 +143,7 @@ class FoldedDocument(LedgerMembers):
 
 class WindowDocument(TypedDict):
     expected_by: Annotated[
-        InstantText | None,
+        documents.InstantText | None,
         "When the provider should have said how a slow payment ended, such as a debit from a bank "
         "account; null where none is under way. Whether stock is kept until then is yours to "
         "decide. An instant in the past: the payment is overdue, and may still come through.",
@@ -163,21 +153,21 @@ class WindowDocument(TypedDict):
         "The slow payment method, as the profile calls it; `unknown` where no event names it.",
     ]
     revocable_until: Annotated[
-        InstantText | None,
+        documents.InstantText | None,
         "Until when the customer can revoke the payment without giving a reason; null where the "
         "profile states no such time.",
     ]
 
 
 class SummaryDocument(TypedDict):
-    order: OrderReference
+    order: documents.OrderReference
     outcome: Outcome
     fulfillable: bool
     totals: TotalsDocument
     findings: list[FindingCode]
     plain: Annotated[str, "For a customer, without ids."]
     explanation: str
-    next_decision_at: InstantText | None
+    next_decision_at: documents.InstantText | None
 
 
 class FindingDocument(CitedFindingDocument):

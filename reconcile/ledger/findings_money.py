@@ -6,35 +6,18 @@ Leaves out: the outcome of the order; `outcome` decides it.
 from typing import Final
 
 from reconcile.instants import LATEST, Instant
+from reconcile.ledger import movements, outcome
 from reconcile.ledger.correlate import Case, Heard, cites_of
 from reconcile.ledger.doubt import is_off_by_factor
 from reconcile.ledger.events import ClaimKind
 from reconcile.ledger.fulfilling import is_unread
 from reconcile.ledger.ledger import Facts, FactValue, Finding, Movement
-from reconcile.ledger.movements import (
-    Dispute,
-    DisputeWord,
-    Payment,
-    PendingRefund,
-    amount_of,
-    by_movement,
-    lost_of,
-)
-from reconcile.ledger.outcome import (
-    Judgement,
-    paid_several_times,
-    returning_facts,
-    reversal_mismatch,
-    stands_alone,
-    times_paid,
-    under_way,
-)
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 
-def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
+def semantic_duplicate(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find movements that several events with different ids state."""
     found: list[Finding] = []
     for movement in judgement.movements:
@@ -51,7 +34,7 @@ def semantic_duplicate(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
+def conflicting_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     found: list[Finding] = []
     for movement in judgement.movements:
         if len(movement.stated) > 1:
@@ -64,7 +47,7 @@ def conflicting_amounts(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def captures(case: Case, judgement: Judgement) -> list[Finding]:
+def captures(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Compare the captures with the price.
 
     Finds `paid_twice`, `overpaid`, `other_currency_received`, `amount_mismatch`,
@@ -102,7 +85,7 @@ def captures(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]:
+def amounts_that_are_no_price(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find payments that only the order number links, and whose amount is no price of the order."""
     return [
         Finding(code="amount_not_price", cites=reason.cites, facts=reason.facts)
@@ -112,7 +95,7 @@ def amounts_that_are_no_price(case: Case, judgement: Judgement) -> list[Finding]
     ]
 
 
-def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
+def _other_currencies(judgement: outcome.Judgement, expected: Money) -> list[Finding]:
     """Find money held in other currencies besides the order's."""
     cites: dict[str, list[str]] = {}
     for movement in judgement.movements:
@@ -132,31 +115,31 @@ def _other_currencies(judgement: Judgement, expected: Money) -> list[Finding]:
     ]
 
 
-def _under_way(judgement: Judgement, currency: str) -> Facts:
+def _under_way(judgement: outcome.Judgement, currency: str) -> Facts:
     """Return the fact that refunds in a currency other than the order's are under way, if any."""
-    minor = sum([under_way(payment, currency) for payment in judgement.payments])
+    minor = sum([outcome.under_way(payment, currency) for payment in judgement.payments])
     return (("under_way", Money(minor=minor, currency=currency)),) if minor else ()
 
 
-def _surplus(judgement: Judgement, expected: Money) -> Finding:
+def _surplus(judgement: outcome.Judgement, expected: Money) -> Finding:
     """Return `paid_twice` or `overpaid`. Captures in doubt are not counted."""
     counting = {id(m) for payment in judgement.sure() for m in payment.captures}
     captured = [m for m in judgement.captures if id(m) in counting]
     owed = Money(minor=judgement.surplus, currency=expected.currency)
     cites = tuple(dict.fromkeys([c for m in captured for c in m.cites]))
-    if paid_several_times(judgement):
+    if outcome.paid_several_times(judgement):
         facts: Facts = (
-            ("times", times_paid(judgement)),
+            ("times", outcome.times_paid(judgement)),
             *judgement.expected.facts(),
             ("owed", owed),
         )
-        facts += returning_facts(judgement)
+        facts += outcome.returning_facts(judgement)
         return Finding(code="paid_twice", cites=cites, facts=facts)
-    facts = (*judgement.expected.facts(), ("surplus", owed), *returning_facts(judgement))
+    facts = (*judgement.expected.facts(), ("surplus", owed), *outcome.returning_facts(judgement))
     return Finding(code="overpaid", cites=cites, facts=facts)
 
 
-def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement]) -> Finding:
+def _mismatch(code: FindingCode, judgement: outcome.Judgement, captured: list[Movement]) -> Finding:
     """Return a finding that the captures differ from the price."""
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
@@ -173,7 +156,7 @@ def _mismatch(code: FindingCode, judgement: Judgement, captured: list[Movement])
     return Finding(code=code, cites=tuple(dict.fromkeys(cites)), facts=tuple(facts))
 
 
-def refunds(case: Case, judgement: Judgement) -> list[Finding]:
+def refunds(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find `refund_standalone`, `refund_without_payment` and `refund_exceeds_capture`."""
     if len(judgement.captures) == len(judgement.movements):
         return []
@@ -184,7 +167,7 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     unknown = [
         p
         for p in judgement.payments
-        if p.returns and not p.captures and not stands_alone(judgement, p)
+        if p.returns and not p.captures and not outcome.stands_alone(judgement, p)
     ]
     if unknown:
         cites = tuple(dict.fromkeys([c for p in unknown for m in p.returns for c in m.cites]))
@@ -205,7 +188,7 @@ def refunds(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def disputes(case: Case, judgement: Judgement) -> list[Finding]:
+def disputes(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find `dispute_open`, `dispute_lost` or `dispute_won` for each dispute, by its state."""
     if judgement.plain:
         return []
@@ -214,17 +197,17 @@ def disputes(case: Case, judgement: Judgement) -> list[Finding]:
     ]
 
 
-_DISPUTE: Final[dict[DisputeWord, tuple[FindingCode, str]]] = {
+_DISPUTE: Final[dict[movements.DisputeWord, tuple[FindingCode, str]]] = {
     "open": ("dispute_open", "disputed"),
     "lost": ("dispute_lost", "lost"),
     "won": ("dispute_won", "disputed"),
 }
 
 
-def _dispute(payment: Payment, dispute: Dispute) -> Finding:
+def _dispute(payment: movements.Payment, dispute: movements.Dispute) -> Finding:
     code, fact = _DISPUTE[dispute.word]
     named = next((h.event.movement for h in dispute.heard if h.event.movement is not None), None)
-    of = lost_of if dispute.word == "lost" else amount_of
+    of = movements.lost_of if dispute.word == "lost" else movements.amount_of
     facts: list[tuple[str, FactValue]] = [
         ("attempt", payment.attempt.reference),
         ("dispute", named),
@@ -244,7 +227,7 @@ def _dispute(payment: Payment, dispute: Dispute) -> Finding:
     return Finding(code=code, cites=cites_of(dispute.heard), facts=tuple(facts))
 
 
-def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
+def refunds_under_way(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find `refund_pending`, `refund_overdue` and `refund_failed`."""
     if judgement.plain:
         return []
@@ -259,7 +242,7 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
             if case.as_of >= due:
                 facts += (("due_at", due),)
                 found.append(Finding(code="refund_overdue", cites=cites, facts=facts))
-        for group in by_movement(payment.failed):
+        for group in movements.by_movement(payment.failed):
             facts = (
                 named,
                 ("failed", _failed_amount(group, payment)),
@@ -270,7 +253,7 @@ def refunds_under_way(case: Case, judgement: Judgement) -> list[Finding]:
     return found
 
 
-def _failed_amount(failed: list[Heard], payment: Payment) -> Money | None:
+def _failed_amount(failed: list[Heard], payment: movements.Payment) -> Money | None:
     """Return the amount that the failure states, else the amount that the refund's events state."""
     name, claims = failed[0].event.movement, payment.attempt.claims
     begun = [h for c in _REFUNDS for h in claims.get(c, ()) if h.event.movement == name]
@@ -284,19 +267,19 @@ def _failed_amount(failed: list[Heard], payment: Payment) -> Money | None:
 _REFUNDS: Final[tuple[ClaimKind, ...]] = ("refund_pending", "refunded")
 
 
-def refund_due(refund: PendingRefund, policy: Policy) -> Instant:
+def refund_due(refund: movements.PendingRefund, policy: Policy) -> Instant:
     """Return when a refund under way becomes overdue."""
     return min(refund.begun_at + policy.refund_window, LATEST)
 
 
-def next_refund_due(case: Case, judgement: Judgement) -> Instant | None:
+def next_refund_due(case: Case, judgement: outcome.Judgement) -> Instant | None:
     """Return when the next refund under way becomes overdue; None if none will."""
     payments = () if judgement.plain else judgement.payments
     due = [refund_due(each, case.policy) for payment in payments for each in payment.pending]
     return min([each for each in due if each > case.as_of], default=None)
 
 
-def reversal_amounts(case: Case, judgement: Judgement) -> list[Finding]:
+def reversal_amounts(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find `reversal_amount_mismatch`."""
     return [
         Finding(
@@ -309,11 +292,11 @@ def reversal_amounts(case: Case, judgement: Judgement) -> list[Finding]:
             ),
         )
         for movement in judgement.movements
-        for stated in reversal_mismatch(movement, judgement)
+        for stated in outcome.reversal_mismatch(movement, judgement)
     ]
 
 
-def unread_money_event(case: Case, judgement: Judgement) -> list[Finding]:
+def unread_money_event(case: Case, judgement: outcome.Judgement) -> list[Finding]:
     """Find events of unknown kinds whose words speak of money going back."""
     return [
         Finding(

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from app.access.tokens import issue_token
-from app.api import finance_routes
+from app.api import finance_routes, report_routes
 from app.cli import main
 from app.core.clock import SystemClock
-from app.finance import closed_periods
+from app.finance import closed_periods, period_store
 from app.finance.break_acts import living_breaks
 from app.finance.imports import ImportRequest, import_bank, import_book, import_statement
 from app.finance.match_rules import save_rules
@@ -208,7 +208,7 @@ async def test_a_closed_month_is_what_was_kept(
     assert await books.get("periods/2026-10") == json.loads(report)
     asked = "periods/2026-10/journal?version=2"
     assert await books.get(asked) == json.loads(b"".join(journal))
-    monkeypatch.setattr(finance_routes, "MAX_JOURNAL_BYTES", 10)
+    monkeypatch.setattr(report_routes, "MAX_JOURNAL_BYTES", 10)
     assert (await books.get(asked, 409))["code"] == "report_not_made"
     expected = {"periods": await books.printed("period", "list"), "next": None}
     assert await books.get("periods") == expected
@@ -224,7 +224,7 @@ async def test_closed_months_page_by_page(books: Books, monkeypatch: pytest.Monk
             for version in (1, 2)
         ]
 
-    monkeypatch.setattr(closed_periods, "all_closings", all_closed)
+    monkeypatch.setattr(period_store, "all_closings", all_closed)
     found = await books.pages("periods", "periods", by="after")
     assert [each["period"] for each in found[::2]] == months
     assert [each["version"] for each in found] == [1, 2] * len(months)

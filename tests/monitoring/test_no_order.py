@@ -109,7 +109,7 @@ async def test_until_one_is_tied(tmp_path: Path) -> None:
 
 async def test_where_much_arrives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last hour's events do not hide those before them."""
-    monkeypatch.setattr("app.monitoring.watchdog.LOOKED_AT", 10)
+    monkeypatch.setattr("app.monitoring.arrivals.LOOKED_AT", 10)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         await busy(driver, LEAST, apart=MINUTE)
         driver.clock.put(driver.clock.now() + PATIENCE)

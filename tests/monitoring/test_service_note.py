@@ -9,13 +9,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.api import health
 from app.config.load import load_settings
 from app.context.context import AppContext
 from app.context.unread import Backlog
 from app.core.phone_key import PhoneKey
 from app.database.writer import Space
 from app.golive.examine import of_running_service
+from app.monitoring import health
 from app.monitoring.preflight import Check
 from app.monitoring.service_note import note_service, noted_service, settings_digests
 from app.providers.configured import keep_profiles

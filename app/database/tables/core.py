@@ -3,16 +3,7 @@ records and folded results."""
 
 from typing import Any, Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Text,
-    text,
-)
+import sqlalchemy as sa
 from sqlmodel import Field, SQLModel
 
 from app.database import marks
@@ -25,7 +16,7 @@ CONVENTION = {
     "pk": "pk_%(table_name)s",
 }
 
-metadata = MetaData(naming_convention=CONVENTION)
+metadata = sa.MetaData(naming_convention=CONVENTION)
 STRICT: dict[str, Any] = {"sqlite_strict": True}
 CLUSTERED: dict[str, Any] = {"sqlite_strict": True, "sqlite_with_rowid": False}
 
@@ -36,8 +27,8 @@ class Table(SQLModel):
     metadata = metadata
 
 
-BIG = BigInteger().with_variant(Integer, "sqlite")
-TEXT = Text().with_variant(Text(collation="C"), "postgresql")
+BIG = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def text_column(
@@ -49,11 +40,11 @@ def text_column(
     default  SQL of the database's default value
     """
     return Field(
-        sa_column=Column(
+        sa_column=sa.Column(
             TEXT,
             primary_key=primary,
             nullable=null,
-            server_default=None if default is None else text(default),
+            server_default=None if default is None else sa.text(default),
             info={marks.MARK: mark},
         )
     )
@@ -65,32 +56,34 @@ def big_column(*, null: bool = False, primary: bool = False, default: str | None
     default  SQL of the database's default value
     """
     return Field(
-        sa_column=Column(
+        sa_column=sa.Column(
             BIG,
             nullable=null,
             primary_key=primary,
             autoincrement=False,
-            server_default=None if default is None else text(default),
+            server_default=None if default is None else sa.text(default),
         )
     )
 
 
 def numbered_column() -> Any:
     """Declare a primary key that the database numbers."""
-    return Field(default=None, sa_column=Column(BIG, primary_key=True, autoincrement=True))
+    return Field(default=None, sa_column=sa.Column(BIG, primary_key=True, autoincrement=True))
 
 
 def blob_column(mark: marks.Mark, *, primary: bool = False, null: bool = True) -> Any:
     """Declare a column of bytes."""
     null = null and not primary
     return Field(
-        sa_column=Column(LargeBinary, primary_key=primary, nullable=null, info={marks.MARK: mark})
+        sa_column=sa.Column(
+            sa.LargeBinary, primary_key=primary, nullable=null, info={marks.MARK: mark}
+        )
     )
 
 
-def partial_index(name: str, *columns: str, where: str) -> Index:
+def partial_index(name: str, *columns: str, where: str) -> sa.Index:
     """Declare an index over the rows that meet an SQL condition."""
-    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+    return sa.Index(name, *columns, sqlite_where=sa.text(where), postgresql_where=sa.text(where))
 
 
 # --- the tables -----------------------------------------------------------------------------------
@@ -175,7 +168,7 @@ class UnreadValueRow(Table, table=True):
     values that name a known order stay."""
 
     __tablename__ = "unread_values"
-    __table_args__ = (Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
+    __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
     value: str = text_column(
         marks.personal("what stands in a message that could not be read", erased="deleted"),
         primary=True,
@@ -193,7 +186,7 @@ class DeliveryRow(Table, table=True):
     __table_args__ = (
         partial_index("ix_deliveries_envelope", "envelope", where="envelope IS NOT NULL"),
         partial_index("ix_deliveries_again", "event_id", "source", where="verdict = 'duplicate'"),
-        Index("ix_deliveries_source", "source", "id"),
+        sa.Index("ix_deliveries_source", "source", "id"),
         partial_index("ix_deliveries_verdict", "verdict", "id", where="verdict <> 'stored'"),
         partial_index("ix_deliveries_unreadable", "id", "source", where="verdict = 'unreadable'"),
         STRICT,
@@ -230,8 +223,8 @@ class EventRow(Table, table=True):
         # On PostgreSQL several write, so the key (event_id, source, digest) keeps equal events
         # apart, also where they lie on other nodes. On SQLite the one writer looks first, and a key
         # a third as long saves a quarter of its work.
-        Index("ix_events_row", "row").ddl_if(dialect="postgresql"),
-        Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
+        sa.Index("ix_events_row", "row").ddl_if(dialect="postgresql"),
+        sa.Index("ix_events_event_id", "event_id").ddl_if(dialect="sqlite"),
         # Leaves out events without an order, since SQLite would scan all of them to find one.
         partial_index("ix_events_order_key", "order_key", where="order_key IS NOT NULL"),
         partial_index("ix_events_orphaned_payment", "payment", where="order_key IS NULL"),
@@ -320,8 +313,8 @@ class ConfirmationRow(Table, table=True):
 
     __tablename__ = "confirmations"
     __table_args__ = (
-        Index("ix_confirmations_source", "source", "named", "tries", "turn", "due_at"),
-        Index("ix_confirmations_lane", "source", "lane", "tries", "turn"),
+        sa.Index("ix_confirmations_source", "source", "named", "tries", "turn", "due_at"),
+        sa.Index("ix_confirmations_lane", "source", "lane", "tries", "turn"),
         partial_index("ix_confirmations_taken", "source", where="taken_until IS NOT NULL"),
         CLUSTERED,
     )
@@ -363,7 +356,7 @@ class RecordRow(Table, table=True):
 
     __tablename__ = "records"
     __table_args__ = (
-        Index("ix_records_order_key", "order_key"),
+        sa.Index("ix_records_order_key", "order_key"),
         partial_index(
             "ix_records_holds", "order_key", "reason", where="kind IN ('held', 'released')"
         ),
@@ -432,7 +425,7 @@ class LedgerRow(Table, table=True):
     """The last fold of an order. A cache."""
 
     __tablename__ = "ledgers"
-    __table_args__ = (Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
+    __table_args__ = (sa.Index("ix_ledgers_outcome", "outcome", "order_key"), CLUSTERED)
     order_key: str = text_column(marks.REFERENCE, primary=True)
     as_of: int = big_column()
     outcome: str = text_column(marks.CODES)
@@ -451,8 +444,8 @@ class RevisionRow(Table, table=True):
 
     __tablename__ = "revisions"
     __table_args__ = (
-        Index("ix_revisions_order_key", "order_key", "seq"),
-        Index("ix_revisions_at", "at", "order_key"),
+        sa.Index("ix_revisions_order_key", "order_key", "seq"),
+        sa.Index("ix_revisions_at", "at", "order_key"),
         STRICT,
     )
     seq: int = big_column(primary=True)
@@ -488,7 +481,7 @@ class ArrivalsRow(Table, table=True):
     source stands for names that are not configured."""
 
     __tablename__ = "arrivals"
-    __table_args__ = (Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
+    __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
     minute: int = big_column(primary=True)
     source: str = text_column(marks.not_personal("names of the settings"), primary=True)
     taken: int = big_column()

@@ -10,16 +10,9 @@ from typing import Any, Final
 
 from app.core.masking import without_phones
 from app.core.text import printable
+from app.finance.files import line_forms
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates
-from app.finance.files.line_forms import (
-    NO_CURRENCY,
-    WHOLE_ROW,
-    Attempt,
-    Cells,
-    Columns,
-    with_default,
-)
 from app.finance.files.mapping import Fields, FileMapping, Signs
 from app.finance.files.tables import UnclearCell
 from reconcile.instants import Instant, format_instant
@@ -71,8 +64,8 @@ class BankForm:
     def __init__(self, mapping: FileMapping) -> None:
         self._has_account = "account" in mapping.defaults
         self._has_currency = "currency" in mapping.defaults
-        self._fill_account = with_default(mapping.defaults.get("account"))
-        self._fill_currency = with_default(mapping.defaults.get("currency"))
+        self._fill_account = line_forms.with_default(mapping.defaults.get("account"))
+        self._fill_currency = line_forms.with_default(mapping.defaults.get("currency"))
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
         self._calendar = Calendar(mapping.zone or UTC)
@@ -96,16 +89,16 @@ class BankForm:
                 'heading, or say in a mapping which it is (amount = "…" under [columns])'
             )
         if "currency" not in places and not self._has_currency:
-            yield NO_CURRENCY
+            yield line_forms.NO_CURRENCY
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns:
+    def values(self, cells: line_forms.Cells, attempt: line_forms.Attempt) -> line_forms.Columns:
         accounts = attempt("account", _accounts, self._fill_account(cells["account"]))
         currencies = attempt("currency", read_currencies, self._fill_currency(cells["currency"]))
         amounts, credits, debits = (
             attempt(name, self._amounts.optional, cells[name], currencies)
             for name in ("amount", "credit", "debit")
         )
-        minor = attempt(WHOLE_ROW, self._signed, amounts, credits, debits)
+        minor = attempt(line_forms.WHOLE_ROW, self._signed, amounts, credits, debits)
         booked = attempt("booked_at", self._booked, cells["booked_at"])
         entries = attempt("entry_reference", _references, cells["entry_reference"])
         references = attempt("reference", _references, cells["reference"])
@@ -115,7 +108,7 @@ class BankForm:
         days = attempt("booked_at", lambda found: [*map(self._calendar.day_of, found)], booked)
         identity = (accounts, currencies, minor, days, entries, references, parties, texts)
         return (
-            attempt(WHOLE_ROW, _subjects, *identity),
+            attempt(line_forms.WHOLE_ROW, _subjects, *identity),
             accounts,
             currencies,
             minor,

@@ -9,21 +9,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from app.core.masking import masked_phone
-from app.finance.files import tables
+from app.finance.files import line_forms, tables
 from app.finance.files.amounts import Amounts, read_currencies
 from app.finance.files.dates import Dates
-from app.finance.files.line_forms import (
-    NO_CURRENCY,
-    Attempt,
-    Cells,
-    Columns,
-    Phones,
-    Vocabulary,
-    optional_match_keys,
-    read_optional_references,
-    read_references,
-    with_default,
-)
 from app.finance.files.mapping import Fields, FileMapping
 from reconcile.documents import MoneyDocument
 from reconcile.instants import format_instant, format_known
@@ -95,14 +83,14 @@ class BookForm:
         self._source, self._sources = mapping.defaults.get("source", ""), sources
         defaults = mapping.defaults
         self._has_currency = "currency" in defaults
-        self._fill_currency = with_default(defaults.get("currency"))
-        self._kinds = Vocabulary("kind", BOOK_KINDS, mapping=mapping, default="order")
-        self._statuses = Vocabulary(
+        self._fill_currency = line_forms.with_default(defaults.get("currency"))
+        self._kinds = line_forms.Vocabulary("kind", BOOK_KINDS, mapping=mapping, default="order")
+        self._statuses = line_forms.Vocabulary(
             "status", BOOK_STATUSES, mapping=mapping, also=_STATUSES, default=None
         )
         self._amounts = Amounts(mapping.marks)
         self._dates = Dates(mapping.dates, mapping.zone, mapping.zones)
-        self._phones = Phones(mapping.phone_country)
+        self._phones = line_forms.Phones(mapping.phone_country)
 
     def missing(self, places: Mapping[str, int]) -> Iterator[str]:
         for name in ("reference", "amount"):
@@ -112,10 +100,10 @@ class BookForm:
                     f'which one it is ({name} = "…" under [columns])'
                 )
         if "currency" not in places and not self._has_currency:
-            yield f"{NO_CURRENCY}, or with --currency KES"
+            yield f"{line_forms.NO_CURRENCY}, or with --currency KES"
 
-    def values(self, cells: Cells, attempt: Attempt) -> Columns:
-        references = attempt("reference", read_references, cells["reference"])
+    def values(self, cells: line_forms.Cells, attempt: line_forms.Attempt) -> line_forms.Columns:
+        references = attempt("reference", line_forms.read_references, cells["reference"])
         kinds = attempt("kind", self._kinds.read, cells["kind"])
         filled = self._fill_currency(cells["currency"])
         currencies = attempt("currency", read_currencies, filled)
@@ -125,7 +113,7 @@ class BookForm:
         refunded = attempt("refunded_amount", self._refunds, cells["refunded_amount"], currencies)
         attempt("refunded_amount", _check_refunds, refunded, amounts)
         placed_at = attempt("placed_at", self._dates.read, cells["placed_at"])
-        groups = attempt("group", read_optional_references, cells["group"])
+        groups = attempt("group", line_forms.read_optional_references, cells["group"])
         return (
             attempt("reference", match_keys, references),
             kinds,
@@ -134,11 +122,11 @@ class BookForm:
             currencies,
             placed_at,
             statuses,
-            attempt("group", optional_match_keys, groups),
+            attempt("group", line_forms.optional_match_keys, groups),
             groups,
             refunded,
             attempt("refunded_at", self._dates.read, cells["refunded_at"]),
-            attempt("method", read_optional_references, cells["method"]),
+            attempt("method", line_forms.read_optional_references, cells["method"]),
             attempt("phone", self._phones.read, cells["phone"]),
             *(
                 attempt(
@@ -195,8 +183,8 @@ class BookForm:
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
-        sessions = read_optional_references(session_cells)
-        payments = read_optional_references(payment_cells)
+        sessions = line_forms.read_optional_references(session_cells)
+        payments = line_forms.read_optional_references(payment_cells)
         sources = list[str | None]()
         for kind, cell, session, payment in zip(kinds, cells, sessions, payments, strict=True):
             if session is None and payment is None:

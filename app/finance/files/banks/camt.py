@@ -18,15 +18,7 @@ from xml.parsers import expat
 from app.core.text import counted
 from app.finance.files import tables
 from app.finance.files.bank import reference_in
-from app.finance.files.banks.entries import (
-    Balances,
-    BankTable,
-    Row,
-    amount_cell,
-    cells_of,
-    day_after,
-    joined_text,
-)
+from app.finance.files.banks import entries
 
 MAX_DEPTH: Final = 40
 """Maximum depth of nested elements; the schema nests fifteen."""
@@ -57,7 +49,7 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 """ISO 20022 BalanceType12Code: opening booked, previously closed booked, closing booked."""
 
 
-class CamtTable(BankTable):
+class CamtTable(entries.BankTable):
     """One file of CAMT. All document types and entities are refused: the format has none, and
     XML with them can read other files or fill memory. Without them the standard library's parser
     keeps 64 KiB, a tag of MAX_TAG and MAX_DEPTH names, so that it needs no child process."""
@@ -66,7 +58,7 @@ class CamtTable(BankTable):
         super().__init__()
         self._path = path
 
-    def _rows(self) -> Iterator[Row]:
+    def _rows(self) -> Iterator[entries.Row]:
         reading = _Camt(self)
         with self._path.open("rb") as file:
             while part := file.read(_PART):
@@ -121,10 +113,10 @@ class _Camt:
         self._length = 0
         self._entry: _CamtEntry | None = None
         self._account: dict[str, str] = {}
-        self._balance, self._code, self._debit = Balances(), "", False
+        self._balance, self._code, self._debit = entries.Balances(), "", False
         self._balance_amount = ""
         self._number = self._fed = 0
-        self._ready: list[Row] = []
+        self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
         """Parse more bytes. Raises RefusedTable for a document of another kind."""
@@ -147,7 +139,7 @@ class _Camt:
                 f"the XML has a tag or a comment of more than {MAX_TAG:,} bytes",
             )
 
-    def ready(self) -> list[Row]:
+    def ready(self) -> list[entries.Row]:
         """Return the entries parsed since the last call."""
         found, self._ready = self._ready, []
         return found
@@ -170,7 +162,7 @@ class _Camt:
         if not self._message:
             self._begin(space, tag)
         elif tag == self._part:
-            self._account, self._balance, self._days = {}, Balances(), {}
+            self._account, self._balance, self._days = {}, entries.Balances(), {}
         elif tag == "Ntry":
             self._entry = _CamtEntry()
         elif tag == "Bal":
@@ -250,7 +242,7 @@ class _Camt:
             self._days[self._code] = value[:10]
         elif tag == "Bal" and self._table.format == _STATEMENT:
             side = _CODES_OF_BALANCES.get(self._code)
-            amount = amount_cell(self._balance_amount, debit=self._debit)
+            amount = entries.amount_cell(self._balance_amount, debit=self._debit)
             if side is not None:
                 with suppress(InvalidOperation):
                     setattr(self._balance, side, Decimal(amount))
@@ -266,7 +258,10 @@ class _Camt:
         self._table.end_statement(max(self._number, 1), balance)
         since, until = days.get("FrDtTm"), days.get("ToDtTm")
         if since is None or until is None:
-            since, until = days.get("OPBD") or day_after(days.get("PRCD", "")), days.get("CLBD")
+            since, until = (
+                days.get("OPBD") or entries.day_after(days.get("PRCD", "")),
+                days.get("CLBD"),
+            )
         # Without days it still names the account of a statement without entries.
         if self._table.format != _STATEMENT:
             since = until = ""
@@ -325,7 +320,7 @@ class _Camt:
         # Only what is booked (EntryStatus1Code BOOK) has moved money.
         if entry.status != "BOOK" and (entry.status or self._table.format != _STATEMENT):
             return
-        amount = amount_cell(entry.amount, debit=entry.debit)
+        amount = entries.amount_cell(entry.amount, debit=entry.debit)
         self._balance.add(amount)
         other = entry.parties["Cdtr" if entry.debit else "Dbtr"]
         end_to_end = list(dict.fromkeys(entry.end_to_end))
@@ -334,14 +329,14 @@ class _Camt:
         # The bank's day: a moment belongs to the day that it has in the bank's own zone.
         booked = entry.booked or entry.valued or self._only_day()
         day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", booked)
-        cells = cells_of(
+        cells = entries.cells_of(
             account=self._account.get("IBAN") or self._account.get("Othr", ""),
             booked_at=tables.CellMoment(day[1]) if day else booked,
             amount=amount,
             currency=entry.currency,
             entry_reference=entry.servicer or entry.own,
             reference=end_to_end[0] if len(end_to_end) == 1 else "",
-            counterparty=joined_text(other[:1]),
-            text=joined_text(entry.texts),
+            counterparty=entries.joined_text(other[:1]),
+            text=entries.joined_text(entry.texts),
         )
         self._ready.append((self._number, cells))
