@@ -19,10 +19,9 @@ from app.access.company_account import BACK
 from app.access.operators import Action, Reading
 from app.access.passkeys import passkey_origin
 from app.access.sessions import first_use
-from app.console.act_list import ACTS
 from app.console.locales import locale_of, shown_in
 from app.console.orders_pages import SUGGESTED, find_document
-from app.console.page_list import PAGES
+from app.console.page_list import ACTS, PAGES
 from app.console.pages import FOLDER, Pages, TypingError, as_csv, as_json, file_part
 from app.console.security import SecurityMiddleware
 from app.console.signing_in import SigningIn, address_of, form_fields

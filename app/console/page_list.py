@@ -1,4 +1,7 @@
-"""List of every page. A new page adds an entry here, its function and its template."""
+"""List of every page and action. A new page adds an entry here, its function and its template.
+
+Each action stands in ACTS of its file, below its two functions.
+"""
 
 from typing import Final
 
@@ -9,6 +12,8 @@ from app.console import (
     coverage_pages,
     finance_pages,
     imports_pages,
+    mapping_pages,
+    order_acts,
     orders_pages,
     privacy_pages,
     proposals_pages,
@@ -16,6 +21,7 @@ from app.console import (
     service_pages,
     setup_pages,
     unallocated_pages,
+    upload_acts,
 )
 from app.console.orders_pages import now_document
 from app.console.view import Page
@@ -217,4 +223,22 @@ PAGES: Final = (
     ),
     Page("/people", "People", "people", service_pages.people_document, group="Service"),
     Page("/tokens", "Tokens", "tokens", service_pages.tokens_document, group="Service"),
+)
+
+ACTS: Final = (
+    *order_acts.ACTS,
+    *case_pages.ACTS,
+    *privacy_pages.ACTS,
+    *setup_pages.ACTS,
+    *breaks_pages.ACTS,
+    *unallocated_pages.ACTS,
+    *proposals_pages.ACTS,
+    *finance_pages.ACTS,
+    *rules_pages.ACTS,
+    *coverage_pages.ACTS,
+    *upload_acts.ACTS,
+    *mapping_pages.ACTS,
+    *imports_pages.ACTS,
+    *service_pages.ACTS,
+    *account_pages.ACTS,
 )

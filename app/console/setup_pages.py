@@ -18,8 +18,8 @@ from app.core.recorded import Recorded, send_on
 from app.monitoring.preflight import Check, of_configuration, of_readings, of_settings
 from app.monitoring.service_note import changed_settings, noted_service
 from app.orders.delivery_log import last_came
-from app.orders.gap_holds import gaps_with_holds
 from app.orders.reindex import sources_read_otherwise
+from app.orders.service_holds import gaps_with_holds
 from app.providers.configured import keep_profiles
 from app.providers.connecting import names_no_order, setup_facts
 from app.providers.examples import WantedEvent, examples_of, shape_event

@@ -28,9 +28,9 @@ from app.monitoring.preflight import Check
 from app.monitoring.service_note import changed_settings, noted_service
 from app.monitoring.watchdog import Watched, alarms, unallocated_words
 from app.orders.delivery_log import list_deliveries
-from app.orders.gap_holds import gaps_with_holds
 from app.orders.order_facts import in_force_since
 from app.orders.reindex import sources_read_otherwise
+from app.orders.service_holds import gaps_with_holds
 from app.orders.unallocated import unallocated_totals
 from app.privacy.erasure_journal import VARIABLE as JOURNAL
 from app.privacy.erasure_journal import key_path_of

@@ -25,10 +25,10 @@ from app.orders.customers import phones_of
 from app.orders.delivery_log import refused_that_may_be_of
 from app.orders.holds import as_judged
 from app.orders.read_orders import nothing_known, of_another_shop, order_row, spoken_of
+from app.orders.service_holds import unread_naming
 from app.orders.shop_facts_store import facts_of_orders
 from app.orders.sought import Sought, understood
 from app.orders.unallocated import WHY, Unallocated, UnallocatedDocument, found_payment
-from app.orders.unread_holds import unread_naming
 from app.providers import identifiers
 from app.receiving.due_store import backwards, marks_of
 from app.receiving.phone_store import deliveries_by_phone, has_other_keys, orders_by_phone

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from app.database.statements import PlainConnection
-from app.orders.gap_holds import gaps_in
+from app.orders.service_holds import gaps_in, judged_at, unread_naming
 from app.orders.unallocated import fitting_payments
-from app.orders.unread_holds import judged_at, unread_naming
 from app.receiving.source_state_store import arrivals_by_source, last_read, not_kept_in, refused_in
 from app.receiving.unread_store import NO_VALUE, messages_with, problems_of
 from reconcile.instants import Instant

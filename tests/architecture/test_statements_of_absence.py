@@ -56,7 +56,7 @@ EVIDENCE: Final = {
     ),
     "not lost": Evidence(
         "No accepted gap lies in its time; else that is said.",
-        "app.orders.gap_holds:gaps_in",
+        "app.orders.service_holds:gaps_in",
         "tests/orders/test_gaps.py::test_an_order_of_the_time_is_not_said_to_have_no_payment",
     ),
     "placed": Evidence(

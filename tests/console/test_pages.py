@@ -17,10 +17,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 import app.console
 from app.access.operators import MAY, MAY_READ, ROLES, Proven
-from app.console.act_list import ACTS
 from app.console.application import build_console, split_format
 from app.console.orders_pages import order_money
-from app.console.page_list import PAGES
+from app.console.page_list import ACTS, PAGES
 from app.console.pages import Pages
 from app.console.words import address, moment_in
 from app.core.alarm import Alarm

@@ -14,8 +14,7 @@ from starlette.routing import Route
 from app.access.tokens import issue_own_token, issue_token
 from app.api.operations import ApiRoute
 from app.cli import main
-from app.console.act_list import ACTS
-from app.console.page_list import PAGES
+from app.console.page_list import ACTS, PAGES
 from app.receiving import caught_up, reader
 from reconcile.instants import SECOND, format_instant
 from tests.api.driving import driving, of_order

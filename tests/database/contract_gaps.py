@@ -9,12 +9,12 @@ import pytest
 from app.database.gaps import FoundGap, Gap, accepted_gaps
 from app.finance.coverage_store import coverage
 from app.orders import refold
-from app.orders.gap_holds import gaps_with_holds
 from app.orders.holds import release
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.read_orders import explain_order, order_document
 from app.orders.rebuild import refold_all
 from app.orders.refold import TakingUp
+from app.orders.service_holds import gaps_with_holds
 from app.orders.shop_facts_store import UNKNOWN, facts_of_orders
 from app.privacy import gap
 from app.receiving.confirmation_store import gap_since_answer

@@ -9,9 +9,9 @@ from app.evidence.seal import seal_all
 from app.evidence.verify_log import verify_log
 from app.monitoring.preflight import of_gap
 from app.orders.find_orders import find_orders
-from app.orders.gap_holds import gaps_with_holds
 from app.orders.holds import release
 from app.orders.read_orders import explain_order
+from app.orders.service_holds import gaps_with_holds
 from app.receiving.source_state import source_states
 from reconcile.instants import DAY, Instant
 from tests.api.driving import Driver, driving, event
