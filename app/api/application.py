@@ -32,8 +32,7 @@ from app.api.report_routes import ReportRoutes
 from app.api.request_body import only_parameters
 from app.api.routes import Api, Checkouts
 from app.api.unallocated_routes import UnallocatedRoutes
-from app.context.context import AppContext
-from app.context.work import Elsewhere
+from app.context.context import AppContext, Elsewhere
 from app.core.errors import UnreachableError
 from app.core.logs import Repeating, log
 from app.core.problems import ApiProblem, on_api_problem, on_http_exception, problem

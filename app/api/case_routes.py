@@ -8,8 +8,7 @@ from typing import Annotated, Final
 
 from app.api.evidence_routes import AT_ONCE, MOST_S
 from app.api.operations import ORDER_UNKNOWN, Answer, AsOfAsked, Moment, Operation
-from app.context.context import AppContext
-from app.context.work import Elsewhere
+from app.context.context import AppContext, Elsewhere
 from app.core.errors import UsageError
 from app.core.problems import ApiProblem
 from app.evidence.attachments import AttachmentListDocument, attachments_of, listing

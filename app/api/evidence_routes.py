@@ -12,8 +12,7 @@ from starlette.responses import Response, StreamingResponse
 
 from app.access.tokens import Holder
 from app.api.operations import ORDER_UNKNOWN, AsOfAsked, Operation
-from app.context.context import AppContext
-from app.context.work import Elsewhere
+from app.context.context import AppContext, Elsewhere
 from app.core.errors import UsageError
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.finance.read_lines import lines_naming

@@ -22,8 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from app.api import request_body
 from app.api.operations import Accepted, AsOfAsked, Operation
-from app.context.context import AppContext
-from app.context.work import Elsewhere
+from app.context.context import AppContext, Elsewhere
 from app.core.errors import ConfigurationError, NotFoundError, UsageError
 from app.core.jobs import Job, Jobs
 from app.core.problems import ApiProblem

@@ -21,8 +21,7 @@ from app.access.proposals import Proposals
 from app.access.sessions import Way
 from app.console.live import Live
 from app.console.uploads import ReceivedFile, Uploads
-from app.context.context import AppContext
-from app.context.work import Work
+from app.context.context import AppContext, Work
 from app.core.errors import UsageError
 from app.core.jobs import Job, Jobs
 from app.core.references import composed

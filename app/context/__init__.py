@@ -1,3 +1,3 @@
 """Context shared by all layers: settings, clock, database, inbox and signals of this process."""
 
-__all__ = ("context", "signals", "unread", "work")
+__all__ = ("context", "signals", "unread")

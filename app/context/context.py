@@ -1,15 +1,16 @@
 """The context of an operation: settings, the open database, the merchant's policy, the one clock.
 
-The command line, the API and the console hold an AppContext and pass it to operations.
+The command line, the API and the console hold an AppContext and pass it to operations. `Work` runs
+one elsewhere: in a separate process, with a separate context.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from app.config.settings import Settings
 from app.context.signals import Signals
@@ -18,6 +19,7 @@ from app.core.clock import Clock
 from app.core.phone_key import PhoneKey, read_phone_key
 from app.core.zones import zone_named
 from app.database.database import Database
+from app.database.postgresql import Purpose
 from reconcile.ledger.policy import Policy
 
 if TYPE_CHECKING:
@@ -70,3 +72,46 @@ class AppContext:
     def notifies_shop(self) -> bool:
         """Return whether a shop is notified of every published revision."""
         return self.settings.shop.url is not None
+
+
+Words = ParamSpec("Words")
+Result = TypeVar("Result")
+
+
+class Work(Protocol):
+    """Runs one use case after another."""
+
+    async def __call__(
+        self,
+        use: Callable[Concatenate[AppContext, Words], Awaitable[Result]],
+        *args: Words.args,
+        **words: Words.kwargs,
+    ) -> Result:
+        """Call a function of a module, whose arguments and result can be pickled.
+
+        Raises UsageError, NotFoundError or UnreachableError as the function does, UsageError for
+        any other error of ours, and UnreachableError where its process died or took too long.
+        """
+        ...
+
+
+class Elsewhere(Protocol):
+    """Creates `Work` that runs use cases in separate processes."""
+
+    def __call__(
+        self,
+        *,
+        purpose: Purpose,
+        at_once: int,
+        died: str,
+        most_s: float | None = None,
+        too_long: str = "it took too long",
+    ) -> Work:
+        """Return `Work` that runs up to `at_once` use cases at the same time.
+
+        purpose   what each process opens the database for
+        died      message where a process ended too early
+        most_s    seconds that a use case may take; None: no limit
+        too_long  message where a use case took longer
+        """
+        ...

@@ -30,8 +30,7 @@ from typing import Final
 import anyio
 
 from app.access.operators import SERVICE
-from app.context.context import AppContext
-from app.context.work import Work
+from app.context.context import AppContext, Work
 from app.core.errors import NotFoundError, UnreachableError, UsageError
 from app.core.logs import Repeating, log
 from app.core.private_files import lock_folder

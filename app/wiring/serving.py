@@ -14,8 +14,7 @@ import uvicorn
 
 from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
-from app.context.context import AppContext
-from app.context.work import Elsewhere
+from app.context.context import AppContext, Elsewhere
 from app.core.child_processes import Parent, console_beside, leave_signals_to_parent
 from app.core.errors import (
     ConfigurationError,

@@ -17,8 +17,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 
 from app.access.proposals import Proposals
 from app.config.settings import Settings
-from app.context.context import AppContext
-from app.context.work import Result, Words, Work
+from app.context.context import AppContext, Result, Words, Work
 from app.core.errors import NotAllRead, NotFoundError, TallyhookError, UnreachableError, UsageError
 from app.core.logs import configure_logging
 from app.database.postgresql import Purpose
