@@ -19,8 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.access.proposals import Proposals
-from app.api.case_routes import CaseRoutes
-from app.api.evidence_routes import EvidenceRoutes
+from app.api.evidence_routes import CaseRoutes, EvidenceRoutes
 from app.api.finance_routes import FinanceRoutes
 from app.api.health import Health
 from app.api.log_routes import LogRoutes

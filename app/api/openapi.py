@@ -15,7 +15,6 @@ from typing import Any, Final, Union, get_args, get_origin
 from starlette.responses import Response
 
 from app.api import (
-    case_routes,
     evidence_routes,
     finance_routes,
     log_routes,
@@ -37,7 +36,6 @@ OPERATIONS: Final = (
     *evidence_routes.OPERATIONS,
     *report_routes.OPERATIONS,  # periods/verification before periods/{period}
     *finance_routes.OPERATIONS,
-    *case_routes.OPERATIONS,
     *proposal_routes.OPERATIONS,
     *unallocated_routes.OPERATIONS,
 )
