@@ -27,7 +27,7 @@ from app.privacy.erase import ErasureRequest, erase
 from app.privacy.erase_finding import Erasure, ErasureFinder
 from app.privacy.erase_store import IN_TRANSIT, note_lines, rows_that_hold
 from app.privacy.erasure_journal import make_journal
-from app.privacy.export_files import files_of
+from app.privacy.export import files_of
 from app.privacy.export_finding import find_person
 from app.privacy.fit_journal import WAITS, journal_state, long_pending
 from app.privacy.pending_erasures import IDLE_S, REST_S, PendingErasures

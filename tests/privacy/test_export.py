@@ -17,7 +17,6 @@ from app.access.proposals import Proposals
 from app.core.errors import NotFoundError, UsageError
 from app.evidence.attachments import AttachRequest, attach
 from app.orders.refold import refold_until_quiet
-from app.privacy import export_files
 from app.privacy.export import Exported, ExportRequest, export, export_kind, propose_export
 from app.privacy.export_masking import OTHERS, STAFF, PersonalCopy
 from reconcile.instants import HOUR
@@ -175,7 +174,7 @@ async def test_what_an_erasure_had_to_keep_is_in_the_copy(tmp_path: Path) -> Non
 async def test_a_copy_that_is_too_large_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(export_files, "MOST_BYTES", 1000)
+    monkeypatch.setattr("app.privacy.export.MOST_BYTES", 1000)
     async with driving(tmp_path, with_worker=False, looking=True) as driver:
         driver.context = driver.service.context
         await driver.send(paid("ORD-1", "e1"))
