@@ -18,8 +18,8 @@ from app.api.operations import Accepted, BeforeName, Limit, Operation, role_miss
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.problems import ApiProblem
-from app.orders.unmask_many import NAME as UNMASK
-from app.orders.unmask_many import NumbersDocument, numbers_document, see_numbers
+from app.orders.customers import NAME as UNMASK
+from app.orders.customers import NumbersDocument, numbers_document, see_numbers
 from reconcile.documents import Keywords
 
 Loaded = Callable[[], Awaitable[Proposals]]

@@ -376,7 +376,7 @@ def unmask_orders(
     Another operator approves it; then `orders numbers` shows them to you alone, for a day.
     """
     from app.cli import operators
-    from app.orders.unmask_many import NAME, UnmaskRequest, chosen_orders, propose_unmasking
+    from app.orders.customers import NAME, UnmaskRequest, chosen_orders, propose_unmasking
     from app.wiring.work import proposals_of
 
     if bool(references) == bool(outcome or finding):
@@ -409,7 +409,7 @@ def numbers(
 
     It takes your own token. The audit trail records each look, for each order.
     """
-    from app.orders.unmask_many import NAME, see_numbers
+    from app.orders.customers import NAME, see_numbers
     from app.wiring.work import proposals_of
 
     async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:

@@ -34,7 +34,6 @@ from app.orders import (
     notify_shop,
     order_notes,
     read_orders,
-    unmask_many,
 )
 from app.receiving.reverify import previewed, reverify
 from reconcile.instants import HOUR
@@ -433,11 +432,11 @@ async def do_take_alarm(view: View, reason: str) -> str:
 
 SHOWN_AS: Final = {"page": "a page", "csv": "a file for a spreadsheet (CSV)", "json": "a JSON file"}
 
-_HOURS: Final = unmask_many.OPEN_FOR // HOUR
+_HOURS: Final = customers.OPEN_FOR // HOUR
 
 
 def _kind(view: View) -> ProposalKind:
-    return view.console.proposals.kinds[unmask_many.NAME]
+    return view.console.proposals.kinds[customers.NAME]
 
 
 async def _chosen(view: View) -> list[str]:
@@ -446,7 +445,7 @@ async def _chosen(view: View) -> list[str]:
     ticked = view.request.query_params.getlist("order")
     if ticked or view.word("list") is None:
         return ticked
-    return await unmask_many.chosen_orders(
+    return await customers.chosen_orders(
         view.context,
         outcome=view.choice("outcome", OUTCOMES),
         finding=view.choice("finding", FINDING_CODES),
@@ -468,10 +467,10 @@ async def ask_unmask_many(view: View) -> Form:
                 "The orders",
                 kind="area",
                 value="\n".join(chosen),
-                hint=f"One a line, {unmask_many.MOST_ORDERS} at most. Take out those that you do "
+                hint=f"One a line, {customers.MOST_ORDERS} at most. Take out those that you do "
                 "not need.",
             ),
-            Field("purpose", "What for", choices=tuple(unmask_many.PURPOSES.items())),
+            Field("purpose", "What for", choices=tuple(customers.PURPOSES.items())),
         ),
         why="Why you need to call them",
     )
@@ -480,14 +479,14 @@ async def ask_unmask_many(view: View) -> Form:
 async def do_unmask_many(view: View, reason: str) -> ActionResult:
     """Propose to see the customers' numbers."""
     orders = re.split(r"\r?\n", view.given.get("orders", ""))
-    asked = unmask_many.UnmaskRequest(
+    asked = customers.UnmaskRequest(
         orders=[each for each in orders if each.strip()],
         purpose=view.given.get("purpose", ""),
         reason=reason,
         by=view.person.name,
     )
     try:
-        return proposed(await unmask_many.propose_unmasking(view.context, _kind(view), asked))
+        return proposed(await customers.propose_unmasking(view.context, _kind(view), asked))
     except NotFoundError as error:  # a mistyped order: the form is shown again
         raise UsageError(str(error)) from None
 
@@ -497,7 +496,7 @@ async def ask_see_numbers(view: View) -> Form:
     back = address("proposals", found.id)
     lines = (found.sentence, f"Your reason: “{found.reason}”")
     try:
-        await unmask_many.check_open(view.context, _kind(view), found, by=view.person.name)
+        await customers.check_open(view.context, _kind(view), found, by=view.person.name)
     except UsageError as error:
         why = f"{capital(str(error))}."
         return Form(found.subject, back, *lines, why, ready=False)
@@ -519,8 +518,8 @@ async def do_see_numbers(view: View, reason: str) -> ActionResult | Response:
         raise UsageError(f"choose how to show them: {', '.join(SHOWN_AS)}")
     found = await proposal_shown(view, view.needed("proposal"))
     kind = _kind(view)
-    seen = await unmask_many.see_numbers(view.context, kind, found, by=view.person.name)
-    document: Document = {**unmask_many.numbers_document(kind, found, seen)}
+    seen = await customers.see_numbers(view.context, kind, found, by=view.person.name)
+    document: Document = {**customers.numbers_document(kind, found, seen)}
     if form == "page":
         rows = tuple(
             (each.order, ", ".join(f"+{phone}" for phone in each.phones) or each.note)

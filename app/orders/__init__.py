@@ -40,6 +40,5 @@ __all__ = (
     "unallocated",
     "unallocated_store",
     "unheard",
-    "unmask_many",
     "worker",
 )

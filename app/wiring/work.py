@@ -99,7 +99,7 @@ def proposals_of(context: AppContext) -> Proposals:
     from app.finance.match_rules import rules_kind
     from app.finance.place_payment import placing_kinds
     from app.finance.withdraw_import import withdrawal_kind
-    from app.orders.unmask_many import unmasking_kind
+    from app.orders.customers import unmasking_kind
     from app.privacy.erase import erasure_kinds
     from app.privacy.export import export_kind
 

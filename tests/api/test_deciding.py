@@ -12,7 +12,7 @@ from app.finance import break_acts
 from app.finance.break_acts import BreakAct, act_on_breaks, living_breaks
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
-from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
+from app.orders.customers import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, TICK, Instant
 from tests.api.driving import Driver, event
 

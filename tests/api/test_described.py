@@ -23,11 +23,11 @@ from app.finance import closed_periods
 from app.finance.match_rules import rules_document, save_rules
 from app.finance.period_store import Closed, add_closing
 from app.finance.verify_periods import VerifiedPeriods, VerifiedStepDocument
+from app.orders.customers import UnmaskRequest, propose_unmasking, unmasking_kind
 from app.orders.notify_shop import notification_body
 from app.orders.published_store import Published
 from app.orders.refold import refold_until_quiet
 from app.orders.shop_facts_store import ShopFacts
-from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import SECOND, Instant, format_instant
 from reconcile.ledger.explain import ledger_document, ledger_summary, window_document
 from reconcile.ledger.ledger import NO_WINDOW

@@ -10,9 +10,8 @@ from app.core.errors import UsageError
 from app.core.masking import masked_phone
 from app.evidence.bundle import BundleRequest, build_evidence
 from app.finance.read_lines import lines_naming
-from app.orders import unmask_many
-from app.orders.customers import reveal_body, unmask
-from app.orders.unmask_many import OPEN_FOR
+from app.orders import customers
+from app.orders.customers import OPEN_FOR, reveal_body, unmask
 from app.privacy.erase import ErasureRequest, erase
 from app.receiving.kept_request import kept_request
 from reconcile.instants import HOUR, SECOND, Instant
@@ -188,7 +187,7 @@ async def test_what_is_refused_before_it_is_proposed(
 ) -> None:
     """Refused are no order, an unknown one (without repeating a number), too many, no purpose, and
     a number in the reason."""
-    monkeypatch.setattr(unmask_many, "MOST_ORDERS", 2)
+    monkeypatch.setattr(customers, "MOST_ORDERS", 2)
     right = {"orders": "ORD-1", "purpose": "payment", "reason": REASON}
     async with numbers.signed_in("support") as client:
         for wrong, said in (

@@ -26,9 +26,9 @@ from app.core.alarm import Alarm
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.reconcile_period import RunRequest, reconcile_period
+from app.orders.customers import UnmaskRequest, propose_unmasking, unmasking_kind
 from app.orders.order_facts import OrderFacts, tell_order
 from app.orders.shop_facts_store import note_loss
-from app.orders.unmask_many import UnmaskRequest, propose_unmasking, unmasking_kind
 from reconcile.instants import DAY, Instant
 from reconcile.money import Money
 from tests.api import driving
