@@ -15,7 +15,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.core.text import is_human_text
 from app.database.engine import Connection
-from app.finance import break_store, run_store
+from app.finance import break_store
 from app.finance.limits import Allowance, allowance_of
 from app.orders.accept_findings import record_acceptance
 from reconcile import documents
@@ -176,8 +176,8 @@ async def breaks_of_run(
     """Yield the breaks of a run by id, some hundreds at a time, each with its present state."""
     while True:
         async with context.database.reading() as connection:
-            found = await run_store.seen_by(
-                connection, number, after=after, limit=run_store.AT_ONCE
+            found = await break_store.seen_by(
+                connection, number, after=after, limit=break_store.AT_ONCE
             )
             if not found:
                 return
@@ -203,7 +203,7 @@ async def living_breaks(
             names = await break_store.breaks_after(
                 connection,
                 after=after,
-                limit=run_store.AT_ONCE,
+                limit=break_store.AT_ONCE,
                 causes=causes,
                 states=states,
                 assignee=assignee,
@@ -276,7 +276,7 @@ async def breaks_since(
 ) -> list[SeenBreak] | None:
     """Return the breaks of one order, including closed ones; None if none was published since
     then."""
-    last = await run_store.last_lived(connection)
+    last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
     return await _breaks_of(connection, order)
@@ -287,10 +287,10 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
     return await seen_breaks(connection, names)
 
 
-async def finished_run(context: AppContext, number: int) -> run_store.Run:
+async def finished_run(context: AppContext, number: int) -> break_store.Run:
     """Return one run. Raises NotFoundError for an unknown one."""
     async with context.database.reading() as connection:
-        found = await run_store.run_of(connection, number)
+        found = await break_store.run_of(connection, number)
     if found is None:
         raise NotFoundError(f"there is no run {number}; `tallyhook reconcile list` shows them")
     return found
@@ -298,10 +298,10 @@ async def finished_run(context: AppContext, number: int) -> run_store.Run:
 
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
-) -> list[run_store.Run]:
+) -> list[break_store.Run]:
     """Return the last runs, newest first. before: only lower numbers."""
     async with context.database.reading() as connection:
-        return await run_store.runs(connection, limit=limit, before=before)
+        return await break_store.runs(connection, limit=limit, before=before)
 
 
 # --- what people do about breaks ------------------------------------------------------------------

@@ -17,7 +17,7 @@ from app.access.operators import note_in_trail, permitted, who_may
 from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.core.jobs import silent
-from app.finance import break_acts, break_store, matching_store, reconcile_rows, run_store
+from app.finance import break_acts, break_store, matching_store, reconcile_rows
 from app.finance.key_ranges import Ranges, ranges_of
 from app.finance.match_rules import rules_of
 from app.finance.report_period import adjusted_money
@@ -71,7 +71,7 @@ BUILT_IN: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran(run_store.Run):
+class Ran(break_store.Run):
     """A finished run with its totals, and the number of its unaccepted breaks."""
 
     control: Control
@@ -103,7 +103,7 @@ async def reconcile_period(
     async with context.database.writing() as connection:
         if given is None:
             saved = await matching_store.rules_in_force(connection, as_of=asked.as_of)
-        number = await run_store.take_run_number(connection)
+        number = await break_store.take_run_number(connection)
     rules = given or rules_of(saved)
     rules_number = None
     if asked.rules is None:
@@ -131,7 +131,7 @@ async def reconcile_period(
     control = await work.second_look(bank, wallets)
     if asked == RunRequest() and any(rules.adjustment_limit.values()):
         await work.look_at_closed_months(rules.adjustment_limit)
-    done = run_store.Run(
+    done = break_store.Run(
         number=number,
         at=at,
         as_of=known.as_of,
@@ -248,46 +248,46 @@ class _Work:
                     "kept: correct them in their file, and import it again"
                 )
             self._waiting.append(decision)
-        return len(self._waiting) == run_store.AT_ONCE
+        return len(self._waiting) == break_store.AT_ONCE
 
     async def _save(self) -> None:
         if self._waiting:
             async with self._context.database.writing() as connection:
-                await run_store.save_seen(
+                await break_store.save_seen(
                     connection, self._waiting, number=self._number, as_of=self._known.as_of
                 )
             self.breaks += len(self._waiting)
             self._waiting = []
 
 
-async def finish(context: AppContext, done: run_store.Run) -> run_store.Run:
+async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
     """Store how the run changes breaks, and publish it.
 
     It is dated now, after everything that people did meanwhile. Raises UsageError if another run
     overtook it.
     """
     async with context.database.reading() as connection:
-        last = await run_store.last_lived(connection)
+        last = await break_store.last_lived(connection)
         if done.lived and last is not None:
-            async for gone in run_store.gone_breaks(connection, number=done.number, last=last):
+            async for gone in break_store.gone_breaks(connection, number=done.number, last=last):
                 found = {name: seen for name, _, seen in gone}
-                cites = await run_store.closing_evidence(
+                cites = await break_store.closing_evidence(
                     connection, found, last=last, as_of=done.as_of, rules=done.rules
                 )
                 closed = [(name, version, cites[name]) for name, version, _ in gone]
                 async with context.database.writing() as writer:
-                    await run_store.save_closed(writer, closed, number=done.number)
+                    await break_store.save_closed(writer, closed, number=done.number)
     async with context.database.writing() as connection:
         await break_store.deciding_alone(connection)
         overtaken = last is not None and last.number > done.number
-        if done.lived and (overtaken or await run_store.last_lived(connection) != last):
+        if done.lived and (overtaken or await break_store.last_lived(connection) != last):
             raise UsageError("another run finished while this one was at work: run it again")
         done = replace(done, at=context.clock.now())
-        await run_store.finish_run(connection, done, last=last)
+        await break_store.finish_run(connection, done, last=last)
     return done
 
 
-async def ran(context: AppContext, done: run_store.Run) -> Ran:
+async def ran(context: AppContext, done: break_store.Run) -> Ran:
     """Return a finished run with the number of its unaccepted breaks."""
     async with context.database.reading() as connection:
         accepted = 0
@@ -359,7 +359,7 @@ class WholeRunDocument(RunTotalsDocument):
     next: NextText
 
 
-def _head(found: run_store.Run) -> _RunHeadDocument:
+def _head(found: break_store.Run) -> _RunHeadDocument:
     return {
         "run": found.number,
         "at": format_instant(found.at),
@@ -370,7 +370,7 @@ def _head(found: run_store.Run) -> _RunHeadDocument:
     }
 
 
-def listed_run(found: run_store.Run) -> RunDocument:
+def listed_run(found: break_store.Run) -> RunDocument:
     return {
         **_head(found),
         "kind": "lived" if found.lived else "look",

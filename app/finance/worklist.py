@@ -17,8 +17,7 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.finance import break_acts
-from app.finance.break_store import breaks_done_about, breaks_in_run, steps_of
-from app.finance.run_store import Run, last_lived
+from app.finance.break_store import Run, breaks_done_about, breaks_in_run, last_lived, steps_of
 from reconcile.documents import Cites, MoneyDocument, NextText
 from reconcile.instants import DAY, Instant
 from reconcile.matching import breaks

@@ -15,11 +15,10 @@ from app.context.context import AppContext
 from app.core.errors import UsageError
 from app.finance import break_acts as acts
 from app.finance.break_choice import act_on_chosen, chosen_for, read_choice
-from app.finance.break_store import steps_of
+from app.finance.break_store import Run, save_closed, save_seen, seen_by, steps_of, take_run_number
 from app.finance.match_rules import current_rules, rules_kind, save_rules
 from app.finance.reconcile_period import finish
 from app.finance.reconcile_rows import refresh_ledger_lines
-from app.finance.run_store import Run, save_closed, save_seen, seen_by, take_run_number
 from app.finance.worklist import late_document, late_items, settle_late
 from app.receiving.inbox import Inbox
 from reconcile.matching.breaks import Break, Candidate

@@ -11,10 +11,10 @@ import pytest
 from app.context.context import AppContext
 from app.core.errors import UnreachableError
 from app.finance import key_ranges
+from app.finance.break_store import runs
 from app.finance.key_ranges import Ranges
 from app.finance.reconcile_period import RunRequest, reconcile_period
 from app.finance.reconcile_rows import Known
-from app.finance.run_store import runs
 from reconcile.matching.match import MatchingPart
 from tests.bench.reconciled import RULES
 from tests.database.builders import opened
