@@ -136,24 +136,17 @@ def show_delivery(
 
     Never its body.
     """
-    from app.orders.delivery_log import (
-        is_refused,
-        listed_delivery,
-        masked_parts,
-        no_order_sentence,
-        note_reading,
-        show_delivery,
-    )
+    from app.orders import delivery_log
 
     async def look(context: AppContext) -> tuple[Any, ...]:
-        entry = await show_delivery(context, delivery)
-        no_order = no_order_sentence(context, entry)
-        return entry, no_order, *await masked_parts(context, entry)
+        entry = await delivery_log.show_delivery(context, delivery)
+        no_order = delivery_log.no_order_sentence(context, entry)
+        return entry, no_order, *await delivery_log.masked_parts(context, entry)
 
     entry, no_order, phones, headers = running.reading(look)
-    if is_refused(entry):
-        running.writing(note_reading, entry, by=by)
-    row = listed_delivery(entry) | {
+    if delivery_log.is_refused(entry):
+        running.writing(delivery_log.note_reading, entry, by=by)
+    row = delivery_log.listed_delivery(entry) | {
         "digest": entry.digest,
         "phone": ", ".join(phones) or None,
         "pruned_at": None if entry.pruned_at is None else format_instant(entry.pruned_at),

@@ -137,23 +137,18 @@ def check_bundle(
 
     Exit code 1 where a step fails.
     """
-    from app.evidence.verify import report_lines
-    from app.evidence.verify_evidence import (
-        named_witnesses,
-        read_bundle,
-        read_kept,
-        trusted_key,
-        verify_evidence,
-    )
+    from app.evidence import verify, verify_evidence
 
     if consistency is not None and kept is None:
         raise UsageError("--consistency goes with --checkpoint, which names the other checkpoint")
-    trusted = None if key is None else trusted_key(key)
-    checkpoint = None if kept is None else read_kept(kept, consistency)
-    others = named_witnesses(witness or (), quorum)
-    found = verify_evidence(read_bundle(file), trusted=trusted, kept=checkpoint, witnesses=others)
+    trusted = None if key is None else verify_evidence.trusted_key(key)
+    checkpoint = None if kept is None else verify_evidence.read_kept(kept, consistency)
+    others = verify_evidence.named_witnesses(witness or (), quorum)
+    found = verify_evidence.verify_evidence(
+        verify_evidence.read_bundle(file), trusted=trusted, kept=checkpoint, witnesses=others
+    )
     if form is printing.Format.table:
-        print("\n".join(report_lines(list(found.steps), found.not_proven)))
+        print("\n".join(verify.report_lines(list(found.steps), found.not_proven)))
     else:
         printing.document(found.document(), form)
     if not found.valid:
