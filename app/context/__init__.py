@@ -1,3 +1,3 @@
-"""Context shared by all layers: settings, clock, database, inbox and signals of this process."""
+"""Context shared by all layers: settings, clock, database, inbox and signals."""
 
-__all__ = ("context", "signals", "unread")
+__all__ = ("context", "unread")

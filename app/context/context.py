@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from app.config.settings import Settings
-from app.context.signals import Signals
 from app.context.unread import UnreadInbox
 from app.core.clock import Clock
 from app.core.phone_key import PhoneKey, read_phone_key
+from app.core.signals import Signals
 from app.core.zones import zone_named
 from app.database.database import Database
 from app.database.postgresql import Purpose

@@ -16,7 +16,7 @@ from app.core.errors import UsageError
 from app.core.masking import masked_phone
 from app.core.references import composed
 from app.providers import identifiers
-from app.providers.phones import phone_digits
+from app.providers.identifiers import phone_digits
 from reconcile.instants import Instant
 from reconcile.money import EXPONENTS, MoneyError, from_major
 from reconcile.periods import Calendar

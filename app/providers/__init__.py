@@ -13,7 +13,6 @@ __all__ = (
     "identifiers",
     "kit",
     "paths",
-    "phones",
     "profile",
     "provider_client",
     "request",

@@ -18,7 +18,7 @@ from app.core.phone_key import PhoneKey
 from app.core.references import composed, fault_of
 from app.core.text import is_human_text
 from app.providers import amounts, dates, documents, fields, identifiers, paths, request, sections
-from app.providers.phones import phone_digits
+from app.providers.identifiers import phone_digits
 from app.providers.slow import NOT_SLOW, SlowMethods
 from reconcile.instants import Instant
 from reconcile.ledger.events import (

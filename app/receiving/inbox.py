@@ -17,10 +17,10 @@ from typing import Final, NamedTuple
 
 from app.config.settings import Settings
 from app.context.context import AppContext
-from app.context.signals import Signals
 from app.core.clock import Clock, SystemClock
 from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.core.logs import log
+from app.core.signals import Signals
 from app.database.database import (
     AGAIN_S,
     SERVER_S,

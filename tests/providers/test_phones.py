@@ -10,7 +10,7 @@ import pytest
 from app.core.errors import ConfigurationError, UnreachableError
 from app.core.phone_key import make_phone_key
 from app.providers.examples import find_example
-from app.providers.phones import phone_digits
+from app.providers.identifiers import phone_digits
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
 from app.providers.source import Source

@@ -13,7 +13,7 @@ from typing import Any, Final
 from app.finance.files import amounts, line_forms, shaping, tables
 from app.finance.files.dates import Dates
 from app.finance.files.mapping import Fields, FileMapping, Signs, SumOf
-from app.providers.phones import phone_digits
+from app.providers.identifiers import phone_digits
 from reconcile.canonical import canonical_json
 from reconcile.instants import format_known
 from reconcile.matching.books import OF_WALLET, STATEMENT_KINDS, TO_BANK
