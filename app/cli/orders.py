@@ -263,7 +263,6 @@ def show_order(
     async def look(
         context: AppContext,
     ) -> tuple[Mapping[str, Any], list[dict[str, Any]], list[str]]:
-        from app.orders.customers import unmask
         from app.orders.read_orders import merchant_records, order_document
 
         shown = await order_document(context, reference, as_of=instant)
@@ -271,6 +270,8 @@ def show_order(
         refused = await _refused(context, shown, instant)
         if not with_personal_data:
             return shown, records, refused
+        from app.orders.customers import unmask
+
         phones = await unmask(context, reference, reason=reason, by=by)
         return {**shown, "customer": {"phones": phones}}, records, refused
 

@@ -32,10 +32,10 @@ from app.database.gaps import gaps_until
 from app.finance import match_rules, period_store, report_period
 from app.finance.closed_periods import CLOSING_BASIS, calendar_of, month_in_books, rules_form
 from app.finance.coverage_store import coverage_lines
+from app.finance.evidence_digest_store import evidence_digests
 from app.finance.reports.accounts import merchant_accounts
 from app.finance.reports.journal import journal_prints
 from app.finance.reports.render import REPORT_FORMATS, render
-from app.orders import history_store
 from app.orders.set_aside import poisoned
 from app.receiving.caught_up import behind_s
 from app.receiving.confirm import ask_before, unanswered_by
@@ -500,7 +500,7 @@ async def _rests_on(
 ) -> dict[str, Any]:
     known_after = EARLIEST if looked.before is None else looked.before.as_of
     async with context.database.reading(settled=True) as connection:
-        evidence = await history_store.history_digests(
+        evidence = await evidence_digests(
             connection, after=known_after, until=as_of, progress=progress
         )
         head = await log_store.newest_head(connection)

@@ -25,7 +25,7 @@ from app.core.text import counted
 from app.finance import period_store, report_period
 from app.finance.close_period import chain_of, printed, scope_of
 from app.finance.closed_periods import rules_form
-from app.orders import history_store
+from app.finance.evidence_digest_store import evidence_digests
 from app.sealing import log_store
 from reconcile.documents import Count, Keywords
 from reconcile.ledger.policy import Policy
@@ -197,7 +197,7 @@ async def _history(
     context: AppContext, closing: closings.Closing, progress: report_period.Progress
 ) -> VerifiedPeriods:
     async with context.database.reading(settled=True) as connection:
-        now = await history_store.history_digests(
+        now = await evidence_digests(
             connection, after=closing.known_after, until=closing.as_of, progress=progress
         )
     rows = sum(each.count for each in now)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import httpx2
 from pydantic import SecretStr
 
 from app.config.settings import Settings, SourceSettings
@@ -15,12 +15,16 @@ from app.providers.doctor import Account
 from app.providers.fields import LOCATIONS, compile_location
 from app.providers.fingerprints import key_identities
 from app.providers.profile import load_profile, profile_text, read_profile, shipped_profiles
-from app.providers.provider_client import ProviderClient
 from app.providers.questions import Questions
 from app.providers.rules_together import covers
 from app.providers.sections import Profile
 from app.providers.source import Source
 from reconcile.instants import Instant
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from app.providers.provider_client import ProviderClient
 
 MAX_TOLERANCE_S = 3600
 """Largest difference in seconds between a signature's time and ours.
@@ -92,11 +96,13 @@ def accounts(settings: Settings) -> dict[str, Account]:
     }
 
 
-def askers(settings: Settings, client: httpx2.AsyncClient) -> dict[str, ProviderClient]:
+def askers(settings: Settings, client: "httpx2.AsyncClient") -> dict[str, "ProviderClient"]:
     """Return a client for each source whose provider must be asked about events, by source.
 
     Raises ConfigurationError with every missing credential.
     """
+    from app.providers.provider_client import ProviderClient  # only the service asks
+
     return {name: ProviderClient(each, client) for name, each in questions_of(settings).items()}
 
 

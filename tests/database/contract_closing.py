@@ -8,6 +8,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.access.operator_store import AuditEntry, add_entry
 from app.core.errors import StoreUnavailable
+from app.finance.evidence_digest_store import PARTS, evidence_digests
 from app.finance.period_store import (
     PART_BYTES,
     PrintParts,
@@ -19,7 +20,6 @@ from app.finance.period_store import (
     print_of,
     reopening_text,
 )
-from app.orders.history_store import PARTS, history_digests
 from app.orders.record_store import add_records
 from app.orders.retention_store import prune
 from app.receiving.inbox import Inbox
@@ -64,7 +64,7 @@ async def digests(
     inbox: Inbox, *, after: Instant = EARLIEST, until: Instant = T + DAY
 ) -> tuple[EvidenceDigest, ...]:
     return await fetch(
-        inbox, history_digests, after=after, until=until, progress=lambda count: None
+        inbox, evidence_digests, after=after, until=until, progress=lambda count: None
     )
 
 

@@ -12,11 +12,11 @@ from app.access.proposals import Proposals
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.finance import place_payment as placing
+from app.finance.evidence_digest_store import evidence_digests
 from app.finance.imports import ImportRequest, import_statement
 from app.finance.match_rules import save_rules
 from app.finance.suspense import suspended_payments
 from app.orders.find_orders import find_orders
-from app.orders.history_store import history_digests
 from app.orders.order_facts import OrderFacts, Reference, ReferenceTaken, tell_order
 from app.orders.read_orders import explain_order
 from app.orders.record_store import add_records
@@ -360,10 +360,10 @@ class PlacingContract:
         """An event that named no order is an order's then; its day's digest has not changed."""
         at = await prepared(inbox, "A")
         span: dict[str, Any] = {"after": EARLIEST, "until": seconds(5), "progress": quiet}
-        before = await fetch(inbox, history_digests, **span)
+        before = await fetch(inbox, evidence_digests, **span)
         await assign(at, "A", by=BOB)
-        assert await fetch(inbox, history_digests, **span) == before
-        later = await fetch(inbox, history_digests, **{**span, "until": seconds(99)})
+        assert await fetch(inbox, evidence_digests, **span) == before
+        later = await fetch(inbox, evidence_digests, **{**span, "until": seconds(99)})
         assert len(before) < sum(each.count for each in later)
 
     @pytest.mark.alike
