@@ -16,16 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, TypedDict
 
-from app.access import operator_store, proposal_store
-from app.access.operators import (
-    MAY,
-    MAY_READ,
-    ROLES,
-    Action,
-    Role,
-    note_in_trail,
-    permitted,
-)
+from app.access import operator_store, operators, proposal_store
 from app.access.proposal import Decided, Decision, Proposal, Standing
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import NotFoundError, UsageError
@@ -142,10 +133,10 @@ class ProposalKind:
 
     name: str
     title: str
-    action: Action
+    action: operators.Action
     subject_state: Callable[[Connection, str, Mapping[str, str]], Awaitable[str]]
     perform: Callable[[Proposal, Agree], Awaitable[None]]
-    proposing: Action | None = None
+    proposing: operators.Action | None = None
     takes_long: bool = False
     for_good: bool = False
     where: Callable[[Proposal], tuple[str, str]] | None = None
@@ -157,9 +148,9 @@ class ProposalKind:
     open_for: Duration | None = None
 
     @property
-    def may_propose(self) -> frozenset[Role]:
+    def may_propose(self) -> frozenset[operators.Role]:
         """Return the roles that may propose it."""
-        return MAY[self.proposing or self.action]
+        return operators.MAY[self.proposing or self.action]
 
     def open_until(self, proposal: Proposal) -> Instant | None:
         """Return until when the proposer may carry out the approved act. Return None where
@@ -217,7 +208,7 @@ def shown_in(pages: str) -> Callable[[Proposal], tuple[str, str]]:
 
 def proved(who: operator_store.Operator) -> bool:
     """Return whether an operator has proved who they are. The machine's owner has not."""
-    return who.account is None and who.role in ROLES
+    return who.account is None and who.role in operators.ROLES
 
 
 PROPOSE: Final = (
@@ -307,19 +298,19 @@ async def _note(
     who: operator_store.Operator,
     proposal: Proposal,
     *,
-    action: Action,
+    action: operators.Action,
     reason: str,
     now: Instant,
 ) -> None:
     facts: dict[str, str | int] = {"kind": proposal.kind, "about": proposal.subject}
     if who.name != proposal.who:
         facts["proposer"] = proposal.who
-    await note_in_trail(
+    await operators.note_in_trail(
         connection, who, action=action, subject=proposal.id, at=now, reason=reason, facts=facts
     )
 
 
-_DONE: Final[Mapping[Decision, Action]] = {
+_DONE: Final[Mapping[Decision, operators.Action]] = {
     "approved": "proposal_approved",
     "rejected": "proposal_rejected",
     "withdrawn": "proposal_withdrawn",
@@ -346,7 +337,7 @@ class Proposals:
 
     def shown_to(self, role: str) -> frozenset[str] | None:
         """Return the kinds that a role may see, those it may propose, or None for all kinds."""
-        if role in MAY_READ["all_proposals"]:
+        if role in operators.MAY_READ["all_proposals"]:
             return None
         return frozenset(name for name, kind in self.kinds.items() if role in kind.may_propose)
 
@@ -490,9 +481,9 @@ class Proposals:
         return proposal
 
     async def _person(
-        self, connection: Connection, *, by: str | None, action: Action
+        self, connection: Connection, *, by: str | None, action: operators.Action
     ) -> operator_store.Operator:
-        who = await permitted(connection, by=by, action=action)
+        who = await operators.permitted(connection, by=by, action=action)
         if not proved(who):
             raise UsageError(
                 "a proposal is decided by an operator who proves who they are: on a page of the "
@@ -501,11 +492,16 @@ class Proposals:
         return who
 
     async def _second(
-        self, connection: Connection, proposal: Proposal, *, by: str | None, action: Action
+        self,
+        connection: Connection,
+        proposal: Proposal,
+        *,
+        by: str | None,
+        action: operators.Action,
     ) -> operator_store.Operator:
         """Return the person who decides on a proposal of somebody else."""
         who = await self._person(connection, by=by, action=action)
-        await permitted(connection, by=by, action=self.kinds[proposal.kind].action)
+        await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
             raise UsageError(
                 "you proposed it yourself: a second operator must decide; you may withdraw it"

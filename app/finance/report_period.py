@@ -49,19 +49,9 @@ from reconcile.matching.rows import StatementRow
 from reconcile.matching.rules import MatchRules
 from reconcile.matching.wallets import Wallets
 from reconcile.periods import Calendar
-from reconcile.reporting import adjusting
+from reconcile.reporting import adjusting, journal
 from reconcile.reporting.closing import Closing, adjustments, figures
 from reconcile.reporting.input import BankView, BreakSeen, OrderSeen, merged
-from reconcile.reporting.journal import (
-    Revenue,
-    Role,
-    Transaction,
-    confirmed,
-    of_suspense,
-    opened,
-    transactions,
-    written_off,
-)
 from reconcile.reporting.report import AdjustmentRow, MatchingRow, PeriodReport, Scope, Tie
 from reconcile.reporting.tally import PeriodTally
 
@@ -288,10 +278,10 @@ class JournalTotals:
     An account that a person named takes the place of a role."""
 
     transactions: int = 0
-    sums: Counter[tuple[Role, str]] = field(default_factory=Counter)
+    sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
     named: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, transaction: Transaction) -> None:
+    def add(self, transaction: journal.Transaction) -> None:
         self.transactions += 1
         for posting in transaction.postings:
             if posting.account is None:
@@ -304,8 +294,8 @@ async def report_journal(
     context: AppContext,
     scope: Scope,
     *,
-    write: Callable[[Transaction], None],
-    revenue: Revenue | None = None,
+    write: Callable[[journal.Transaction], None],
+    revenue: journal.Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
     """Write every transaction of the period. First come those of closed months as they were closed.
@@ -331,10 +321,10 @@ async def report_journal(
         suspense = {(each.source, each.payment): each for each in payments}
 
         def made_now(
-            start: Instant, end: Instant, revenue: Revenue | None
-        ) -> Iterator[Transaction]:
+            start: Instant, end: Instant, revenue: journal.Revenue | None
+        ) -> Iterator[journal.Transaction]:
             for seen in _orders_then(snapshot, scope.as_of, progress):
-                yield from transactions(
+                yield from journal.transactions(
                     seen,
                     start=start,
                     end=end,
@@ -345,10 +335,10 @@ async def report_journal(
                     withdrawn=withdrawn,
                 )
             for payment in payments:
-                yield from of_suspense(payment, start=start, end=end, revenue=revenue)
-            yield from opened(openings, start=start, end=end)
+                yield from journal.of_suspense(payment, start=start, end=end, revenue=revenue)
+            yield from journal.opened(openings, start=start, end=end)
             if bank is not None:
-                yield from confirmed(bank, start=start, end=end)
+                yield from journal.confirmed(bank, start=start, end=end)
             yield from _written_off(snapshot, as_of=scope.as_of, start=start, end=end)
 
         closed = await closings_at(snapshot.connection, scope.as_of)
@@ -385,10 +375,10 @@ def _on_the_books(
     snapshot: Snapshot,
     closed: Sequence[Closing],
     scope: Scope,
-    made_now: Callable[[Instant, Instant, Revenue | None], Iterator[Transaction]],
+    made_now: Callable[[Instant, Instant, journal.Revenue | None], Iterator[journal.Transaction]],
     *,
-    revenue: Revenue | None,
-) -> Iterator[Transaction]:
+    revenue: journal.Revenue | None,
+) -> Iterator[journal.Transaction]:
     """Yield the stored transactions of closed months, transactions of open months, and adjusting
     entries of a period. A closed month is made again with the revenue setting of its closing.
     """
@@ -428,26 +418,26 @@ TRANSACTIONS: Final = "transactions"
 """Name of the stored form of a closed month's transactions, a line of JSON each."""
 
 
-def kept_line(transaction: Transaction) -> bytes:
+def kept_line(transaction: journal.Transaction) -> bytes:
     return canonical_json(adjusting.transaction_document(transaction)) + b"\n"
 
 
 async def kept_transactions(
     connection: Connection, closing: Closing
-) -> AsyncIterator[list[Transaction]]:
+) -> AsyncIterator[list[journal.Transaction]]:
     """Yield the stored transactions of a closed month, some thousand at a time."""
     name, version = closing.month.name, closing.version
     async for part in print_parts(connection, name, TRANSACTIONS, version=version):
         yield [adjusting.transaction_of(json.loads(line)) for line in part.splitlines()]
 
 
-def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[Transaction]:
+def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transaction]:
     return rows_of(kept_transactions(snapshot.connection, closing), silent)
 
 
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
-) -> Iterator[Transaction]:
+) -> Iterator[journal.Transaction]:
     """Yield the period's write-offs and their reversals, for every break ever accepted. All are
     read, since a break accepted earlier may be reversed in the period."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
@@ -456,4 +446,4 @@ def _written_off(
         seen = wait_for(latest_seen(snapshot.connection, names))
         steps = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
         for name in names:
-            yield from written_off(seen[name], steps[name], start=start, end=end)
+            yield from journal.written_off(seen[name], steps[name], start=start, end=end)

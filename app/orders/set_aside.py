@@ -20,18 +20,11 @@ from app.orders.history_store import gather
 from app.orders.hold_store import holds_of, some_holds
 from app.orders.record_store import Named, add_records, after_all, hold_record, owners_of
 from app.providers.request import Incoming
-from app.receiving import inbox_store
+from app.receiving import inbox_store, unread_store
 from app.receiving.append_store import Arrival, mark_due
 from app.receiving.framing import Received
 from app.receiving.header_codec import read_request
 from app.receiving.reader import Holding
-from app.receiving.unread_store import (
-    UnreadMessage,
-    forget_unread,
-    is_unread,
-    keep_unread,
-    orders_named,
-)
 from app.receiving.unread_values import values_of
 from reconcile.ledger.records import HoldReason, RecordKind
 
@@ -87,10 +80,10 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
     async with context.database.writing() as connection:
         await run(connection, take_lock, LINKING)  # what one reader holds, another may release
         messages = _messages(context, one)
-        named = set(orders) | await run(connection, orders_named, messages)
+        named = set(orders) | await run(connection, unread_store.orders_named, messages)
         if not await run(connection, inbox_store.set_aside, one, orders=sorted(named)):
             return  # another reader has it
-        await run(connection, keep_unread, messages)
+        await run(connection, unread_store.keep_unread, messages)
         standing = await _standing(connection, named)
         await _record(context, connection, named - standing, kind="held")
     context.signals.evidence_arrived.set()
@@ -98,7 +91,7 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
     log.error("a delivery is set aside", delivery=name, count=len(orders))
 
 
-def _messages(context: AppContext, one: inbox_store.Suspect) -> list[UnreadMessage]:
+def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
     """Return the values of a delivery that is set aside, by which later orders are found."""
     item = one.item
     if not isinstance(item, Received):
@@ -106,7 +99,10 @@ def _messages(context: AppContext, one: inbox_store.Suspect) -> list[UnreadMessa
     kept = read_request(item.headers, item.body)
     source = context.sources.get(item.source)
     values = values_of(source, Incoming(kept.headers, item.body, kept.method, item.url))
-    return [UnreadMessage(v, item.delivery_id, item.source, item.received_at) for v in values]
+    return [
+        unread_store.UnreadMessage(v, item.delivery_id, item.source, item.received_at)
+        for v in values
+    ]
 
 
 async def release_orders(context: AppContext, orders: Collection[str]) -> None:
@@ -174,12 +170,12 @@ async def judge_unread(
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="message_judged")
-        if not await run(connection, is_unread, delivery):
+        if not await run(connection, unread_store.is_unread, delivery):
             raise NotFoundError(
                 f"{delivery} is no unreadable message that waits for a person; `tallyhook "
                 "deliveries list --verdict unreadable` lists those that could not be read"
             )
-        orders = await run(connection, forget_unread, [delivery])
+        orders = await run(connection, unread_store.forget_unread, [delivery])
         now = context.clock.now()
         await run(connection, mark_due, dict.fromkeys(orders, now))
         await note_in_trail(

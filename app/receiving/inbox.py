@@ -39,16 +39,7 @@ from app.database.postgresql import Purpose
 from app.database.statements import PlainConnection, run
 from app.database.takeover import gap_of_server
 from app.database.writer import TURN_S, Writer
-from app.receiving import inbox_loss_store, inbox_store
-from app.receiving.append_store import (
-    TRIAL,
-    Arrival,
-    Ready,
-    StoredVerdict,
-    append,
-    append_ahead,
-    append_ready,
-)
+from app.receiving import append_store, inbox_loss_store, inbox_store
 from app.receiving.correlation_store import LinkMemory, Links
 from app.receiving.inbox_file_store import InboxFile, facts_at, mend_emptied
 from app.receiving.inbox_queue import InboxQueue
@@ -125,7 +116,9 @@ class Inbox(inbox_store.InboxRows):
         assert self._intake is not None
         return self._intake.writer
 
-    async def append(self, ready: Sequence[Ready]) -> list[tuple[Arrival, StoredVerdict]]:
+    async def append(
+        self, ready: Sequence[append_store.Ready]
+    ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
         """Append read rows, and delete them from the inbox, in one transaction. Return the appended
         deliveries with their verdicts. Rows that another reader took meanwhile, and deliveries
         whose id is known, are left out.
@@ -136,7 +129,7 @@ class Inbox(inbox_store.InboxRows):
             if self.database.spread:
                 self._memory.add(await self._append_ahead(ready))
             appended = await self.database.writer.commit(
-                append_ready, ready, memory=self._memory, ring=self._ring
+                append_store.append_ready, ready, memory=self._memory, ring=self._ring
             )
         except Exception:
             self._memory.forget()
@@ -149,11 +142,13 @@ class Inbox(inbox_store.InboxRows):
         self.signals.read.set()
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
-    async def _append_ahead(self, ready: Sequence[Ready]) -> Links:
+    async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
         """Run `append_ahead`. A conflict is with a row of an unfinished commit, and raises an error
         that means "wait"."""
         try:
-            return await self.database.writer.commit(append_ahead, ready, memory=self._memory)
+            return await self.database.writer.commit(
+                append_store.append_ahead, ready, memory=self._memory
+            )
         except Exception as error:
             if not is_conflict(error):
                 raise
@@ -166,7 +161,7 @@ class Inbox(inbox_store.InboxRows):
         out, a trial delivery is appended and rolled back."""
         try:
             async with self.database.writer.transaction() as connection:
-                await run(connection, append, [TRIAL], LinkMemory())
+                await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
                 raise _RolledBack
         except _RolledBack:
             self.append_faults = 0

@@ -20,18 +20,9 @@ from app.core.text import counted
 from app.database.gaps import LAST_COMMIT
 from app.database.statements import PlainConnection
 from app.database.writer import Writer
+from app.receiving import inbox_store
 from app.receiving.framing import Item
 from app.receiving.inbox_loss_store import Kept, kept_of
-from app.receiving.inbox_store import (
-    KEEP_HELD,
-    TIDIED,
-    InboxRows,
-    Progress,
-    delete_up_to,
-    inbox_row,
-    keep_row,
-    put_counter,
-)
 from reconcile.instants import Instant
 
 LOOK_S: Final = 0.1
@@ -67,7 +58,13 @@ class InboxWriter:
     """Writer of accepted deliveries. It deletes read rows only while `watch` runs."""
 
     def __init__(
-        self, writer: Writer, inbox: InboxRows, *, database: Writer, shared: bool, max_bytes: int
+        self,
+        writer: Writer,
+        inbox: inbox_store.InboxRows,
+        *,
+        database: Writer,
+        shared: bool,
+        max_bytes: int,
     ) -> None:
         """Prepare a writer that has not counted its rows yet. `database` is the database's writer,
         whose files are checked, too. `shared` is True on PostgreSQL, where the reader deletes.
@@ -128,7 +125,7 @@ class InboxWriter:
                 reason="queue",
             )
         if self._shared:
-            await self.writer.commit_statement(KEEP_HELD, inbox_row(items))
+            await self.writer.commit_statement(inbox_store.KEEP_HELD, inbox_store.inbox_row(items))
             return
         size = sum(len(item.body) for item in items)
         # Deleting takes disk space, too: after a failed commit the next one only inserts.
@@ -227,7 +224,7 @@ class InboxWriter:
             await self.writer.commit(_keep, (), last, note)
             self._wrote(last, note)
 
-    async def _tidy(self, progress: Progress) -> None:
+    async def _tidy(self, progress: inbox_store.Progress) -> None:
         """Delete the read rows that an erasure wants deleted, from the file and its log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
@@ -236,7 +233,7 @@ class InboxWriter:
         while self._read and self._read[0][0] <= up_to:
             await self._delete()
         if await self.writer.checkpoint():
-            await self.writer.commit(put_counter, TIDIED, up_to)
+            await self.writer.commit(inbox_store.put_counter, inbox_store.TIDIED, up_to)
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
@@ -269,7 +266,7 @@ def _keep(
 ) -> tuple[int, int]:
     """Insert a row, delete rows, and note LAST_COMMIT. Return the new row's number and size."""
     if deleted is not None:
-        delete_up_to(connection, deleted)
+        inbox_store.delete_up_to(connection, deleted)
     if last_commit is not None:
-        put_counter(connection, LAST_COMMIT, last_commit)
-    return keep_row(connection, items) if items else (0, 0)
+        inbox_store.put_counter(connection, LAST_COMMIT, last_commit)
+    return inbox_store.keep_row(connection, items) if items else (0, 0)

@@ -9,15 +9,8 @@ from typing import Final
 from reconcile.canonical import fingerprint
 from reconcile.documents import FactDocument, FactsDocument, MoneyDocument
 from reconcile.instants import Duration, Instant, format_duration, format_instant, format_known
+from reconcile.ledger import documents
 from reconcile.ledger.correlate import Heard, cites_of
-from reconcile.ledger.documents import (
-    BalanceDocument,
-    FoldedDocument,
-    SummaryDocument,
-    TimelineRowDocument,
-    TotalsDocument,
-    WindowDocument,
-)
 from reconcile.ledger.events import ANSWERS
 from reconcile.ledger.grouping import ALIKE, grouped, grouped_reasons, some
 from reconcile.ledger.ledger import (
@@ -229,10 +222,10 @@ def withheld_text(reason: Reason) -> str:
     return f"Do not ship: {_reason(reason)}"
 
 
-def ledger_document(ledger: Ledger) -> FoldedDocument:
+def ledger_document(ledger: Ledger) -> documents.FoldedDocument:
     """Return the ledger as JSON values. The last member, `fingerprint`, covers all but `as_of`."""
     placed = {id(h): a.reference for a in ledger.case.attempts for h in (*a.heard, *a.unconfirmed)}
-    document: FoldedDocument = {
+    document: documents.FoldedDocument = {
         "order": ledger.order,
         "as_of": format_instant(ledger.as_of),
         "outcome": ledger.outcome,
@@ -288,7 +281,7 @@ def ledger_document(ledger: Ledger) -> FoldedDocument:
     return document
 
 
-def window_document(window: PaymentWindow) -> WindowDocument:
+def window_document(window: PaymentWindow) -> documents.WindowDocument:
     """Return the ends of an order's slow payments as JSON values."""
     return {
         "expected_by": format_known(window.expected_by),
@@ -297,14 +290,14 @@ def window_document(window: PaymentWindow) -> WindowDocument:
     }
 
 
-def _totals(ledger: Ledger) -> TotalsDocument:
+def _totals(ledger: Ledger) -> documents.TotalsDocument:
     """Return the totals in the order's currency, with other currencies under `others`."""
     balances = {b.currency: b for b in ledger.balances}
     main = next(iter(ledger.balances), None)
     if ledger.expected is not None:
         currency = ledger.expected.currency
         main = balances.get(currency, Balance(currency=currency, captured=0, refunded=0))
-    totals: TotalsDocument = {
+    totals: documents.TotalsDocument = {
         "expected": None if ledger.expected is None else to_json(ledger.expected),
         "captured": None,
         "refunded": None,
@@ -334,13 +327,13 @@ def _totals(ledger: Ledger) -> TotalsDocument:
     return totals
 
 
-def _sides(balance: Balance) -> BalanceDocument:
+def _sides(balance: Balance) -> documents.BalanceDocument:
     """Return captured and refunded of one currency, and reversed and lost if not zero."""
 
     def money(minor: int) -> MoneyDocument:
         return to_json(Money(minor=minor, currency=balance.currency))
 
-    sides: BalanceDocument = {
+    sides: documents.BalanceDocument = {
         "captured": money(balance.captured),
         "refunded": money(balance.refunded),
     }
@@ -351,7 +344,9 @@ def _sides(balance: Balance) -> BalanceDocument:
     return sides
 
 
-def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> TimelineRowDocument:
+def _timeline_row(
+    heard: Heard, ledger: Ledger, attempt: str | None
+) -> documents.TimelineRowDocument:
     """Return one event of the timeline.
 
     attempt  the attempt that the event belongs to; None if it could belong to several
@@ -384,7 +379,7 @@ def _timeline_row(heard: Heard, ledger: Ledger, attempt: str | None) -> Timeline
     }
 
 
-def ledger_summary(ledger: Ledger) -> SummaryDocument:
+def ledger_summary(ledger: Ledger) -> documents.SummaryDocument:
     """Return one row of a listing: what happened, without the evidence; `plain` for a customer."""
     return {
         "order": ledger.order,

@@ -21,7 +21,7 @@ from app.monitoring.watchdog import Watched, alarms
 from app.orders.set_aside import HOLDING
 from app.privacy.backup import adopt_inbox, back_up, restore
 from app.privacy.replay_erasures import Replayed
-from app.receiving import inbox_writer_store
+from app.receiving import inbox_store, inbox_writer_store
 from app.receiving.append_store import Ready, keep_arrivals
 from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.inbox_file_store import facts_at, path_of
@@ -185,7 +185,7 @@ async def test_a_commit_without_room_to_delete_only_keeps(
         await read(inbox)
         await look(inbox)
         with monkeypatch.context() as planted:
-            planted.setattr(inbox_writer_store, "delete_up_to", full)
+            planted.setattr(inbox_store, "delete_up_to", full)
             with pytest.raises(StoreUnavailable):
                 await take(inbox, "e3")
             await take(inbox, "e3")

@@ -66,13 +66,7 @@ from pydantic import AfterValidator, create_model
 
 from app.core.errors import ConfigurationError, UsageError
 from app.core.toml_file import EMPTY, TomlMistake, TomlTable, Values, read_toml
-from app.finance.files.amounts import (
-    DECIMAL_MARKS,
-    MINUS_SIGNS,
-    THOUSANDS_MARKS,
-    Marks,
-    read_currencies,
-)
+from app.finance.files import amounts
 from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
@@ -205,7 +199,7 @@ class FileMapping:
     delimiter: str | None = None
     encoding: str | None = None
     sheet: str | None = None
-    marks: Marks = field(default_factory=Marks)
+    marks: amounts.Marks = field(default_factory=amounts.Marks)
     dates: DateForm = "iso"
     zone: tzinfo | None = None
     phone_country: str | None = None
@@ -287,7 +281,7 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
     return {column: tuple(words) for column, words in value.items()}
 
 
-_DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(MINUS_SIGNS)}]")
+_DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
 """Characters that may not be a mark alone. A dot may be a part, as in `Rs.`."""
 
@@ -298,7 +292,7 @@ def _currencies_of_signs(value: Any) -> Mapping[str, str]:
     if any(_DIGITS_OR_MARKS.search(sign) or not _NO_MARKS.search(sign) for sign in value):
         raise ValueError("has a sign that could be part of an amount")
     try:
-        return dict(zip(value, read_currencies(list(value.values())), strict=True))
+        return dict(zip(value, amounts.read_currencies(list(value.values())), strict=True))
     except UnclearCell as error:
         raise ValueError(str(error)) from None
 
@@ -372,11 +366,11 @@ class MappingFile(TomlTable):
     ) = None
     encoding: Annotated[str, _known(known_encoding)] | None = None
     sheet: str | None = None
-    decimal: Annotated[str, _checked(DECIMAL_MARKS.__contains__, 'must be "." or ","')] | None = (
-        None
-    )
+    decimal: (
+        Annotated[str, _checked(amounts.DECIMAL_MARKS.__contains__, 'must be "." or ","')] | None
+    ) = None
     thousands: Annotated[
-        str, _checked(THOUSANDS_MARKS.__contains__, "must be one of , . ' and blanks")
+        str, _checked(amounts.THOUSANDS_MARKS.__contains__, "must be one of , . ' and blanks")
     ] = ""
     dates: Annotated[
         str, _checked(DATE_FORMS.__contains__, f"must be one of {', '.join(DATE_FORMS)}")
@@ -416,7 +410,7 @@ def _default_type(name: str, fields: Fields) -> Any:
     if name in fields.words:
         return Literal[tuple(fields.words[name])] | None
     if name == "currency":
-        return Annotated[str, _known(lambda code: read_currencies([code]))] | None
+        return Annotated[str, _known(lambda code: amounts.read_currencies([code]))] | None
     return str | None
 
 
@@ -481,7 +475,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
         delimiter=values["delimiter"],
         encoding=values["encoding"],
         sheet=values["sheet"],
-        marks=Marks(
+        marks=amounts.Marks(
             decimal=values["decimal"] or ".",
             thousands=values["thousands"],
             declared=bool(values["decimal"] or values["thousands"]),
