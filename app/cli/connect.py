@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 import typer
 
 from app.cli import printing, running
-from app.config.reading import PREFIX, secrets_in
+from app.config.config_file import PREFIX, secrets_in
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
 from app.core.ids import new_token

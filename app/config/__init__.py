@@ -4,6 +4,5 @@ __all__ = (
     "config_file",
     "database_url",
     "load",
-    "reading",
     "settings",
 )

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from app.config.config_file import PREFIX, SettingsReading
 from app.config.database_url import sqlite_file
-from app.config.reading import PREFIX, SettingsReading
 from app.config.settings import Settings
 
 VARIABLE: Final = PREFIX + "DATABASE_URL"

@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
-from app.config.database_place import database_lies_well
-from app.config.reading import (
+from app.config.config_file import (
     CONFIG,
     ENVIRONMENT,
     PREFIX,
@@ -28,6 +27,7 @@ from app.config.reading import (
     given_variables,
     read_secret_file,
 )
+from app.config.database_place import database_lies_well
 from app.config.settings import SECTIONS, Settings, SourceSettings
 from app.core.errors import ConfigurationError
 from app.core.process import SPARE_FILES

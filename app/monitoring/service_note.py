@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from pydantic import SecretStr
 
-from app.config.reading import PREFIX
+from app.config.config_file import PREFIX
 from app.config.settings import SECTIONS, DatedSecret, Settings
 from app.context.context import AppContext
 from app.core.phone_key import PhoneKey

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic_core import PydanticUndefined
 
+from app.config.config_file import PREFIX
 from app.config.load import OF_COMMANDS, known_variables, load_settings
-from app.config.reading import PREFIX
 from app.config.settings import SECTIONS, Settings
 from app.core.errors import ConfigurationError
 from tests.evidence.witness import TestWitness
