@@ -21,15 +21,6 @@ from app.context.context import AppContext
 from app.core.child import ChildLimits, ChildStopped, run_in_child
 from app.core.errors import UsageError
 from app.core.pages import letters, paper
-from app.core.pages.letters import (
-    Block,
-    Heading,
-    LetterTable,
-    Paragraph,
-    Phrase,
-    Phrases,
-    ShownExhibit,
-)
 from app.core.text import capital
 from app.evidence import dispute_case, gather_evidence, seal
 from app.evidence.attachments import ENDINGS
@@ -215,32 +206,32 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
     said, order = letter.document, f"Order {letter.document['order']}"
     merchant: Mapping[str, Any] = said["merchant"]
     parts = {part: words or f"[merchant's {part} is not set]" for part, words in merchant.items()}
-    sender = [Phrase(words, line=True) for words in parts.values()]
-    sender[0] = Phrase(parts["name"], "strong")
+    sender = [letters.Phrase(words, line=True) for words in parts.values()]
+    sender[0] = letters.Phrase(parts["name"], "strong")
     zone = "UTC" if said["zone"] == "UTC" else f"those of {said['zone']}"
     about = f"{order}, as known at {_at(said['as_of'])}. Times are {zone}."
-    blocks: list[Block] = [
-        Paragraph(sender),
-        Heading(said["title"], level=1),
-        Paragraph(about, "quiet"),
-        LetterTable(
+    blocks: list[letters.Block] = [
+        letters.Paragraph(sender),
+        letters.Heading(said["title"], level=1),
+        letters.Paragraph(about, "quiet"),
+        letters.LetterTable(
             rows=[*_of_dispute(said["dispute"]), *said["money"]], widths=(0, 1), labels=True
         ),
-        Paragraph(_unbroken(" ".join(said["answer"])), "strong"),
-        Paragraph(_unbroken(said["asked_for"]), "strong"),
+        letters.Paragraph(_unbroken(" ".join(said["answer"])), "strong"),
+        letters.Paragraph(_unbroken(said["asked_for"]), "strong"),
         *_of_payment(said),
-        Heading("What happened"),
+        letters.Heading("What happened"),
         *_happened(said),
     ]
     if said["earlier_orders"]:
         rows = [(e["order"], _at(e["paid_at"]), e["words"]) for e in said["earlier_orders"]]
         blocks += [
-            Heading("Earlier orders of the same customer"),
-            Paragraph(
+            letters.Heading("Earlier orders of the same customer"),
+            letters.Paragraph(
                 "They were paid by a customer with the same phone number, and no dispute of any of "
                 "them is known."
             ),
-            LetterTable(
+            letters.LetterTable(
                 rows=rows, widths=(1, 0, 0), head=("Order", "Paid", "Amount"), numbers=(2,)
             ),
         ]
@@ -249,12 +240,12 @@ def blocks_of(letter: Letter, pages: Mapping[int, int]) -> letters.LetterDocumen
         for each in letter.exhibits
         if each.text or pages.get(each.number)
     }
-    blocks += [Heading("Exhibits"), _listed(said["exhibits"], shown)]
-    blocks += [Heading("How this can be checked"), Paragraph(_checked(said["log"]))]
+    blocks += [letters.Heading("Exhibits"), _listed(said["exhibits"], shown)]
+    blocks += [letters.Heading("How this can be checked"), letters.Paragraph(_checked(said["log"]))]
     for exhibit in letter.exhibits:
         name = said["exhibits"][exhibit.number - 1]["name"]
         if exhibit.number in shown:
-            behind = ShownExhibit(
+            behind = letters.ShownExhibit(
                 title=f"Exhibit {exhibit.number}: {name}", text=exhibit.text,
                 file=_file(exhibit), pages=pages.get(exhibit.number, 0),
             )  # fmt: skip
@@ -273,11 +264,11 @@ def _at(moment: LetterMomentDocument) -> str:
     return f"{moment['local']} UTC" if same else f"{moment['local']} ({moment['utc']})"
 
 
-def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
+def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, letters.Phrases]]:
     if found is None:
         return []
     late = "; it had passed when this was written" if found["overdue"] else ""
-    due = (Phrase(f"{_at(found['respond_by'])}{late}", "strong"),)
+    due = (letters.Phrase(f"{_at(found['respond_by'])}{late}", "strong"),)
     return [
         ("Dispute", found["reference"] or "no reference was given"),
         ("Payment", found["payment"] or "no reference was given"),
@@ -290,56 +281,62 @@ def _of_dispute(found: Mapping[str, Any] | None) -> list[tuple[str, Phrases]]:
     ]
 
 
-def _of_payment(said: Mapping[str, Any]) -> list[Block]:
+def _of_payment(said: Mapping[str, Any]) -> list[letters.Block]:
     """Return what messages state about the payment, and the rules on earlier payments."""
     rows = [(each["name"], "; ".join(each["values"])) for each in said["stated"]]
     lacking = ", ".join(said["not_stated"])
-    blocks: list[Block] = [Heading("The payment")]
-    blocks += [LetterTable(rows=rows, widths=(0, 1), labels=True)] if rows else []
+    blocks: list[letters.Block] = [letters.Heading("The payment")]
+    blocks += [letters.LetterTable(rows=rows, widths=(0, 1), labels=True)] if rows else []
     if lacking:
         words = f"No message that was read states: {lacking}."
-        blocks.append(Paragraph(words, "quiet"))
+        blocks.append(letters.Paragraph(words, "quiet"))
     for each in said["rules"]:
         source = f" (by {each['source']}, read {each['read']})"
-        blocks.append(Paragraph((Phrase(each["sentence"]), Phrase(source, "quiet"))))
+        blocks.append(
+            letters.Paragraph((letters.Phrase(each["sentence"]), letters.Phrase(source, "quiet")))
+        )
     return blocks
 
 
-def _happened(said: Mapping[str, Any]) -> list[Block]:
+def _happened(said: Mapping[str, Any]) -> list[letters.Block]:
     if not said["facts"]:
-        return [Paragraph("Nothing is known of it yet.")]
+        return [letters.Paragraph("Nothing is known of it yet.")]
     left = said["facts_left_out"]
     note = f"{left} earlier facts are in the evidence bundle of this order."
     rows = []
     for each in said["facts"]:
         at, utc = each["at"]["local"], each["at"]["utc"]
         when = (
-            (Phrase(at),)
+            (letters.Phrase(at),)
             if _at(each["at"]).endswith("UTC")
-            else (Phrase(at), Phrase(utc, "quiet", line=True))
+            else (letters.Phrase(at), letters.Phrase(utc, "quiet", line=True))
         )
-        rows.append((when, _unbroken(each["fact"]), (Phrase(f"{each['rests_on']}.", "quiet"),)))
+        rows.append(
+            (when, _unbroken(each["fact"]), (letters.Phrase(f"{each['rests_on']}.", "quiet"),))
+        )
     head = ("When", "What", "What it rests on")
-    table = LetterTable(rows=rows, widths=(0, 1, 1.25), head=head)
-    return [*([Paragraph(note, "quiet")] if left else []), table]
+    table = letters.LetterTable(rows=rows, widths=(0, 1, 1.25), head=head)
+    return [*([letters.Paragraph(note, "quiet")] if left else []), table]
 
 
-def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> Block:
-    rows: list[tuple[Phrases, ...]] = []
+def _listed(exhibits: Sequence[Mapping[str, Any]], shown: Mapping[int, str]) -> letters.Block:
+    rows: list[tuple[letters.Phrases, ...]] = []
     for each in exhibits:
         parcel = f"{each['carrier']} {each['tracking']}".strip()
-        what = [Phrase(capital(each["words"]) + (f": {parcel}" if parcel else ""))]
-        what += [Phrase(each["note"], line=True)] if each["note"] else []
+        what = [letters.Phrase(capital(each["words"]) + (f": {parcel}" if parcel else ""))]
+        what += [letters.Phrase(each["note"], line=True)] if each["note"] else []
         where = shown.get(each["number"], "Sent by itself.")
-        name = (Phrase(each["name"]), Phrase(where, "quiet", line=True))
-        rows.append(((Phrase(str(each["number"]), "strong"),), what, name))
-        rows.append(((Phrase("SHA-256 ", "quiet"), Phrase(each["sha256"], "code")),))
+        name = (letters.Phrase(each["name"]), letters.Phrase(where, "quiet", line=True))
+        rows.append(((letters.Phrase(str(each["number"]), "strong"),), what, name))
+        rows.append(
+            ((letters.Phrase("SHA-256 ", "quiet"), letters.Phrase(each["sha256"], "code")),)
+        )
     if not rows:
-        return Paragraph("None are attached.")
-    return LetterTable(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
+        return letters.Paragraph("None are attached.")
+    return letters.LetterTable(rows=rows, widths=(0, 1, 1), head=("", "What it is", "File"))
 
 
-def _checked(log: SealedHeadDocument | None) -> Phrases:
+def _checked(log: SealedHeadDocument | None) -> letters.Phrases:
     said = (
         "Each message was judged as it came, as its source's profile says, before anything was "
         "read from it. The shop's evidence bundle of this order holds the messages' digests, the "
@@ -350,7 +347,7 @@ def _checked(log: SealedHeadDocument | None) -> Phrases:
     lie = f"{said}; the entries named above lie in the log {log['origin']} of {log['size']} "
     signed = f". The shop's evidence key is {log['key']}."
     return (
-        Phrase(f"{lie}entries, whose signed head is "),
-        Phrase(log["head"], "code"),
-        Phrase(signed),
+        letters.Phrase(f"{lie}entries, whose signed head is "),
+        letters.Phrase(log["head"], "code"),
+        letters.Phrase(signed),
     )

@@ -9,14 +9,8 @@ from app.core.cells import BYTE_ORDER_MARK, csv_line, safe_cell
 from app.core.errors import UsageError
 from app.database.engine import Connection
 from app.database.statements import Rows
+from app.finance import line_version_store
 from app.finance.import_store import Import, ImportKind
-from app.finance.line_version_store import (
-    LINES,
-    MOST_CHANGES,
-    ChangedLine,
-    WrittenVersions,
-    changed_lines,
-)
 from app.finance.write_import import Write
 from reconcile.instants import format_instant
 from reconcile.money import Money, to_json
@@ -42,12 +36,12 @@ CALLED_BY: Final[dict[ImportKind, tuple[str, ...]]] = {
 CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
-def changed_document(kind: ImportKind, changed: ChangedLine) -> dict[str, Any]:
+def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
     """Describe a changed line: id, name, and each changed column before and after.
 
     For a phone number it says only that it changed.
     """
-    columns = LINES[kind].content
+    columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
     )
@@ -77,7 +71,7 @@ def _shown(name: str, version: dict[str, Any]) -> Any:
     return format_instant(value) if name.endswith("_at") else value
 
 
-def changed_csv(kind: ImportKind, lines: Iterable[ChangedLine]) -> str:
+def changed_csv(kind: ImportKind, lines: Iterable[line_version_store.ChangedLine]) -> str:
     """Return the lines of a CSV file, one for each changed column."""
     return "".join(
         csv_line(
@@ -108,7 +102,9 @@ def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
         raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
 
-    async def noting(connection: Connection, rows: Rows, **more: Any) -> WrittenVersions:
+    async def noting(
+        connection: Connection, rows: Rows, **more: Any
+    ) -> line_version_store.WrittenVersions:
         nonlocal head
         counts = await write(connection, rows, **more)
         try:
@@ -122,22 +118,24 @@ def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
     return noting
 
 
-async def changed_by(context: AppContext, found: Import) -> AsyncIterator[list[ChangedLine]]:
+async def changed_by(
+    context: AppContext, found: Import
+) -> AsyncIterator[list[line_version_store.ChangedLine]]:
     """Yield the lines that a published import changed, some at a time."""
     if found.changed:
         async with context.database.reading() as connection:
-            async for lines in changed_lines(connection, found):
+            async for lines in line_version_store.changed_lines(connection, found):
                 yield lines
 
 
 async def first_changes(context: AppContext, found: Import) -> list[dict[str, Any]]:
     """Describe the first MOST_CHANGES lines that a published import changed."""
-    first = list[ChangedLine]()
+    first = list[line_version_store.ChangedLine]()
     async for lines in changed_by(context, found):
         first += lines
-        if len(first) >= MOST_CHANGES:
+        if len(first) >= line_version_store.MOST_CHANGES:
             break
-    return [changed_document(found.kind, each) for each in first[:MOST_CHANGES]]
+    return [changed_document(found.kind, each) for each in first[: line_version_store.MOST_CHANGES]]
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:

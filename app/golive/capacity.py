@@ -29,13 +29,7 @@ from app.core.text import DELIVERY, counted
 from app.database.holders import processes_here
 from app.database.locks import processes_serving
 from app.database.statements import run
-from app.monitoring import preflight
-from app.monitoring.monitoring_store import (
-    ArrivalRates,
-    Stored,
-    arrival_rates,
-    stored_deliveries,
-)
+from app.monitoring import monitoring_store, preflight
 from app.monitoring.preflight import MIB, Check, ok, weak
 from app.providers.profile import load_profile
 from app.providers.request import Incoming
@@ -89,8 +83,8 @@ class Capacity:
     shared    whether the database is PostgreSQL
     """
 
-    rates: ArrivalRates
-    stored: Stored | None
+    rates: monitoring_store.ArrivalRates
+    stored: monitoring_store.Stored | None
     free: int | None
     memory: Mapping[int, int | None]
     sync_s: float | None
@@ -121,8 +115,8 @@ async def examine_capacity(environ: Mapping[str, str] | None = None) -> list[Che
 async def _collect(settings: Settings, inbox: Inbox) -> Capacity:
     database = inbox.database
     async with database.reading() as connection:
-        rates = await arrival_rates(connection, now=SystemClock().now())
-        stored = None if database.spread else await stored_deliveries(connection)
+        rates = await monitoring_store.arrival_rates(connection, now=SystemClock().now())
+        stored = None if database.spread else await monitoring_store.stored_deliveries(connection)
         here = await run(connection, processes_here) if database.shared else ()
     free, path = database.writer.space.free_bytes(), database.path
     here = here if path is None else processes_serving(path)
@@ -208,7 +202,7 @@ def judge(found: Capacity) -> Iterator[Check]:
         yield _next_step(found)
 
 
-def _rates(rates: ArrivalRates) -> Check:
+def _rates(rates: monitoring_store.ArrivalRates) -> Check:
     if not rates.busiest_minute:
         return ok("deliveries", "None has been read in the last 90 days: nothing is extrapolated.")
     day, minute = EARLIEST + rates.day * DAY, EARLIEST + rates.minute * MINUTE

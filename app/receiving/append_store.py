@@ -23,6 +23,7 @@ from app.database.layout import settle
 from app.database.locks import LINKING, REFUSING, take_lock
 from app.database.mapping import DELIVERY_COLUMNS, EVENT_COLUMNS, event_row
 from app.database.statements import PlainConnection, insert_rows, run, select_rows
+from app.receiving import unread_store
 from app.receiving.confirmation_store import ToAsk, note_confirmations
 from app.receiving.correlation_store import Linking, LinkMemory, Links
 from app.receiving.due_store import backwards
@@ -31,12 +32,6 @@ from app.receiving.other_shop_store import hold_for_others
 from app.receiving.phone_store import PhoneNote, phone_note, write_phone_notes
 from app.receiving.refusal_store import NOT_KEPT, Rejection, RejectionRing
 from app.receiving.source_state_store import Accepted, note_sources
-from app.receiving.unread_store import (
-    UnreadMessage,
-    forget_unread,
-    keep_unread,
-    orders_named,
-)
 from app.sealing.leaf_store import DELIVERY
 from app.sealing.log_queue_store import mark_unsealed
 from reconcile.instants import DAY, EARLIEST, MINUTE, Instant
@@ -181,7 +176,7 @@ def append_ready(
     # A suspect was noted as unread. It is appended now, and noted again if it is unreadable.
     tried = [each for each in ours if isinstance(each.row, Suspect)]
     set_aside = [arrival.delivery_id for each in tried for arrival in each.arrivals]
-    concerned = forget_unread(connection, set_aside)
+    concerned = unread_store.forget_unread(connection, set_aside)
     if concerned:
         latest = max(arrival.received_at for each in tried for arrival in each.arrivals)
         mark_due(connection, dict.fromkeys(concerned, latest))
@@ -436,13 +431,13 @@ def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
     """Store messages that could not be read. Return the orders that they name."""
     unread = [
-        UnreadMessage(value, each.delivery_id, each.source, each.received_at)
+        unread_store.UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals
         for value in each.values
     ]
     if unread:
-        keep_unread(connection, unread)
-    return orders_named(connection, unread) if unread else set()
+        unread_store.keep_unread(connection, unread)
+    return unread_store.orders_named(connection, unread) if unread else set()
 
 
 async def keep_arrivals(

@@ -21,18 +21,12 @@ from app.core.ids import new_id
 from app.core.logs import LogLine, Repeating, log
 from app.providers.request import Incoming
 from app.providers.source import UNSHOWN, ProviderReply, Source
+from app.receiving import verify
 from app.receiving.framing import Received
 from app.receiving.inbox_queue import InboxQueue
 from app.receiving.refusal_store import NOT_KEPT, Rejection
 from app.receiving.refusals import AGES, RefusedAges, RejectionRate, kind_of, lane_of
 from app.receiving.unsigned import UnsignedAllowance
-from app.receiving.verify import (
-    RefusedDelivery,
-    digest_of,
-    kept_head,
-    readable_url,
-    refusal_of,
-)
 from reconcile.instants import Instant
 
 _REFUSED_STATUS: Final = {"source_unknown": 404, "body_too_large": 413, "wrong_environment": 403}
@@ -179,10 +173,11 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
         return Rejected("body_too_large", problem, now, delivery_id)
     if source.unsigned and not receiver.unsigned.takes(source.name, incoming):
         return ReceiverAnswer(429, NOT_KEPT, delivery_id)
-    refused = refusal_of(source, incoming, now=now, environment=receiver.environment)  # 3 to 5
-    if isinstance(refused, RefusedDelivery):
+    environment = receiver.environment
+    refused = verify.refusal_of(source, incoming, now=now, environment=environment)  # 3 to 5
+    if isinstance(refused, verify.RefusedDelivery):
         if refused.verdict in AGES:
-            digest = digest_of(incoming.body, incoming.url)
+            digest = verify.digest_of(incoming.body, incoming.url)
             receiver.ages.refused(source.name, digest=digest, at=now, problem=refused.problem)
         return Rejected(refused.verdict, refused.problem, now, delivery_id)
     receiver.ages.taken(source.name)
@@ -192,9 +187,9 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
         delivery_id=delivery_id,
         received_at=now,
         source=source.name,
-        headers=kept_head(incoming, source),
+        headers=verify.kept_head(incoming, source),
         body=incoming.body,
-        url=readable_url(source, incoming.url),
+        url=verify.readable_url(source, incoming.url),
         peer=kind_of(incoming.address),
         lane=lane_of(incoming.address),
     )
@@ -237,9 +232,9 @@ async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> 
         received_at=received_at,
         source=_shown_source(incoming.source),
         verdict=verdict,
-        digest=digest_of(body, incoming.url),
+        digest=verify.digest_of(body, incoming.url),
         size=len(body),
-        headers=kept_head(
+        headers=verify.kept_head(
             incoming, receiver.sources.get(incoming.source), receiver.private_headers
         ),
         body=body[: receiver.rejected_body_bytes],

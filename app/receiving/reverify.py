@@ -19,6 +19,7 @@ from app.core.jobs import silent
 from app.database.statements import run
 from app.providers.request import Incoming
 from app.providers.source import ProviderReply, Source
+from app.receiving import verify
 from app.receiving.append_store import Appended, Arrival, accepted_of, keep_arrivals
 from app.receiving.caught_up import behind_s
 from app.receiving.framing import Received
@@ -27,12 +28,6 @@ from app.receiving.pace import Pace
 from app.receiving.refusal_store import Rejection, delete_rejections, kept_rejections
 from app.receiving.refusals import AGES
 from app.receiving.source_state_store import note_sources
-from app.receiving.verify import (
-    RefusedDelivery,
-    kept_head,
-    read_delivery,
-    refusal_of,
-)
 from reconcile.instants import EARLIEST, SECOND, Instant, parse_instant
 
 AT_ONCE: Final = 100
@@ -145,7 +140,7 @@ async def previewed(context: AppContext, *, only: str | None) -> Reverified:
                 judged = _judged(context, each, spans)
                 if judged is None:
                     done.cut += 1
-                elif isinstance(judged, RefusedDelivery):
+                elif isinstance(judged, verify.RefusedDelivery):
                     done.refuse(judged.verdict)
                 elif judged:
                     done.accepted.append((each.delivery_id, each.verdict))
@@ -184,7 +179,7 @@ async def _judge_page(
         judged = _judged(context, rejection, spans)
         if judged is None:
             done.cut += 1
-        elif isinstance(judged, RefusedDelivery):
+        elif isinstance(judged, verify.RefusedDelivery):
             done.refuse(judged.verdict)
         else:
             accepted.append((rejection, judged))
@@ -197,14 +192,14 @@ async def _judge_page(
 
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
-) -> RefusedDelivery | list[Arrival] | None:
+) -> verify.RefusedDelivery | list[Arrival] | None:
     """Judge a rejection as of its arrival; None if too little was stored for that.
 
     spans  time spans during which the clock was ahead
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
-        return RefusedDelivery("source_unknown", "no source of this name is configured")
+        return verify.RefusedDelivery("source_unknown", "no source of this name is configured")
     if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":
         return None
     kept = read_request(rejection.headers, rejection.body)
@@ -221,22 +216,22 @@ def _judged(
         delivery_id=rejection.delivery_id,
         received_at=came,
         source=source.name,
-        headers=kept_head(incoming, source),
+        headers=verify.kept_head(incoming, source),
         body=rejection.body,
         url=incoming.url,
     )
-    return read_delivery(source, received, environment=environment)
+    return verify.read_delivery(source, received, environment=environment)
 
 
 def _refusal_within(
     source: Source, incoming: Incoming, earliest: Instant, latest: Instant, *, environment: str
-) -> RefusedDelivery | ProviderReply | None:
+) -> verify.RefusedDelivery | ProviderReply | None:
     """Judge as of the latest instant. If that is too late, find by bisection an earlier instant
     that the timestamp allows: only the verifier knows where the timestamp is."""
     at = latest
     while True:
-        refused = refusal_of(source, incoming, now=at, environment=environment)
-        if not isinstance(refused, RefusedDelivery) or refused.verdict not in AGES:
+        refused = verify.refusal_of(source, incoming, now=at, environment=environment)
+        if not isinstance(refused, verify.RefusedDelivery) or refused.verdict not in AGES:
             return refused
         if refused.verdict == "timestamp_too_old":
             latest = at
