@@ -222,7 +222,8 @@ class ReportRoutes:
         toml = body["toml"]
         await must_have_read(self._context)
         saved = await current_rules(self._context)
-        subject = f"{0 if saved is None else saved.number} {_digest(toml)}"
+        digest = hashlib.sha256(toml.encode("utf-8", "surrogatepass")).hexdigest()
+        subject = f"{0 if saved is None else saved.number} {digest}"
         job = await self._made(
             "preview", subject, lambda: self._folding_work(_preview, toml), by=who
         )
@@ -320,10 +321,6 @@ class _Written:
 
 _PREFIX: Final = "tallyhook-journal-"
 _PART_BYTES: Final = 64 * 1024
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _end(name: str, text: str, *, zone: tzinfo, last: bool) -> Instant:

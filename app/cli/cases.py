@@ -201,7 +201,8 @@ def letter(
     made, content = _letter(asked, kind, "" if output is None else output.name)
     if output is not None:
         write_private(output, content)
-        printing.note(f"{output}: {counted(len(content), 'byte')}, {_exhibits(made)}.")
+        exhibits = counted(len(made.exhibits), "exhibit")
+        printing.note(f"{output}: {counted(len(content), 'byte')}, {exhibits}.")
         if kind == "pdf" and (lacking := unshown(made)):
             printing.note(lacking)
     if printing.printed({**made.document, "checklist": made.case.document()}, form):
@@ -228,10 +229,6 @@ def _asked(
         respond_by=printing.deadline(respond_by, "--respond-by"),
         by=by,
     )
-
-
-def _exhibits(made: Letter) -> str:
-    return counted(len(made.exhibits), "exhibit")
 
 
 def _say_missing(case: DisputeCase) -> None:

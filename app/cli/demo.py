@@ -538,7 +538,10 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
             token = await issue_token(context, name="demo-shop")
             console = None
             if not once:
-                console = await stack.enter_async_context(_console(sockets[3], environ))
+                console = Child(
+                    "console", ["console"], listener=sockets[3], folder=FOLDER, environ=environ
+                )
+                await stack.enter_async_context(console)
                 await _open_console(context, http, console, port=ports[3])
             party = Party(service=urls[0], provider=urls[1], token=token)
             played = await _play(context, http, party)
@@ -548,10 +551,6 @@ async def _run(sockets: tuple[socket.socket, ...], *, once: bool, began: float) 
         if console is not None:
             await _stay(party, (service, provider, console))
     return 0 if all(each.right for each in played) and not seen.refused else 1
-
-
-def _console(listener: socket.socket, environ: Mapping[str, str]) -> Child:
-    return Child("console", ["console"], listener=listener, folder=FOLDER, environ=environ)
 
 
 async def _open_console(

@@ -105,7 +105,10 @@ def _print(done: Imported) -> None:
         printing.emit(done.rows, columns=tuple(done.rows[0]), form=printing.Format.table)
     for line in done.changed_documents()[:CHANGES_SHOWN]:
         for each in line["columns"]:
-            before, after = (_plain(each[side]) for side in ("before", "after"))
+            before, after = (
+                "none" if each[side] is None else printing.shown(each[side])
+                for side in ("before", "after")
+            )
             printing.say(f"{line['name']}: {each['column']} {before} → {after}")
     if done.changed > CHANGES_SHOWN:
         print(f"… and {counted(done.changed - CHANGES_SHOWN, 'more changed row')}")
@@ -134,10 +137,6 @@ def _print(done: Imported) -> None:
     _print_coverage(done)
     if done.number is None:
         printing.note("Nothing was imported.")
-
-
-def _plain(value: Any) -> str:
-    return "none" if value is None else printing.shown(value)
 
 
 def _print_coverage(done: Imported) -> None:

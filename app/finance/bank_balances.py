@@ -166,10 +166,11 @@ async def notes_on_joins(
         )
         state = difference_state(each, after)
         if each.difference and state == "confirmed":
+            difference = Money(minor=each.difference, currency=each.currency)
             said.append(
-                f"The accepted difference of {_money(each.difference, each.currency)} in the "
-                f"statement of {each.account} that closes on {each.closed} is confirmed: the next "
-                f"one begins with its closing balance, {closing}."
+                f"The accepted difference of {difference} in the statement of {each.account} that "
+                f"closes on {each.closed} is confirmed: the next one begins with its closing "
+                f"balance, {closing}."
             )
         elif state == "reopened":
             again = " The difference that was accepted is open again." if each.difference else ""
@@ -180,10 +181,6 @@ async def notes_on_joins(
             )
     left = len(said) - SHOWN
     return [*said[:SHOWN], *([f"And {left:,} more that do not join."] if left > 0 else [])]
-
-
-def _money(minor: int, currency: str) -> str:
-    return str(Money(minor=minor, currency=currency))
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ not by the settings.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
@@ -35,8 +35,6 @@ SourceWord = Literal[
     "ok", "refusing", "not_placed", "not_ours", "flooded", "quiet", "never_delivered"
 ]
 """Closed vocabulary of states."""
-
-SOURCE_WORDS: Final[tuple[SourceWord, ...]] = get_args(SourceWord)
 
 LOOKED_AT: Final = 200
 """Latest deliveries of a source that are searched for payments."""

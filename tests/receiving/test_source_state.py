@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -10,8 +10,8 @@ from app.monitoring.preflight import of_source
 from app.providers.profile import load_profile
 from app.receiving.source_state import (
     PAYMENTS,
-    SOURCE_WORDS,
     SourceState,
+    SourceWord,
     explained_states,
     judged,
     source_states,
@@ -143,7 +143,7 @@ def test_what_is_unread_is_not_known() -> None:
 
 def test_every_state_has_a_row_of_the_doctor() -> None:
     """Only `ok` is none to look at, and each names its word."""
-    for word in SOURCE_WORDS:
+    for word in get_args(SourceWord):
         state = SourceState(
             source="shop", state=word, since=None, last=None, sentence="It is so.", do="look"
         )
