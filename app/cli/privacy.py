@@ -94,7 +94,7 @@ def backup(
 
 
 def _note_made(settings: Settings, began: Instant, file: Path) -> None:
-    from app.privacy.backup_moment import note_backup
+    from app.privacy.copies import note_backup
 
     try:
         noting = partial(note_backup, at=began, file=file)

@@ -18,7 +18,7 @@ from app.database.nodes import Nodes, NodesWatch
 from app.database.statements import run
 from app.database.takeover import server_moved
 from app.orders import counter_store, notification_store
-from app.privacy.backup_moment import last_backup
+from app.privacy.copies import last_backup
 from app.providers.provider_client import trusted_until
 from app.receiving import append_store, due_store, inbox_store
 from app.receiving.inbox import inbox_of

@@ -2,8 +2,8 @@
 
 __all__ = (
     "backup",
-    "backup_moment",
     "check",
+    "copies",
     "erase",
     "erase_finding",
     "erasure_journal",

@@ -39,7 +39,7 @@ from app.database.takeover import note_server
 from app.evidence import seal
 from app.orders.ledger_store import last_revision
 from app.privacy import backup_store
-from app.privacy.backup_moment import shown_name
+from app.privacy.copies import shown_name
 from app.privacy.gap import accept_gap, bring_up_to_date, check_accepted, follow_loss
 from app.privacy.replay_erasures import ErasureReplay, Replayed, Without, replay_after_restore
 from app.receiving import inbox_file_store, inbox_loss_store, inbox_store

@@ -1,22 +1,58 @@
-"""Earlier copies that an erasure does not reach.
+"""Copies of stored data: when the last backup was made, and copies that an erasure does not reach.
 
-The trail names backups, and everything that was exported about an order or a person. Leaves out log
-lines and period reports, which have only references, and copies made by other tools.
+The last backup is a counter in the database itself, for alarms. So a restored database states when
+the backup before its own was made. The trail names backups, and everything that was exported about
+an order or a person. Leaves out log lines and period reports, which have only references, and
+copies made by other tools.
 """
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from app.access.operator_store import AuditEntry, audit_entries, entries_about
-from app.access.operators import AFTER_ALL, Action
+from app.access.operators import AFTER_ALL, Action, note_in_trail, owner
 from app.context.context import AppContext
+from app.core.masking import masked_at_sight
 from app.database.engine import Connection
-from app.privacy.backup_moment import last_backup
+from app.database.statements import run
 from app.privacy.whose import is_of, masked
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_loss_store import LOST_AS
+from app.receiving.inbox_store import counter, put_counter
 from reconcile.instants import DAY, Instant, format_instant, format_known
+
+LAST_BACKUP: Final = "last backup"
+"""Name of the counter, in microseconds of Unix time. The script that runs `pg_dump` writes it, too:
+see deploy/compose/compose.yaml."""
+
+
+async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
+    """Record the moment of a complete backup of the database, in the trail too. An erasure lists
+    each recorded backup that it does not reach."""
+    async with context.database.writing() as connection:
+        await run(connection, put_counter, LAST_BACKUP, at)
+        await note_in_trail(
+            connection,
+            owner(),
+            action="backed_up",
+            subject="database",
+            at=at,
+            facts={"file": shown_name(file)},
+        )
+
+
+def shown_name(file: Path) -> str:
+    """Return a file's name for the trail, without its folder and with numbers masked."""
+    return masked_at_sight(file.stem) + file.suffix
+
+
+async def last_backup(connection: Connection) -> Instant | None:
+    """Return the moment of the last noted backup; None if there is none."""
+    noted = await run(connection, counter, LAST_BACKUP)
+    return Instant(noted) if noted else None
+
 
 MOST_BACKUPS: Final = 1_000
 """Backups that are listed, newest first: three years of one a night."""

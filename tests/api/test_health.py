@@ -13,7 +13,7 @@ from app.database.writer import Space
 from app.orders import worker
 from app.orders.pending_session_store import PendingSession, note_pending
 from app.orders.refold import refold_due
-from app.privacy.backup_moment import note_backup
+from app.privacy.copies import note_backup
 from app.receiving import caught_up
 from app.receiving.inbox import Inbox
 from app.sealing.departure_store import Departure, add_departure

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from app.cli.golive import FOLDER
-from app.privacy.backup_moment import last_backup
+from app.privacy.copies import last_backup
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST, SECOND
 from tests.database.builders import fetch

@@ -7,7 +7,7 @@ from typing import Any
 from app.access.operators import note_in_trail, owner
 from app.database.statements import run
 from app.orders.refold import refold_until_quiet
-from app.privacy.backup_moment import LAST_BACKUP, note_backup
+from app.privacy.copies import LAST_BACKUP, note_backup
 from app.privacy.export import ExportRequest, export
 from app.receiving.inbox_store import put_counter
 from reconcile.instants import DAY, HOUR, SECOND, Instant, format_instant

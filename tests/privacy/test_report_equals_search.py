@@ -23,7 +23,7 @@ from app.core.errors import NotAllRead
 from app.core.logs import configure_logging
 from app.evidence.seal import seal_unsealed
 from app.orders.refold import refold_until_quiet
-from app.privacy.backup_moment import note_backup
+from app.privacy.copies import note_backup
 from app.privacy.erase_finding import Erasure
 from app.privacy.places import columns, is_emptied
 from app.receiving.reader import Reader
