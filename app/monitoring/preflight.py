@@ -201,12 +201,12 @@ def of_key_file(variable: str, *, there: bool, needed: bool) -> Iterator[Check]:
 
 
 def of_phone_notes(variable: str, *, others: bool) -> Iterator[Check]:
-    """Check that every phone number can be found. `others` says whether some are stored under
-    another key, as after the key file was lost."""
+    """Check that every phone number can be found. `others` says whether the database uses another
+    key, as after the key file was lost."""
     if others:
         yield must(
             variable,
-            "Some phone numbers were stored with another key, so no order is found by them.",
+            "The database uses another key, so no order is found by phone numbers stored with it.",
             "put that key's file back, or stop the service and run `tallyhook reindex`",
         )
 

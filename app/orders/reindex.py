@@ -29,7 +29,7 @@ from app.providers.source import Source
 from app.receiving.confirmation_store import await_again
 from app.receiving.delivery_log_store import RawDelivery, raw_deliveries
 from app.receiving.header_codec import read_request
-from app.receiving.phone_store import drop_other_keys
+from app.receiving.phone_store import drop_other_keys, use_key
 from app.receiving.unread_values import values_of
 from app.receiving.verify import digest_of
 from reconcile.ledger.events import Event
@@ -107,6 +107,7 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
         await drop_index(writing, now=now)
         if context.phone_key is not None:
             await drop_other_keys(writing, context.phone_key.name)
+            await use_key(writing, context.phone_key.name)
         async for deliveries in raw_deliveries(reading, at_once=AT_ONCE):
             rereads = [
                 renormalize(delivery, context.sources, environment=context.database.environment)

@@ -10,7 +10,8 @@ from typing import Final
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.database.statements import PlainConnection, insert_rows, select_in
+from app.database.statements import PlainConnection, insert_rows, run, select_in
+from app.receiving.inbox_store import fact, put_fact
 from reconcile.instants import Instant
 
 PhoneNote = tuple[bytes, str, str, Instant]
@@ -22,6 +23,9 @@ RECIPIENT: Final = "recipient"
 
 NOTES_OF: Final = "SELECT digest, kind, thing, noted_at FROM phones WHERE thing IN ({})"
 """Selects notes through their index. Retention runs this for every order that it deletes."""
+
+KEY: Final = "phone key"
+"""Fact of the database that names its key."""
 
 _COLUMNS: Final = ("digest", "kind", "thing", "noted_at")
 
@@ -110,12 +114,21 @@ async def recipient_notes(connection: AsyncConnection, digests: Iterable[bytes])
     return [(bytes(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
-async def a_note(connection: AsyncConnection) -> bytes | None:
-    """Return the digest of any event's note; None if there is none."""
-    found: bytes | None = await connection.scalar(
-        text("SELECT digest FROM phones WHERE kind <> 'recipient' LIMIT 1")
-    )
-    return found
+async def key_in_use(connection: AsyncConnection) -> str | None:
+    """Return the name of the key that the database uses, in hex; None before the first start."""
+    return await run(connection, fact, KEY)
+
+
+async def use_key(connection: AsyncConnection, name: bytes) -> None:
+    """Store the name of the key that the database uses from now on."""
+    await run(connection, put_fact, KEY, name.hex())
+
+
+async def uses_other_key(connection: AsyncConnection, name: bytes) -> bool:
+    """Return whether the database uses another key than the one with this name, or has digests of
+    another."""
+    used = await key_in_use(connection)
+    return used not in (None, name.hex()) or await has_other_keys(connection, name)
 
 
 async def has_other_keys(connection: AsyncConnection, name: bytes) -> bool:

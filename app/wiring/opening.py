@@ -24,7 +24,7 @@ from app.database.engine import Connection, database_place, is_sqlite, sqlite_pa
 from app.database.postgresql import Purpose
 from app.orders.order_facts import in_force_since, start_requiring
 from app.receiving.inbox import Inbox, open_inbox
-from app.receiving.phone_store import has_other_keys
+from app.receiving.phone_store import key_in_use, use_key, uses_other_key
 
 if TYPE_CHECKING:
     from app.orders.preview import Preview
@@ -37,10 +37,13 @@ async def open_context(
     """Open a database with its inbox for a purpose: see `Database.open`."""
     new = purpose == "writing" and no_database_yet(settings)
     async with open_inbox(settings, purpose=purpose) as inbox:
-        if purpose in ("serving", "working", "writing"):
-            await _check_phone_key(inbox.database, settings.phone_key_path)
+        writes = purpose in ("serving", "working", "writing")
+        first = writes and await _check_phone_key(inbox.database, settings.phone_key_path)
         if purpose != "reading":
-            make_phone_key(settings.phone_key_path)
+            key = make_phone_key(settings.phone_key_path)
+            if first:
+                async with inbox.database.writing() as connection:
+                    await use_key(connection, key.name)
         context = inbox.context(clock=clock or SystemClock())
         _ = context.phone_key  # an invalid key file stops the start
         serving = purpose in ("serving", "working")
@@ -52,7 +55,7 @@ async def open_context(
             await note_first_readings(context)
         if (watch := inbox.database.watch) is not None:
             watch.follow = partial(_follow_takeover, context)
-        if purpose in ("serving", "working", "writing"):
+        if writes:
             # `restored` handles a restored database.
             await _begin_erasure_journal(context)
         if new:  # of a command: its words, and what it gives, are then of no service that runs
@@ -61,23 +64,26 @@ async def open_context(
         yield context
 
 
-async def _check_phone_key(database: Database, path: Path) -> None:
-    """Raise ConfigurationError if phone numbers were stored under another key than the file's, or
-    if there is no key file. With a new key nobody would be found, or erased, by them."""
+async def _check_phone_key(database: Database, path: Path) -> bool:
+    """Return whether the database uses no key yet. Raise ConfigurationError if it uses another than
+    the file's, or if there is no key file: with a new key nobody would be found, or erased, by the
+    phone numbers that were stored before."""
     key = read_phone_key(path)
     name = bytes(4) if key is None else key.name
     async with database.reading() as connection:
-        strange = await has_other_keys(connection, name)
+        first = await key_in_use(connection) is None
+        strange = await uses_other_key(connection, name)
     if strange:
         raise ConfigurationError(
             [
                 "TALLYHOOK_PHONES__KEY_FILE: "
                 + (f"{path} holds another key than" if key else f"there is no {path}, and it held")
-                + " the one with which customers' numbers were noted: put that file back from your "
-                "backup; if it is lost, run `tallyhook reindex`, which notes them anew with "
-                + ("this key" if key else "a new one")
+                + " the one that this database uses for customers' numbers: put that file back "
+                "from your backup; if it is lost, run `tallyhook reindex`, which notes them anew "
+                "with " + ("this key" if key else "a new one")
             ]
         )
+    return first
 
 
 def no_database_yet(settings: Settings) -> bool:

@@ -242,7 +242,7 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     },
     "app/finance/withdraw_import.py": {"no money": INPUT},
     "app/golive/rehearse.py": {"No verified event came": ("read", "accepted")},
-    "app/monitoring/preflight.py": {"ok": INPUT, "no order is found by them": INPUT},
+    "app/monitoring/preflight.py": {"ok": INPUT, "no order is found by phone numbers": INPUT},
     "app/monitoring/arrivals.py": {"o verified event has come": READ},
     "app/orders/find_orders.py": {
         "no event names it so": ("read", "readable", "placed", "searched"),

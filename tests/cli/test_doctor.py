@@ -95,13 +95,14 @@ def test_what_a_start_refuses_is_found(
 
 
 def test_a_key_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    """The log can only be gone on with by the key that it was begun with."""
+    """The log can only be gone on with by the key that it was begun with, and numbers are found by
+    the key with which they are noted, even if none is noted yet."""
     asyncio.run(_make(tmp_path))
     (tmp_path / "t.evidence.key").unlink()
     (tmp_path / "t.phone.key").unlink()
     states = states_of(run("doctor", "--format", "json").document)
     assert states["TALLYHOOK_EVIDENCE__KEY_FILE"] == "must"
-    assert "TALLYHOOK_PHONES__KEY_FILE" not in states  # nobody is noted yet
+    assert states["TALLYHOOK_PHONES__KEY_FILE"] == "must"
 
 
 async def _make_with_a_number(folder: Path) -> None:
@@ -127,11 +128,13 @@ def test_a_key_that_was_made_anew_though_numbers_are_noted(run: Run, tmp_path: P
 
 @pytest.mark.parametrize("lost", ["removed", "replaced"])
 @pytest.mark.parametrize("command", [("serve", "--port", "0"), ("records", "import", "{book}")])
+@pytest.mark.parametrize("make", [_make, _make_with_a_number])
 def test_nothing_is_written_without_the_key_of_the_numbers(
-    run: Run, tmp_path: Path, lost: str, command: tuple[str, ...]
+    run: Run, tmp_path: Path, lost: str, command: tuple[str, ...], make: Any
 ) -> None:
-    """A number that is noted with a new key is found, and erased, apart from those of before."""
-    asyncio.run(_make_with_a_number(tmp_path))
+    """A number that is noted with a new key is found, and erased, apart from those of before. The
+    database knows its key, even if no number is noted yet."""
+    asyncio.run(make(tmp_path))
     book = tmp_path / "book.csv"
     book.write_text("reference,amount,currency\nORD-1,1500.00,KES\n")
     path = tmp_path / "t.phone.key"

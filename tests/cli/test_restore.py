@@ -216,13 +216,14 @@ def test_where_it_is_unknown_whether_the_log_forked_that_is_said(
     backup, database = str(tmp_path / "b.db"), tmp_path / "t.db"
     how = ["--force"]
     fill(tmp_path, "A")
-    first = origin(run)
+    first, key = origin(run), (tmp_path / "t.phone.key").read_bytes()
     assert run("backup", backup).code == 0
     for file in tmp_path.glob("t.db*"):
         file.unlink()
     if instead == "new":
         fill(tmp_path, "B")
         assert origin(run) != first
+        (tmp_path / "t.phone.key").write_bytes(key)
         how += ["--without-erasures", "--reason", "it was another shop's"]
     elif isinstance(instead, bytes):
         database.write_bytes(instead)

@@ -208,6 +208,7 @@ REFUSALS_OF: Final = {
     ("t.evidence.key", "removed"): "there is no key at",
     ("t.evidence.key", "cut_off"): "names no ed25519 key",
     ("t.evidence.key", "emptied"): "names no ed25519 key",
+    ("t.phone.key", "removed"): "the one that this database uses for customers' numbers",
     ("t.phone.key", "cut_off"): "is not 64 hex digits",
     ("t.phone.key", "emptied"): "is not 64 hex digits",
     ("t.env", "removed"): "TALLYHOOK_CONFIG: names no file that is there",
