@@ -1,9 +1,12 @@
-"""Judges stored rejections again, as of their arrival, after a secret or a profile was corrected.
+"""Judges stored rejections again, as of their arrival, after a secret, a profile or the clock was
+corrected.
 
-A rejection from a time when the clock was ahead may have arrived at any instant since it went
-ahead. It is genuine if it is valid at one of these instants. A rejection that proves genuine
-becomes a delivery with its own id and time of arrival, in the transaction that deletes it from the
-ring. All others stay in the ring.
+The clock that dated an arrival may have been wrong. It may have been ahead by as much as clocks
+differ, or for longer since an instant that was noted when it was put right. It may also have been
+behind, so that the rejection arrived at any instant until now. It is genuine if it is valid at one
+of these instants: a replay has no second effect. A rejection that proves genuine becomes a delivery
+with its own id and time of arrival, in the transaction that deletes it from the ring. All others
+stay in the ring.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from typing import Any, Final
 from app.access.operator_store import acts_since
 from app.access.operators import SERVICE, note_in_trail, who_may
 from app.context.context import AppContext
+from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
 from app.database.statements import run
@@ -208,8 +212,9 @@ def _judged(
         url=kept.url or f"/webhooks/{source.name}",
     )
     came = rejection.received_at
-    earliest = min((since for since, until in spans if since <= came <= until), default=came)
-    refused = _refusal_within(source, incoming, earliest, came, environment=environment)
+    begun = min((since for since, until in spans if since <= came <= until), default=came)
+    bounds = min(begun, Instant(came - CLOCKS_DIFFER)), max(came, context.clock.now())
+    refused = _refusal_within(source, incoming, came, bounds, environment=environment)
     if refused is not None:
         return [] if isinstance(refused, ProviderReply) else refused
     received = Received(
@@ -224,11 +229,16 @@ def _judged(
 
 
 def _refusal_within(
-    source: Source, incoming: Incoming, earliest: Instant, latest: Instant, *, environment: str
+    source: Source,
+    incoming: Incoming,
+    at: Instant,
+    bounds: tuple[Instant, Instant],
+    *,
+    environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Judge as of the latest instant. If that is too late, find by bisection an earlier instant
-    that the timestamp allows: only the verifier knows where the timestamp is."""
-    at = latest
+    """Judge as of an instant. If the timestamp does not allow it, find by bisection one within the
+    bounds that it allows: only the verifier knows where the timestamp is."""
+    earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)
         if not isinstance(refused, verify.RefusedDelivery) or refused.verdict not in AGES:

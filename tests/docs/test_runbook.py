@@ -39,6 +39,12 @@ def first_column(title: str) -> list[str]:
     return [row[0].strip("`") for row in sections()[title]]
 
 
+def steps(title: str, entry: str) -> list[list[str]]:
+    """Return the words of each command that an entry names, in its order."""
+    (row,) = [row for row in sections()[title] if row[0].startswith(f"`{entry}`")]
+    return [found.split() for found in re.findall("`tallyhook ([^`]+)`", " ".join(row[1:]))]
+
+
 def test_every_alarm_has_an_entry() -> None:
     assert first_column("Alarms") == [watch.name for watch in WATCHES]
 

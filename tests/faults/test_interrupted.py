@@ -3,6 +3,7 @@ are there, and it never goes on as half a service."""
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from app.core.clock import SystemClock
 from reconcile.instants import MINUTE
 from tests.api.driving import environ
+from tests.docs.test_runbook import steps
 from tests.e2e.processes import command
 from tests.faults.check import assert_kept
 from tests.faults.injecting import base, copied
@@ -194,7 +196,8 @@ def _orders(path: Path) -> int:
 @pytest.mark.parametrize("minutes", [pytest.param(-15, marks=pytest.mark.soak), 15])
 def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
     """Deliveries signed at the true time are refused as too old or too new, readiness says so, and
-    they are accepted once the clock is right."""
+    they are accepted once the clock is right: what comes again, and the rest by the runbook's
+    steps."""
     step = tmp_path / "step"
     plant = stepping(minutes * 60, str(step))
     with a_service(tmp_path, script=script(plant, WATCHFUL), **NO_ALLOWANCE) as service:
@@ -213,6 +216,11 @@ def test_a_clock_that_is_set(tmp_path: Path, minutes: int) -> None:
         told += [connection.send(f"e-{number}") for number in (1, 2, 3)]
         connection.close()
         until(lambda: _is_quiet(service))
+        *looking, again = steps("Alarms", "clock")
+        for words in looking:
+            assert command(tmp_path, *words).returncode == 0
+        said = command(tmp_path, *again).stderr
+        assert re.match(rb"Judged (\d+): \1 accepted, 0 still refused", said), said
         assert service.end(signal.SIGTERM) == 0
     verdicts = [answer.verdict for answer in told]
     assert verdicts == ["accepted"] * 5

@@ -163,3 +163,19 @@ async def test_what_a_clock_that_was_ahead_refused_is_accepted_once_it_is_right(
         assert done.refused == {"timestamp_too_old": 1, "signature_mismatch": 1}
         assert driver.rows("SELECT max(received_at) FROM deliveries") == [(right,)]
         assert (await driver.api("GET", "/orders/O3")).json()["outcome"] == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("off", "verdicts"), [(10 * MINUTE, ["stored"]), (-3 * DAY, ["stored"]), (HOUR, [])]
+)
+async def test_what_a_wrong_clock_refused_is_accepted_though_nobody_saw_it_put_right(
+    tmp_path: Path, off: Duration, verdicts: list[str]
+) -> None:
+    """A clock that was ahead no more than clocks differ, or was behind. A request that was older
+    stays refused."""
+    async with driving(tmp_path, with_worker=False, at=Instant(T + off)) as driver:
+        body = json.dumps(of_order("A", "e1")).encode()
+        assert (await driver.send(body, signed(body, at=T))).status_code == 401
+        driver.clock.put(Instant(T + 2 * HOUR))
+        done = await reverify(driver.context, only=None)
+        assert [verdict for _, verdict in done.accepted] == verdicts
