@@ -362,11 +362,12 @@ def gap_since_backup(
     is missing.
 
     file  facts of the inbox file that is there
-    last  LAST_COMMIT of the replaced database; None if it cannot be read
+    last  LAST_COMMIT of the replaced database; None if it cannot be read. Then it may have been
+          written until now: the file's note may be a second old, and commands leave none
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
-        noted = max(file.last_commit, last or 0)
+        noted = max(file.last_commit, now if last is None else last)
         if (found := found_gap(connection, file._replace(last_commit=noted), now=now)) is None:
             return None
         return replace(found, detail=_SINCE_BACKUP)

@@ -160,6 +160,13 @@ service.REST_S = 0.05
 """
 """Let the watchdog look all the time: no defect, but an alarm comes soon."""
 
+ALARMS_SOON = f"""{WATCHFUL}
+import app.monitoring.watchdog as watchdog
+
+watchdog.SHOP_PATIENCE = 300_000
+"""
+"""The same, after a third of a second of a shop that takes nothing."""
+
 
 def stepping(seconds: int, file: str) -> str:
     """Return a plant that sets the clock by so many seconds while a file exists."""

@@ -1,5 +1,6 @@
 """The real `serve` as a child process, alone or under a tracer that records or injects."""
 
+import json
 import os
 import shutil
 import sys
@@ -49,6 +50,12 @@ class Service:
     def stands_still(self) -> bool:
         """Return whether it was stopped and not resumed."""
         return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+    def alarms(self, name: str) -> bool:
+        """Return whether readiness and the figures both show an alarm."""
+        shown = name in json.loads(self.process.request("GET", "/readyz")[2])
+        figures = self.process.request("GET", "/metrics")[2]
+        return shown and f"tallyhook_{name}_alarm 1.0".encode() in figures
 
     @property
     def ended(self) -> bool:

@@ -17,6 +17,7 @@ from app.config.settings import Settings
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, UsageError
 from app.privacy.gap import accept_found
+from tests.e2e.processes import command
 from tests.faults.check import assert_kept, look
 from tests.faults.injecting import DATABASE, INBOX, LOG, start
 from tests.faults.load import deliver, load
@@ -98,6 +99,8 @@ def served(folder: Path, *plants: str, act: Callable[[Service], object]) -> set[
 def gap_is_named_and_accepted(folder: Path, told: set[str]) -> None:
     with pytest.raises(ConfigurationError, match=r"no acknowledged delivery is lost.*--accept-gap"):
         asyncio.run(start(folder))
+    checked = command(folder, "db", "check")
+    assert (checked.returncode, b"no acknowledged delivery is lost" in checked.stdout) == (1, True)
     found = asyncio.run(accept_found(settings(folder), reason="a test", clock=SystemClock()))
     assert (found.kind, found.deliveries) == ("database", 0)
     assert found.since < found.until

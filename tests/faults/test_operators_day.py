@@ -20,11 +20,13 @@ from typing import Any
 import pytest
 
 from tests.contexts import ACCEPTED
+from tests.docs.test_runbook import steps
 from tests.e2e.endpoint import listening
 from tests.e2e.processes import command, running, serving, token
-from tests.faults.check import assert_kept
+from tests.faults.check import assert_kept, look
 from tests.faults.load import deliver, load
 from tests.faults.network import needs_namespaces, network
+from tests.faults.plants import ALARMS_SOON, WATCHFUL, script
 from tests.faults.service import a_service
 from tests.waiting import until
 
@@ -63,11 +65,14 @@ WHERE NOT EXISTS (SELECT 1 FROM ledgers l WHERE l.order_key = d.order_key)
 
 def read_after_a_kill(folder: Path, unread: int) -> str:
     """Let deliveries wait unread, kill all, start, and return when each step was reached."""
-    with a_service(folder) as service:
+    with a_service(folder, script=WATCHFUL, INBOX_ALARM_S="1", INBOX_RED_S="1") as service:
         reader = service.worker()
         os.kill(reader, signal.SIGSTOP)
         with load(service.port, again=10_000) as driver:
             driver.until(unread)
+        until(lambda: service.alarms("reader"))
+        status, _, told = service.process.request("GET", "/readyz")
+        assert (status, b"s ago are accepted and not read yet" in told) == (503, True)
         service.signal(signal.SIGKILL)
         os.kill(reader, signal.SIGKILL)
         service.process.code()
@@ -149,15 +154,16 @@ def told_of_shop(folder: Path, **settings: str) -> tuple[str, str]:
     return next((each["state"], each["sentence"]) for each in told if each["what"] == "shop")
 
 
-def notified_after_absence(folder: Path, *, orders: int, away_s: float, script: str = "") -> str:
+def notified_after_absence(folder: Path, *, orders: int, away_s: float, plant: str = "") -> str:
     """Have a shop away while orders are paid, and return how long it then took to notify it."""
     shop, names = Shop(), [f"away{number}-1" for number in range(orders)]
     settings = shop.settings()
-    with a_service(folder, script=script, **settings) as service:
+    with a_service(folder, script=plant, **settings) as service:
         began = time.monotonic()
         acknowledged = {answer.delivery for answer in deliver(service.port, *names)}
         until(lambda: rows(folder, "SELECT count(*) FROM revisions") == [(orders,)])
         until(lambda: b"the shop takes no notifications" in service.process.log)
+        until(lambda: service.alarms("shop_away"))
         time.sleep(max(0.0, away_s - (time.monotonic() - began)))
         assert told_of_shop(folder, **settings) == (
             "must",
@@ -165,11 +171,14 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float, script: 
         )
         back = time.monotonic()
         with shop.open():
+            for step in steps("Alarms", "shop_away") if plant else ():
+                assert command(folder, *step, **settings).returncode == 0
             for tenth in range(1, 11):  # each within the usual patience
                 until(lambda least=orders * tenth // 10: len(shop.heard) >= least)
             until(lambda: shop.heard_all(folder))
             took = time.monotonic() - back
             assert told_of_shop(folder, **settings)[0] == "ok"
+            until(lambda: not service.alarms("shop_away"))
             assert service.process.end() == 0
     said = [line["event"] for line in service.process.lines if "shop" in line["event"]]
     assert said == ["the shop takes no notifications", "the shop takes notifications again"]
@@ -181,8 +190,9 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float, script: 
 
 
 def test_a_shop_that_comes_back_hears_of_every_order(tmp_path: Path) -> None:
-    """`doctor` names it meanwhile; the log has one line when it goes, and one at its return."""
-    print(notified_after_absence(tmp_path, orders=40, away_s=1.0, script=SOON))
+    """`doctor` and an alarm name it meanwhile, and the runbook's step has it notified at once; the
+    log has one line when it goes, and one at its return."""
+    print(notified_after_absence(tmp_path, orders=40, away_s=1.0, plant=ALARMS_SOON))
 
 
 @pytest.mark.soak
@@ -219,22 +229,60 @@ def test_a_shop_that_takes_five_seconds_an_answer(tmp_path: Path) -> None:
 
 
 def test_a_shop_that_fails_for_one_order_hears_of_all_others(tmp_path: Path) -> None:
-    """The order is listed as stuck; `notifications redeliver` sends it once the shop is mended."""
+    """The order is listed as stuck, with an alarm; the runbook's step sends it to a mended shop."""
     shop, names = Shop(), [f"one{number}-1" for number in range(20)]
     settings, failing = shop.settings(), "ORD-one7-"
     shop.failing.add(failing)
-    with shop.open(), a_service(tmp_path, script=SOON, **settings) as service:
+    listing, redelivering = steps("Alarms", "notification_stuck")
+    listing += ["--format", "json"]
+    with shop.open(), a_service(tmp_path, script=script(SOON, ALARMS_SOON), **settings) as service:
         acknowledged = {answer.delivery for answer in deliver(service.port, *names)}
         until(lambda: len(shop.heard) == len(names) - 1)
-        listing = ("notifications", "list", "--state", "stuck", "--format", "json")
         until(lambda: b"one7" in command(tmp_path, *listing, **settings).stdout)
         (stuck,) = json.loads(command(tmp_path, *listing, **settings).stdout)
         assert (stuck["order"], stuck["state"]) == (failing, "stuck"), stuck
+        until(lambda: service.alarms("notification_stuck"))
+        assert not service.alarms("shop_away")
         shop.failing.clear()
-        assert command(tmp_path, "notifications", "redeliver", **settings).returncode == 0
+        assert command(tmp_path, *redelivering, **settings).returncode == 0
         until(lambda: shop.heard_all(tmp_path))
+        until(lambda: not service.alarms("notification_stuck"))
         assert service.process.end() == 0
     sound(tmp_path, acknowledged)
+
+
+# --- a damaged database --------------------------------------------------------------------------
+
+
+def test_a_damaged_database_is_replaced_by_its_newest_backup(tmp_path: Path) -> None:
+    """By the runbook's step. What came after the backup is named, and goes on only if accepted."""
+    backup, damaged = tmp_path / "one.backup", tmp_path / "t.db"
+    with serving(tmp_path) as process:
+        kept = {answer.delivery for answer in deliver(process.port, "a-1", "b-1")}
+        until(lambda: rows(tmp_path, "SELECT count(*) FROM revisions") == [(2,)])
+        assert command(tmp_path, "backup", str(backup)).returncode == 0
+        later = {answer.delivery for answer in deliver(process.port, "c-1", "d-1", "e-1")}
+        until(lambda: rows(tmp_path, "SELECT count(*) FROM revisions") == [(5,)])
+        assert process.end() == 0
+    os.truncate(damaged, damaged.stat().st_size // 2)
+    refused = command(tmp_path, "serve", "--port", "0")
+    assert (refused.returncode, b"the database file is damaged" in refused.stderr) == (4, True)
+    checking, restoring = steps("Not ready", "the database file is damaged")
+    assert command(tmp_path, *checking).returncode != 0
+    restoring[restoring.index("FILE")] = str(backup)
+    refused = command(tmp_path, *restoring)
+    assert refused.returncode == 3
+    assert b"--accept-gap --reason TEXT" in refused.stderr
+    done = command(tmp_path, *restoring, "--accept-gap", "--reason", "the disk failed")
+    assert done.returncode == 0, done.stderr
+    ((kind, most, reason),) = rows(tmp_path, "SELECT kind, deliveries, reason FROM gaps")
+    assert (kind, reason) == ("database", "the disk failed")
+    assert list(tmp_path.glob("t.db.replaced-*"))
+    with serving(tmp_path) as process:
+        kept |= {answer.delivery for answer in deliver(process.port, "f-1")}
+        assert process.end() == 0
+    assert len(look(damaged).lost(later)) <= most
+    sound(tmp_path, kept)
 
 
 # --- another machine, and another user -----------------------------------------------------------

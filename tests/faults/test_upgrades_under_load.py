@@ -13,9 +13,11 @@ from app import providers
 from app.database import schema
 from tests.api.driving import environ
 from tests.cli.test_other_version import MIGRATION, NEWER
+from tests.docs.test_runbook import steps
 from tests.e2e.processes import Process, command
 from tests.faults.check import assert_kept
 from tests.faults.load import load
+from tests.faults.plants import WATCHFUL
 from tests.faults.service import a_service, planted
 from tests.faults.test_operators_day import UNFOLDED, rows, sound
 from tests.waiting import until
@@ -59,20 +61,27 @@ def held(folder: Path) -> set[str]:
 def test_orders_that_only_newer_rules_let_ship_are_held_after_an_upgrade_under_load(
     tmp_path: Path,
 ) -> None:
-    """What came under the newer build alone is not; each order is folded by the newer rules."""
+    """What came under the newer build alone is not; each order is folded by the newer rules. An
+    alarm says so until each was released as the runbook says."""
     acknowledged = loaded(tmp_path, "old", acks=ACKS, script=OLDER_RULES)
     before = {order for (order,) in rows(tmp_path, "SELECT DISTINCT order_key FROM revisions")}
     assert before
     acknowledged |= loaded(tmp_path, "new", acks=ACKS)
-    with a_service(tmp_path) as service:
-        until(lambda: rows(tmp_path, UNFOLDED) == [(0,)] and len(held(tmp_path)) >= len(before))
+    with a_service(tmp_path, script=WATCHFUL) as service:
+        until(lambda: rows(tmp_path, UNFOLDED) == [(0,)] and service.alarms("held"))
+        until(lambda: len(held(tmp_path)) >= len(before))
+        assert held(tmp_path) == before
+        ships = {order for (order,) in rows(tmp_path, SHIPS)}
+        assert ships
+        assert not ships & before
+        listing, releasing, *_ = steps("Alarms", "held")
+        assert all(order.encode() in command(tmp_path, *listing).stdout for order in before)
+        meant = {"REF": sorted(before), "…": ["a test"]}
+        words = [each for word in releasing for each in meant.get(word, [word])]
+        assert command(tmp_path, *words).returncode == 0
+        until(lambda: before <= {order for (order,) in rows(tmp_path, SHIPS)})
+        until(lambda: not service.alarms("held"))
         assert service.end(signal.SIGTERM) == 0
-    assert held(tmp_path) == before
-    ships = {
-        order for (order,) in rows(tmp_path, "SELECT order_key FROM ledgers WHERE fulfillable")
-    }
-    assert ships
-    assert not ships & before
     sound(tmp_path, acknowledged)
 
 
