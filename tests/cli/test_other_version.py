@@ -1,8 +1,9 @@
 """Commands of a newer version beside a service of the older one: none but two changes a schema."""
 
 import asyncio
+import os
 import sqlite3
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import cache
 from pathlib import Path
 from shutil import copytree
@@ -11,7 +12,6 @@ import pytest
 
 from app.core.clock import SystemClock
 from app.database import schema
-from app.database.locks import ServiceLock
 from app.orders.published_store import AHEAD
 from app.privacy.gap import accept_found
 from app.receiving.inbox_file_store import path_of
@@ -19,6 +19,7 @@ from tests.cli.test_commands import Run, run
 from tests.console.test_reader_stopped import COMMANDS, WORDS, needed_by
 from tests.contexts import ACCEPTED, settings_of
 from tests.database.made import put_new
+from tests.e2e.processes import serving
 
 __all__ = ["run"]
 
@@ -73,25 +74,27 @@ def older(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_no_command_changes_the_schema_under_a_service(
-    run: Run, tmp_path: Path, older: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("served", [True, False])
+def test_no_other_command_changes_the_schema(
+    run: Run, tmp_path: Path, older: Path, monkeypatch: pytest.MonkeyPatch, served: bool
 ) -> None:
+    """Whether or not the older build serves the database. Under it neither those two do."""
     before, codes = version(older), dict[str, int]()
     monkeypatch.chdir(tmp_path)
     for each in ("given.csv", "given.txt", "given.toml"):
         (tmp_path / each).write_text("")
-    service = ServiceLock(older)
-    service.take()
-    try:
+    url = os.environ["TALLYHOOK_DATABASE_URL"]
+    with serving(tmp_path, DATABASE_URL=url) if served else nullcontext() as service:
         for name in sorted(COMMANDS.keys() - UPGRADING - LASTING):
             words = WORDS.get(name, needed_by(COMMANDS[name]))
             codes[name] = run(*name.split(), *words).code
             assert version(older) == before, name
-        assert run("db", "upgrade").code == 3
-        assert run("serve", "--port", "0").code == 3
-        assert version(older) == before
-    finally:
-        service.release()
+        if service is not None:
+            assert run("db", "upgrade").code == 3
+            assert run("serve", "--port", "0").code == 3
+            assert version(older) == before
+            assert service.get("/readyz")["status"] == "ready"
+            assert service.end() == 0
     assert sum(code == 3 for code in codes.values()) > len(codes) / 2, codes
     assert run("db", "upgrade").code == 0
     assert version(older) == NEWER
