@@ -131,6 +131,7 @@ def played(folder: Path, file: str, fault: str, when: str) -> Seen:
             before.until(ACKS)
         acknowledged = before.ledger.deliveries
         until(lambda: (folder / file).exists())
+        assert {each.name for each in folder.iterdir()} <= {*CONTENT, *LOCKS}
         if when == "stopped":
             killed(service)
             FAULTS[fault](folder / file)
