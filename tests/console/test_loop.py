@@ -152,6 +152,8 @@ async def test_an_order_with_many_deliveries_is_computed_in_another_thread(
 
 ACTS: Final[dict[str, dict[str, str]]] = {
     "evidence": {}, "prove": {}, "letter": {"ending": "html"}, "verify-log": {},
+    "erase": {"what": "order", "subject": "ORD-1"},
+    "copy": {"what": "order", "subject": "ORD-1", "reason": "seen"},
 }  # fmt: skip
 
 

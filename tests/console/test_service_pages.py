@@ -15,6 +15,7 @@ from app.config.load import load_settings
 from app.console.application import build_console
 from app.console.service_pages import ITEM_TITLES, problem_sentence
 from app.console.words import ACTIONS, NOTIFICATIONS, prose_in
+from app.context.context import AppContext
 from app.core.jobs import Jobs
 from app.evidence.keys import write_key
 from app.evidence.seal import Sealer, open_signer, rename_log, seal_all
@@ -108,6 +109,25 @@ async def verified(client: httpx2.AsyncClient) -> str:
     """Verify the log; return its page."""
     assert (await send(client, "/do/verify-log")).headers["location"].startswith("/log")
     return shown((await client.get("/log")).text)
+
+
+async def test_of_eight_who_ask_at_once_one_verifies_the_log(
+    console: RunningConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = list[str]()
+
+    async def counted(context: AppContext) -> VerifiedLog:
+        began.append("")
+        return await verify_own_log(context)
+
+    monkeypatch.setattr("app.console.service_pages.verify_own_log", counted)
+    await seal_all(console.context, await open_signer(console.context))
+    async with console.signed_in("viewer") as client:
+        forms = [await of_form(client, "/do/verify-log") for _ in range(8)]
+        sent = (client.post("/do/verify-log", data={"form": each}) for each in forms)
+        answers = await asyncio.gather(*sent)
+    assert {each.status_code for each in answers} == {303}
+    assert len(began) == 1
 
 
 async def test_the_log_is_verified_from_its_page(console: RunningConsole) -> None:
