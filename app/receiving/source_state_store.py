@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from app.database.statements import PlainConnection, insert_rows
+from app.database.statements import PlainConnection, insert_rows, select_rows
 from app.providers.request import FETCHED
 from app.receiving.refusal_store import NOT_KEPT, Rejection
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant
@@ -64,8 +64,7 @@ def note_sources(
     accepted = {
         name.removeprefix(ACCEPTED): at for name, at in last.items() if name.startswith(ACCEPTED)
     }
-    for source in sorted(accepted):
-        connection.ask(_RESET, (source,))
+    select_rows(connection, sql=_RESET, values=accepted)
     if last:
         insert_rows(
             connection,
@@ -78,7 +77,7 @@ def note_sources(
         _count_refused(connection, rejections, accepted)
 
 
-_RESET: Final = "UPDATE refusals SET since_accepted=0 WHERE source=? AND since_accepted > 0"
+_RESET: Final = "UPDATE refusals SET since_accepted=0 WHERE since_accepted > 0 AND source IN ({})"
 _LATER: Final = (
     "ON CONFLICT (name) DO UPDATE SET value=excluded.value WHERE excluded.value > counters.value"
 )
