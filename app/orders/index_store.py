@@ -9,7 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.database.mapping import RECORD_AT
 from app.database.statements import PlainConnection, run, statement
-from app.receiving.append_store import KnownEvents, NewEvent, StoredVerdict, mark_due, write_index
+from app.receiving.append_store import (
+    KnownEvents,
+    StoredVerdict,
+    judge_all,
+    mark_due,
+    write_index,
+)
 from app.receiving.correlation_store import Linking, LinkMemory, keys_of_references
 from app.receiving.delivery_log_store import RawDelivery
 from app.receiving.due_store import mark_all_due
@@ -74,18 +80,12 @@ def _index(
     connection: PlainConnection, rereads: Sequence[Reread], now: Instant
 ) -> list[StoredVerdict]:
     known, linking = KnownEvents(), Linking(LinkMemory())
-    verdicts: list[StoredVerdict] = []
-    fresh: list[NewEvent] = []
     events = [reread.event for reread in rereads if reread.event is not None]
     linking.load_of(connection, events)
     known.load(connection, events)  # once all nodes have what was committed
-    for reread in rereads:
-        event, delivery = reread.event, reread.delivery
-        verdict = "unreadable" if event is None else known.judge(event, linking)
-        verdicts.append(verdict)
-        if event is not None and verdict != "duplicate":
-            fresh.append((event, delivery.delivery_id, delivery.received_at))
-    linking.assign(connection, [event for event, _, _ in fresh])
+    came = ((r.event, r.delivery.delivery_id, r.delivery.received_at) for r in rereads)
+    verdicts, fresh = judge_all(came, known, linking)
+    linking.assign(connection, [event for event, _ in fresh])
     write_index(connection, linking, fresh)
     notes = [
         phone_note(

@@ -12,9 +12,9 @@ another process has appended the same event meanwhile, they are written again.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -81,8 +81,8 @@ class Arrival(NamedTuple):
     lane: int = 0
 
 
-NewEvent = tuple[Event, str, Instant]
-"""An event, the delivery that first brought it, and when."""
+NewEvent = tuple[Event, tuple[Any, ...]]
+"""An event, and its row without an order."""
 
 Bodies = dict[str, tuple[str | None, str | None]]
 """For each body of one event id, by digest: the order it is stored under, and the one it names."""
@@ -94,8 +94,8 @@ class KnownEvents:
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
-    def load(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load the stored bodies of these events' ids."""
+    def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
+        """Load the stored bodies of these events' ids. Return whether there are any."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -104,6 +104,7 @@ class KnownEvents:
         )
         for event_id, source, digest, order_key, order_ref in rows:
             self.bodies.setdefault((source, event_id), {})[digest] = (order_key, order_ref)
+        return bool(rows)
 
     def judge(self, event: Event, linking: Linking) -> StoredVerdict:
         """Return the verdict on one more arrival of an event, and note the event as known."""
@@ -359,19 +360,26 @@ def append(
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
     """Judge arrivals, and write them without marks."""
-    guessed = None
+    events = [arrival.event for arrival in arrivals if arrival.event is not None]
+    linking, known = Linking(memory), KnownEvents()
+    guessed, any_known = None, True
     if connection.dialect != "sqlite" and not connection.spread:
-        guessed = _judge(connection, arrivals, memory, ahead=True)
+        any_known = known.load(connection, events)
+        guessed = _judge(connection, arrivals, known, linking)
         _write_deliveries(connection, guessed)
+        known = KnownEvents()
     take_lock(connection, LINKING)
-    judged = _judge(connection, arrivals, memory)
+    linking.load_of(connection, events)  # 1
+    any_known |= known.load(connection, events)  # now all nodes have every earlier commit
+    judged = guessed
+    if judged is None or any_known:
+        judged = _judge(connection, arrivals, known, linking)
     if guessed is None:
         _write_deliveries(connection, judged)
     elif (guessed.verdicts, guessed.pruned) != (judged.verdicts, judged.pruned):
         select_rows(connection, sql=_TAKE_BACK, values=[a.delivery_id for a in arrivals])
         _write_deliveries(connection, judged)
-    linking = judged.linking
-    fresh = [event for event, _, _ in judged.fresh]
+    fresh = [event for event, _ in judged.fresh]
     linking.assign(connection, fresh)  # 3
     new = [a for a, v in zip(arrivals, judged.verdicts, strict=True) if v != "duplicate"]
     _keep_whole(connection, new)
@@ -387,26 +395,11 @@ _TAKE_BACK: Final = "DELETE FROM deliveries WHERE id IN ({})"
 
 
 def _judge(
-    connection: PlainConnection,
-    arrivals: Sequence[Arrival],
-    memory: LinkMemory,
-    *,
-    ahead: bool = False,
+    connection: PlainConnection, arrivals: Sequence[Arrival], known: KnownEvents, linking: Linking
 ) -> Judged:
-    """Decide each arrival's verdict without writing anything. With `ahead`, load no links."""
-    known, linking = KnownEvents(), Linking(memory)
-    verdicts: list[StoredVerdict] = []
-    fresh: list[NewEvent] = []
-    events = [arrival.event for arrival in arrivals if arrival.event is not None]
-    if not ahead:
-        linking.load_of(connection, events)  # 1
-    known.load(connection, events)  # now all nodes have every earlier commit
-    for arrival in arrivals:  # 2
-        event = arrival.event
-        verdict = "unreadable" if event is None else known.judge(event, linking)
-        verdicts.append(verdict)
-        if event is not None and verdict != "duplicate":
-            fresh.append((event, arrival.delivery_id, arrival.received_at))
+    """Decide each arrival's verdict without writing anything."""
+    came = ((each.event, each.delivery_id, each.received_at) for each in arrivals)
+    verdicts, fresh = judge_all(came, known, linking)  # 2
     repeats = [a for a, v in zip(arrivals, verdicts, strict=True) if v == "duplicate"]
     return Judged(
         arrivals=arrivals,
@@ -416,6 +409,27 @@ def _judge(
         known=known,
         pruned=_of_pruned(connection, repeats),
     )
+
+
+def judge_all(
+    came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
+) -> tuple[list[StoredVerdict], list[NewEvent]]:
+    """Return the verdict on each event, delivery id and arrival, and the new events."""
+    verdicts: list[StoredVerdict] = []
+    fresh: list[NewEvent] = []
+    for event, delivery_id, received_at in came:
+        verdict = "unreadable" if event is None else known.judge(event, linking)
+        verdicts.append(verdict)
+        if event is not None and verdict != "duplicate":
+            fresh.append(
+                (
+                    event,
+                    event_row(
+                        event, order_key=None, delivery_id=delivery_id, received_at=received_at
+                    ),
+                )
+            )
+    return verdicts, fresh
 
 
 def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
@@ -563,15 +577,7 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
             connection,
             table="events",
             columns=EVENT_COLUMNS,
-            rows=[
-                event_row(
-                    event,
-                    order_key=orders.get(event.key),
-                    delivery_id=delivery_id,
-                    received_at=received_at,
-                )
-                for event, delivery_id, received_at in fresh
-            ],
+            rows=[(orders.get(event.key), *row[1:]) for event, row in fresh],
         )
     linking.write(connection)
 
