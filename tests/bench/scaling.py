@@ -30,6 +30,7 @@ from app.receiving.due_store import due_orders
 from app.receiving.framing import Received
 from app.receiving.inbox import Inbox, open_inbox
 from app.receiving.inbox_store import inbox_row
+from app.receiving.reader import AT_ONCE_SHARED
 from app.sealing.log_store import begin_log
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import policy_text
@@ -53,7 +54,7 @@ A_ROW: Final = 64
 """Deliveries in one row of the inbox, as one receiver under load commits them."""
 
 AT_ONCE: Final = 500
-"""Deliveries appended, and orders published, in one transaction."""
+"""Orders published in one transaction."""
 
 AT_ONE_TIME: Final = 4
 """Writers beside one another where the ceilings are measured."""
@@ -290,7 +291,7 @@ async def measure_ceilings(
 
     stretch, now = Stretch(seed=SEED, first=0, count=orders), SystemClock().now()
     reader = source(secret_text(new_secret()))
-    deliveries = list(_parts(arrivals(mixed(stretch, now=now), reader, now), AT_ONCE))
+    deliveries = list(_parts(arrivals(mixed(stretch, now=now), reader, now), AT_ONCE_SHARED))
     async with AsyncExitStack() as stack:
         stores = [
             await stack.enter_async_context(open_inbox(settings_of(url)))

@@ -72,6 +72,7 @@ FIGURES: Final[list[tuple[Any, str, Any]]] = [
     (pace, "SHORT_S", 0.025),
     (pace, "_GROWTH", 2),
     (reader, "AT_ONCE", 512),
+    (reader, "AT_ONCE_SHARED", 1_024),
     (reader, "AT_ONCE_BYTES", 4 * MIB),
     (receive, "MAX_UNSIGNED_BYTES", 64 * KIB),
     (receive, "MAX_UNSIGNED_VALUES", 2_000),

@@ -308,7 +308,7 @@ async def test_rows_under_which_two_readers_have_ended_are_read_alone(
     reading = Reading(monkeypatch, shared=True)
     reading.store.rows = [row_of(1), row_of(1, 2)._replace(tries=tries)]
     assert await read_some(reading.context) == 2
-    claimed = ("claim_rows", 512, 4 * 1024 * 1024)
+    claimed = ("claim_rows", 1_024, 4 * 1024 * 1024)
     made = [("suspect", reading.store.rows)] if tries == 2 else []
     assert reading.store.committed == [claimed, *made]
     assert reading.store.appended == ([] if made else [2])
