@@ -26,7 +26,7 @@ from app.orders.set_aside import HOLDING
 from app.privacy import erase as erasing
 from app.privacy.check import check_database
 from app.privacy.erase import ErasureRequest, erase
-from app.receiving import append_store, due_store, inbox_store, reader
+from app.receiving import append_store, claim_store, due_store, inbox_store
 from app.receiving.claim_store import MOST_CLAIMS, Claimant
 from app.receiving.due_store import Due
 from app.receiving.framing import Received
@@ -365,7 +365,7 @@ def claims_run_out(monkeypatch: pytest.MonkeyPatch, seed: int) -> tuple[list[str
 
     monkeypatch.setattr(Claimant, "_holds", held)
     for name in ("claim_rows", "claim_suspect"):
-        noting(reader, name, takes=False)
+        noting(claim_store, name, takes=False)
     for name in ("take_out", "take_suspect_out"):
         noting(append_store, name, takes=True)
     return run_out, wrong
