@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from email.message import EmailMessage
 from typing import Any, Final
 
+from pydantic import SecretStr
+
 from app.core.errors import DeliveryFailed
 from app.core.hosts import is_loopback
 
@@ -82,3 +84,14 @@ class MailServer:
 
 
 _REFUSED: Final = "the mail server refuses a recipient: see to whom mails are to go (…__MAIL_TO)"
+
+
+def mail_server(
+    place: str | None, *, user: str | None, password: SecretStr | None
+) -> MailServer | None:
+    """Return the configured mail server at `host:port`; None without one."""
+    if place is None:
+        return None
+    host, _, port = place.rpartition(":")
+    secret = None if password is None else password.get_secret_value()
+    return MailServer(host=host, port=int(port), user=user, password=secret)

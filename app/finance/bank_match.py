@@ -16,8 +16,7 @@ from app.finance.match_rules import rules_known
 from app.finance.reconcile_rows import bank_sides, leg_of
 from reconcile.documents import Count, InstantText, Keywords, MoneyDocument, NextText
 from reconcile.instants import MINUTE, Duration, Instant, format_instant, format_known
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import BankLine, BookLine
+from reconcile.matching.books import BankLine, BookLine, Payout
 from reconcile.matching.control import BUCKETS, FAMILIES, Bucket, Family
 from reconcile.matching.exchange import implied_rate
 from reconcile.matching.rows import subject_of

@@ -18,8 +18,7 @@ from app.finance import import_store
 from app.finance.line_version_store import lines_known
 from reconcile.instants import EARLIEST, LATEST, Instant
 from reconcile.matching.balances import StatementBalances
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import BankLine
+from reconcile.matching.books import BankLine, Payout
 
 
 def payout_id(source: str, reference: str, currency: str) -> str:

@@ -14,8 +14,8 @@ from app.finance.match_rules import rules_known
 from app.finance.matching_store import in_step
 from app.finance.reconcile_rows import known_in, last_decisions, snapshot_of
 from reconcile.instants import Instant, format_known
-from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, Payout
 from reconcile.matching.control import Bucket, Side
 from reconcile.matching.funds import Capture, captures_of
 from reconcile.matching.period import Period

@@ -32,8 +32,8 @@ from app.orders.refold import fold_or_log
 from app.receiving import due_store
 from app.receiving.phone_store import orders_of_recipients
 from reconcile.instants import Instant
-from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine, BookLine, match_key
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, BookLine, Payout, match_key
 from reconcile.matching.funds import captures_of
 from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.match import Decision, Matching

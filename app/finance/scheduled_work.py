@@ -23,12 +23,11 @@ from typing import Final, Literal, Protocol
 import httpx2
 
 from app.access.operators import SERVICE, note_in_trail, permitted
-from app.config.settings import Settings
 from app.context.context import AppContext
 from app.core.clock import Clock
 from app.core.errors import DeliveryFailed, NotAllRead, NotFoundError, TallyhookError
 from app.core.logs import log
-from app.core.mail import MailServer
+from app.core.mail import MailServer, mail_server
 from app.core.private_files import replacing
 from app.core.schedule import ScheduleEntry, Span, Way, schedule_entries
 from app.core.text import LEAF, counted
@@ -245,21 +244,6 @@ class Schedule:
         return found
 
 
-def mail_server_of(settings: Settings) -> MailServer | None:
-    """Return the mail server in the settings; None without one."""
-    reports = settings.reports
-    if reports.mail_server is None:
-        return None
-    host, _, port = reports.mail_server.rpartition(":")
-    password = reports.mail_password
-    return MailServer(
-        host=host,
-        port=int(port),
-        user=reports.mail_user,
-        password=None if password is None else password.get_secret_value(),
-    )
-
-
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
     """Return the entries to run, with the configured ways. Raises ConfigurationError if the secret
     for posts cannot sign."""
@@ -267,7 +251,9 @@ def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
         ways["folder"] = FolderWay(folder=reports.folder)
-    server = mail_server_of(context.settings)
+    server = mail_server(
+        reports.mail_server, user=reports.mail_user, password=reports.mail_password
+    )
     if server is not None and reports.mail_from is not None and reports.mail_to:
         ways["mail"] = MailWay(server=server, sender=reports.mail_from, to=reports.mail_to)
     if reports.url is not None and reports.secret is not None:

@@ -21,8 +21,7 @@ from app.database.statements import Rows, select_in, statement, stream
 from app.finance import import_store, staged_rows
 from app.finance.line_version_store import lines_known
 from reconcile.instants import Instant
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import StatementLine, match_key
+from reconcile.matching.books import Payout, StatementLine, match_key
 
 _WALLETS: Final = statement(
     "SELECT source, wallet, currency, settled_at, line || '.' || since, kind, payment, net, "

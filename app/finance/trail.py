@@ -14,8 +14,7 @@ from app.finance import bank_store, book_line_store, break_acts, ledger_line_sto
 from app.finance.bank_match import Booked, bank_words, booked_with, payout_document
 from app.finance.read_lines import book_document, statement_document
 from reconcile.instants import Instant, format_instant
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import BookLine, StatementLine, match_key
+from reconcile.matching.books import BookLine, Payout, StatementLine, match_key
 from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 

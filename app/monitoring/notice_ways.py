@@ -13,8 +13,7 @@ import httpx2
 from app.config.settings import Settings
 from app.core.clock import CLOCKS_DIFFER
 from app.core.errors import DeliveryFailed
-from app.core.mail import MailServer
-from app.finance.scheduled_work import mail_server_of
+from app.core.mail import MailServer, mail_server
 from app.providers.configured import signer_of_section
 from app.providers.signed_post import post_signed
 from app.providers.source import Source
@@ -102,10 +101,12 @@ def notice_ways_of(
 
     Raises ConfigurationError if the secret of posts cannot sign.
     """
-    ways, alarms, sender = dict[str, SendsNotices](), settings.alarms, settings.reports.mail_from
-    server = mail_server_of(settings)
-    if server is not None and sender is not None:
-        ways["mail"] = MailsNotices(server=server, sender=sender)
+    ways, alarms, reports = dict[str, SendsNotices](), settings.alarms, settings.reports
+    server = mail_server(
+        reports.mail_server, user=reports.mail_user, password=reports.mail_password
+    )
+    if server is not None and reports.mail_from is not None:
+        ways["mail"] = MailsNotices(server=server, sender=reports.mail_from)
     if client is not None and alarms.url is not None and alarms.secret is not None:
         signer = signer_of_section("alarms", alarms.secret)
         ways["post"] = PostsNotices(url=alarms.url, signer=signer, client=client)

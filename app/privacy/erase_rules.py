@@ -7,13 +7,12 @@ line of the order book must: a run that had nothing to compare the order with ha
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from app.config.settings import Settings
 from app.database.engine import Connection
 from app.database.marks import GROUNDS
 from app.finance.book_line_store import book_rows_of
-from app.finance.break_acts import SeenBreak, breaks_since
 from app.receiving.restrictions import REASONS, Kind
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, EARLIEST, Duration, Instant, format_instant
@@ -23,6 +22,9 @@ from reconcile.ledger.ledger import Ledger
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import match_key
 from reconcile.matching.causes import BreakCause
+
+if TYPE_CHECKING:
+    from app.finance.break_acts import SeenBreak
 
 Why = Literal[
     "accounts",
@@ -228,6 +230,9 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
+    # A worker, which only looks for pending erasures, would load all of matching.
+    from app.finance.break_acts import breaks_since
+
     seen = await breaks_since(connection, order, since=last_heard(history))
     booked = await book_rows_of(connection, [match_key(order)], as_of=ledger.as_of)
     steps = [do for code in codes for do in steps_for(code, seen, order, booked=bool(booked))]
@@ -235,7 +240,7 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 
 
 def steps_for(
-    code: ToSettle, seen: Sequence[SeenBreak] | None, order: str, *, booked: bool
+    code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
     """Return the steps that settle one point, with the commands; nothing if it is settled.
 

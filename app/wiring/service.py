@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Literal
@@ -32,39 +32,23 @@ from app.core.http import outgoing_client
 from app.core.ids import new_token
 from app.core.logs import log
 from app.core.metrics import Metrics
-from app.core.periodic import IDLE_S, PeriodicTask, TaskGroup, rest_when_idle
+from app.core.periodic import PeriodicTask, rest_when_idle
 from app.core.process import affordable
-from app.core.schedule import schedule_entries
-from app.database.takeover import AGAIN_S, LOOK_S
-from app.evidence.seal import CheckpointSigner, Sealer, open_signer, seal_orders_if_due
-from app.evidence.witnesses import REST_S as WITNESSES_REST_S
-from app.evidence.witnesses import Cosigning, witnesses_of
-from app.finance.import_folder import LOOK_S as FOLDER_REST_S
-from app.finance.import_folder import ImportFolder
-from app.finance.schedule_process import Scheduler
+from app.evidence.seal import open_signer
 from app.monitoring.health import PublicCertificate, rest
-from app.monitoring.notice_ways import notice_ways_of
 from app.monitoring.watchdog import FIGURES, REST_S, Watchdog, Watched
-from app.monitoring.work_notices import WorkNotices
 from app.orders.folding_process import FoldingProcess
-from app.orders.notify_shop import Notifier, notify_due, shop_of
-from app.orders.set_aside import HOLDING
-from app.orders.worker import FoldWorker
-from app.privacy.fit_journal import take_up_begun
-from app.privacy.pending_erasures import PendingErasures
-from app.privacy.prune import Pruner, retention_of
 from app.providers.configured import askers, compile_sources
-from app.providers.provider_client import LIMIT_S, ProviderClient
-from app.receiving.confirm import Confirmer, confirming
+from app.providers.provider_client import LIMIT_S
 from app.receiving.connection_limits import ConnectionLimits, GateLimits
 from app.receiving.endpoint import Limits, Webhooks
 from app.receiving.inbox import inbox_of
-from app.receiving.reader import Reader, ReaderContext
 from app.receiving.receive import Receiver
 from app.receiving.refusals import RefusedAges, RejectionRate
 from app.receiving.unsigned import UnsignedAllowance, learning_names
 from app.wiring.opening import open_context
 from app.wiring.work import ElsewhereOf, proposals_of
+from app.wiring.working import Part, Parts, reading_parts, watching_server, working_parts
 
 ALARMS_REST_S = 5.0
 """Seconds between two checks for due notices of alarms."""
@@ -144,114 +128,6 @@ def _looking_at_certificate(
     certificate = PublicCertificate(address)
     task = PeriodicTask(certificate.look, component="the public certificate", rest=rest)
     return certificate, [("the task that looks at the public certificate", task)]
-
-
-def watching_server(context: AppContext) -> list[tuple[str, Part]]:
-    """Build the background task that watches the PostgreSQL server, if there is one."""
-    if (watch := context.database.watch) is None:
-        return []
-
-    def rest(moved: int) -> float:
-        return 0.0 if moved else AGAIN_S if watch.moved else LOOK_S
-
-    task = PeriodicTask(context.database.watch_server, component="the server", rest=rest)
-    watch.on_moved = task.wake
-    return [("the task that watches the database server", task)]
-
-
-Part = Reader | FoldWorker | TaskGroup | PeriodicTask
-"""A background part that runs until it is stopped."""
-
-Parts = Sequence[tuple[str, Part]]
-"""Background parts, each with its name for error messages."""
-
-
-def sealing(context: AppContext, signer: CheckpointSigner) -> PeriodicTask:
-    """Build the background task that seals, and once a day builds the tree of all orders."""
-    sealer = Sealer(context, signer)
-
-    async def work() -> int:
-        if context.signals.folded_elsewhere:  # the process that folds also seals
-            return 0
-        return await sealer.seal_some() or int(await seal_orders_if_due(context))
-
-    return PeriodicTask(work, component="sealing", rest=sealer.rest_s)
-
-
-def reading_parts(
-    context: AppContext, askers: Mapping[str, ProviderClient]
-) -> list[tuple[str, Part]]:
-    """Build the parts that read deliveries from the inbox into the database, and ask providers
-    about unconfirmed events."""
-    assert context.settings.environment is not None
-    reads = ReaderContext(
-        context, inbox_of(context), context.sources, context.settings.environment, HOLDING
-    )
-    parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
-    if askers:
-        confirmer = Confirmer(context=context, sources=context.sources, askers=askers)
-        parts.append(("the task that asks providers back", confirming(confirmer)))
-    return parts
-
-
-def working_parts(
-    context: AppContext,
-    *,
-    client: httpx2.AsyncClient | None,
-    askers: Mapping[str, ProviderClient],
-    signer: CheckpointSigner | None,
-) -> list[tuple[str, Part]]:
-    """Return all parts that process accepted deliveries. `client` sends the shop's notifications,
-    `signer` signs the log. If one is None, another process does that work."""
-    settings = context.settings
-    parts = reading_parts(context, askers)
-    parts.append(("the fold worker", FoldWorker(context)))
-    shop = shop_of(settings)
-    if shop is not None and client is not None:
-        notifier = Notifier(context=context, shop=shop, client=client)
-        task = PeriodicTask(
-            partial(notify_due, notifier), component="notifications", rest=rest_when_idle(IDLE_S)
-        )
-        parts.append(("the task that notifies the shop", task))
-    retention = retention_of(settings, context.sources)
-    if retention is not None:
-        parts.append(("the pruner", Pruner(context, retention)))
-    pending = PendingErasures(context)
-    erasing = PeriodicTask(
-        pending.work,
-        component="erasures that are pending",
-        rest=pending.rest_s,
-        begin=partial(take_up_begun, context),
-    )
-    parts.append(("the task that carries out pending erasures", erasing))
-    if signer is not None:
-        parts.append(("the task that seals the evidence", sealing(context, signer)))
-    witnesses = witnesses_of(settings)
-    if witnesses is not None and client is not None:
-        task = PeriodicTask(
-            Cosigning(context, witnesses, client).ask_due,
-            component="cosigning",
-            rest=rest_when_idle(WITNESSES_REST_S),
-        )
-        parts.append(("the task that has checkpoints cosigned", task))
-    if ways := notice_ways_of(settings, client):
-        notices = WorkNotices(context, ways, proposals_of(context))
-        task = PeriodicTask(
-            notices.send_due, component="work notices", rest=rest_when_idle(ALARMS_REST_S)
-        )
-        parts.append(("the task that notifies operators", task))
-    if entries := schedule_entries(settings.schedule):
-        parts.append(("the schedule", Scheduler(context, entries)))
-    if settings.import_folder is not None:
-        take = ElsewhereOf(settings)(
-            purpose="writing", at_once=1, died="the process that imported a file died: see the log"
-        )
-        folder = ImportFolder(context, settings.import_folder, take)
-        looking = PeriodicTask(
-            folder.look, component="the import folder", rest=lambda done: FOLDER_REST_S
-        )
-        parts.append(("the task that watches the import folder", looking))
-    return parts
 
 
 class Service:

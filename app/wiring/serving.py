@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from socket import socket
@@ -15,7 +15,7 @@ import uvicorn
 from app.access.sessions import somebody_can_sign_in
 from app.config.settings import Settings
 from app.context.context import AppContext, Elsewhere
-from app.core.child_processes import Parent, console_beside, leave_signals_to_parent
+from app.core.child_processes import console_beside, leave_signals_to_parent
 from app.core.errors import (
     ConfigurationError,
     PortTaken,
@@ -25,35 +25,24 @@ from app.core.errors import (
     UsageError,
 )
 from app.core.hosts import is_loopback
-from app.core.http import outgoing_client
 from app.core.ids import new_token
 from app.core.jobs import Jobs
 from app.core.logs import log, tell_left_out
-from app.core.periodic import PeriodicTask
 from app.core.process import ending_signals
-from app.database.database import Database
 from app.database.engine import database_place, is_sqlite
-from app.evidence.seal import open_signer
 from app.golive.golive import unfinished
 from app.monitoring.service_note import note_service
-from app.orders.folding_process import Quiet
-from app.orders.worker import FoldWorker
-from app.providers.configured import askers, compile_sources, keep_profiles
-from app.providers.provider_client import LIMIT_S
+from app.providers.configured import keep_profiles
 from app.receiving.connection_limits import SWEEP_S, ConnectionLimits
 from app.receiving.guard import guarded
-from app.receiving.reader import Reader
 from app.wiring.opening import no_database_yet, open_context
 from app.wiring.service import (
-    Part,
     Service,
     gate_limits,
     open_service,
-    sealing,
-    watching_server,
-    working_parts,
 )
 from app.wiring.work import ElsewhereOf, approve, proposals_of
+from app.wiring.working import cancelled, watching_server
 
 if TYPE_CHECKING:
     from app.console.live import Live
@@ -117,7 +106,7 @@ async def serve(
         except SystemExit as failed:  # Uvicorn raises this if it could not bind
             raise PortTaken(host, port) from failed
         finally:
-            await _cancelled(*beside)
+            await cancelled(*beside)
             for number in ending_signals():
                 loop.remove_signal_handler(number)
         if service.broken:
@@ -199,150 +188,6 @@ async def _announce(service: Service, server: uvicorn.Server) -> None:
         with suppress(StoreUnavailable):
             return await note_service(service.context, address=place, name=service.name)
         await asyncio.sleep(NOTE_AGAIN_S)
-
-
-async def work(settings: Settings, *, parent: Parent | None = None) -> None:
-    """Read the inbox, fold due orders, ask providers, seal, notify the shop, and prune settled
-    orders. Run until told to end, or until the parent ends or asks for it.
-
-    Raises UsageError on SQLite without a parent, where `serve` does this work.
-    """
-    if parent is None and is_sqlite(settings.database_url):
-        raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
-    try:
-        await _work(settings, parent=parent)
-    except StorePoisoned:  # during its start: it would be restarted on the same disk
-        if parent is not None:
-            parent.fail()
-        raise
-    if parent is None:
-        log.info("stopped")
-
-
-async def fold_beside(settings: Settings, *, parent: Parent) -> None:
-    """Fold due orders and seal the log while another process reads. Stop when little is left to do,
-    or when the parent ends or asks for the end."""
-    try:
-        async with open_context(settings, purpose="folding") as context:
-            folding = FoldWorker(context, beside=True)
-            sealer = sealing(context, await open_signer(context))
-            await _until_quiet(context, folding, sealer, parent=parent)
-    except StorePoisoned:
-        parent.fail()
-        raise
-
-
-async def _until_quiet(
-    context: AppContext, folding: FoldWorker, sealer: PeriodicTask, *, parent: Parent
-) -> None:
-    parts = folding, sealer
-    loop, quiet = asyncio.get_running_loop(), Quiet()
-
-    def stop(drain: bool = False) -> None:
-        for part in parts:
-            part.stop()
-
-    def failed(reason: str) -> None:
-        parent.fail()
-        stop()
-
-    context.database.on_poison = failed
-    leave_signals_to_parent()
-    tasks = [loop.create_task(part.run()) for part in parts]
-    signals = context.signals
-    news = (signals.evidence_arrived,)
-    hearing = loop.create_task(parent.hear(read=signals.folded, news=news, stop=stop))
-    while not any(task.done() for task in tasks):
-        await asyncio.wait(tasks, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-        if quiet.look():
-            sealer.stop()  # folding ends later, since nobody else folds while this process runs
-    stop()
-    await _ended(context.database, tasks, hearing)
-
-
-async def _work(settings: Settings, *, parent: Parent | None) -> None:
-    keep_profiles(settings)
-    compile_sources(settings)  # a wrong setting leaves no file behind
-    async with (
-        outgoing_client(timeout_s=LIMIT_S) as client,
-        open_context(settings, purpose="working") as context,
-    ):
-        parts = working_parts(
-            context,
-            client=client,
-            askers=askers(settings, client),
-            signer=await open_signer(context),
-        )
-        parts += watching_server(context)
-        await _until_asked(context, [part for _, part in parts], parent=parent)
-
-
-async def _until_asked(
-    context: AppContext, parts: Sequence[Part], *, parent: Parent | None
-) -> None:
-    """Run all parts until a signal or the parent ends them, or one fails, which is logged."""
-    reader, others = parts[0], parts[1:]
-    assert isinstance(reader, Reader)
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(part.run()) for part in parts]
-
-    def stop(drain: bool = False) -> None:
-        reader.stop(drain=drain)
-        tasks[0].add_done_callback(lambda task: [each.stop() for each in others])
-
-    hearing = None
-    if parent is None:
-        for number in ending_signals():
-            loop.add_signal_handler(number, stop)
-        log.info("working", environment=context.database.environment)
-    else:
-        leave_signals_to_parent()
-        signals = context.signals
-        news = (signals.accepted, signals.evidence_arrived)
-
-        def leave(leaves: bool) -> None:
-            signals.folded_elsewhere = leaves
-
-        hearing = loop.create_task(
-            parent.hear(
-                read=signals.read, news=news, stop=stop, leave=leave, alarming=signals.alarming
-            )
-        )
-
-    def failed(reason: str) -> None:
-        if parent is not None:
-            parent.fail()
-        stop()
-
-    context.database.on_poison = failed
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    stop()
-    await _ended(context.database, tasks, hearing)
-
-
-async def _ended(
-    database: Database, tasks: Sequence[asyncio.Task[None]], hearing: asyncio.Task[None] | None
-) -> None:
-    """Wait for parts that were told to end. Raises UnreachableError if one failed, which is logged,
-    or if nothing more may be written."""
-    ended = await asyncio.gather(*tasks, return_exceptions=True)
-    if hearing is not None:
-        await _cancelled(hearing)
-    failed = [each for each in ended if isinstance(each, BaseException)]
-    poisoned = [str(each) for each in failed if isinstance(each, StorePoisoned)]
-    for each in failed:
-        if not isinstance(each, StorePoisoned):
-            log.error("a part of the worker failed", exc_info=each)
-    if database.poison is not None or poisoned:
-        raise UnreachableError(database.poison or poisoned[0])
-    if failed:
-        raise UnreachableError("a part of the worker failed; see the log") from failed[0]
-
-
-async def _cancelled(*tasks: asyncio.Task[None]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # --- the console ----------------------------------------------------------------------------------

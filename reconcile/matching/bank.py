@@ -20,7 +20,7 @@ from typing import Final
 
 from reconcile.instants import DAY, Duration, Instant
 from reconcile.ledger.ledger import Facts, FactValue
-from reconcile.matching.books import BankLine, BookLine, match_key
+from reconcile.matching.books import BankLine, BookLine, Payout, match_key
 from reconcile.matching.breaks import Break, Candidate
 from reconcile.matching.candidates import Index, Searchable, entry_of, nearest_of
 from reconcile.matching.control import Bucket, Control, ControlLine, Read, Side, break_totals
@@ -43,30 +43,6 @@ from reconcile.matching.tally import Unsettled
 from reconcile.matching.texts import named_in, telling
 from reconcile.matching.wallets import PAST_MOST, due_after
 from reconcile.money import MAX_MINOR, Money
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Payout:
-    """One transfer to the bank according to the statement: the sum of the lines that name it.
-
-    payout_id  equal for all versions of its lines: `pyt_…`
-    reference  the provider's reference
-    minor      net of its lines; negative if the provider takes money back
-    paid_at    latest date of its lines; None if none has one
-    withdrawn  whether it left a wallet, so that its lines are withdrawals; a failed withdrawal
-               makes the sum zero
-    sent       amount that a withdrawal sent, whether it failed or not
-    """
-
-    payout_id: str
-    source: str
-    reference: str
-    currency: str
-    minor: int
-    paid_at: Instant | None
-    lines: int = 1
-    withdrawn: bool = False
-    sent: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,3 +214,27 @@ def _kinds(methods: Methods, cell: str) -> frozenset[MethodKind]:
     named |= dict.fromkeys(map(match_key, methods.tender), "tender")
     parts = [match_key(part) for part in _BETWEEN_METHODS.split(cell)]
     return frozenset([named.get(part, "provider") for part in parts if part])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Payout:
+    """One transfer to the bank according to the statement: the sum of the lines that name it.
+
+    payout_id  equal for all versions of its lines: `pyt_…`
+    reference  the provider's reference
+    minor      net of its lines; negative if the provider takes money back
+    paid_at    latest date of its lines; None if none has one
+    withdrawn  whether it left a wallet, so that its lines are withdrawals; a failed withdrawal
+               makes the sum zero
+    sent       amount that a withdrawal sent, whether it failed or not
+    """
+
+    payout_id: str
+    source: str
+    reference: str
+    currency: str
+    minor: int
+    paid_at: Instant | None
+    lines: int = 1
+    withdrawn: bool = False
+    sent: int = 0

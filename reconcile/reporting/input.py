@@ -12,8 +12,8 @@ from typing import Final
 
 from reconcile.instants import Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
-from reconcile.matching.bank import BankLeg, Link, Payout
-from reconcile.matching.books import OF_WALLET, StatementKind, StatementLine, match_key
+from reconcile.matching.bank import BankLeg, Link
+from reconcile.matching.books import OF_WALLET, Payout, StatementKind, StatementLine, match_key
 from reconcile.matching.breaks import Break
 from reconcile.matching.control import Bucket
 from reconcile.matching.exchange import exchanges, exchanges_back

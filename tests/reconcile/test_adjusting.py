@@ -16,8 +16,8 @@ from reconcile.ledger.events import Delivery
 from reconcile.ledger.fold import fold
 from reconcile.ledger.policy import Policy
 from reconcile.ledger.records import Record
-from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine, StatementLine
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, Payout, StatementLine
 from reconcile.matching.breaks import Break, Step, break_sentence
 from reconcile.matching.ledger_lines import Taken, ledger_line_of
 from reconcile.matching.rules import Coverage, Covered, MatchRules, Span

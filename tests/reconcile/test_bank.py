@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.matching import bank as bank_module
-from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine, StatementLine
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, Payout, StatementLine
 from reconcile.matching.breaks import Break, Step, break_in, break_sentence, break_text, next_step
 from reconcile.matching.control import FAMILIES
 from reconcile.matching.exchange import exchanged, implied_rate

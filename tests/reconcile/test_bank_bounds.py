@@ -5,8 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconcile.instants import DAY, TICK
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import BankLine
+from reconcile.matching.books import BankLine, Payout
 from reconcile.matching.decide import Match
 from reconcile.matching.period import Period
 from reconcile.matching.rules import HandMatch, MatchRules, Tolerance

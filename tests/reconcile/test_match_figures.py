@@ -17,8 +17,7 @@ from reconcile.matching import (
     tally,
     texts,
 )
-from reconcile.matching.bank import Payout
-from reconcile.matching.books import Methods
+from reconcile.matching.books import Methods, Payout
 from reconcile.matching.control import Control, ControlLine, Read
 from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules
 from tests.rows import for_each

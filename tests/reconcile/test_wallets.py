@@ -7,8 +7,8 @@ from itertools import permutations
 import pytest
 
 from reconcile.instants import DAY, EARLIEST, HOUR, Instant, parse_instant
-from reconcile.matching.bank import BankLeg, Payout
-from reconcile.matching.books import BankLine, StatementKind, StatementLine
+from reconcile.matching.bank import BankLeg
+from reconcile.matching.books import BankLine, Payout, StatementKind, StatementLine
 from reconcile.matching.breaks import Break, Step, break_sentence, next_step
 from reconcile.matching.control import control_in, control_text
 from reconcile.matching.period import Period

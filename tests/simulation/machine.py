@@ -24,8 +24,9 @@ from app.core.errors import TallyhookError
 from app.evidence.seal import open_signer
 from app.providers.source import Source
 from app.receiving.inbox import open_inbox
-from app.wiring.service import Service, working_parts
+from app.wiring.service import Service
 from app.wiring.serving import SHUTDOWN_S
+from app.wiring.working import working_parts
 from tests.simulation.asgi import Packet, Reply, call
 from tests.simulation.disk import Disk, Sizes
 from tests.simulation.faults import Faults
