@@ -33,6 +33,11 @@ assert run(["orders", "list"]) == 0"""
 UNREAD = ("starlette", "uvicorn", "httpx2", "prometheus_client", "cryptography", "jinja2")
 """What a command that only reads the database has no use for."""
 
+IN_NO_WORKER = (
+    "starlette", "uvicorn", "app.api.application", "app.finance.match_rules",
+    "reconcile.matching.bank", "reconcile.reporting.closing",
+)  # fmt: skip
+
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -43,6 +48,12 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("module", ["app.cli.main", "app.wiring.serving"])
 def test_a_start_loads_nothing_that_only_some_need(module: str) -> None:
     done = run(f"import sys, {module}; print([m for m in {SELDOM} if m in sys.modules])")
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_worker_loads_neither_the_api_nor_what_finance_computes() -> None:
+    code = f"import sys, app.wiring.working; print([m for m in {IN_NO_WORKER} if m in sys.modules])"
+    done = run(code)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from app.core import child_processes
 from app.core.child_processes import Parent, WorkerProcess
 from app.core.periodic import PeriodicTask, rest_when_idle
 from app.core.signals import Signal
@@ -30,8 +31,10 @@ socket.socket(fileno=int(sys.argv[-1])).recv(1)
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often, and wait for nothing long."""
-    for name in ("LOOK_S", "REST_S", "MOST_S", "AGAIN_S", "ENDING_S", "STOP_S"):
+    for name in ("LOOK_S", "REST_S", "ENDING_S"):
         monkeypatch.setattr(folding_process, name, 0.01)
+    for name in ("MOST_S", "AGAIN_S", "STOP_S"):
+        monkeypatch.setattr(child_processes, name, 0.01)
 
 
 class Told:
@@ -163,8 +166,8 @@ async def test_it_is_told_to_end_with_the_service(
 ) -> None:
     """After the round under way, and not by a kill."""
     started = child(tmp_path, monkeypatch, says=b"r", then=HEARING)
-    for name in ("ENDING_S", "STOP_S"):
-        monkeypatch.setattr(folding_process, name, 15.0)
+    monkeypatch.setattr(folding_process, "ENDING_S", 15.0)
+    monkeypatch.setattr(child_processes, "STOP_S", 15.0)
     async with Told(BEHIND + 1).running() as beside:
         await soon(lambda: beside.working)
     assert started.read_text() == "xe"
@@ -186,8 +189,8 @@ async def test_one_that_has_not_begun_is_not_waited_for(
 ) -> None:
     """It loads for seconds where the machine is busy, and whoever sends waits for the restart."""
     started = child(tmp_path, monkeypatch, says=b"", then=ASLEEP)
-    for name in ("ENDING_S", "STOP_S"):
-        monkeypatch.setattr(folding_process, name, 600.0)
+    monkeypatch.setattr(folding_process, "ENDING_S", 600.0)
+    monkeypatch.setattr(child_processes, "STOP_S", 600.0)
     async with Told(BEHIND + 1).running() as beside:
         await soon(lambda: started.read_text() == "x")
         beside.stop()
