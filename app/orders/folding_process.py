@@ -21,7 +21,19 @@ from collections.abc import Callable
 from time import monotonic, process_time
 from typing import Final
 
-from app.core import child_processes
+from app.core.child_processes import (
+    AGAIN_S,
+    END,
+    FAILED,
+    MOST_S,
+    READY,
+    STOP_S,
+    bytes_of,
+    end_of,
+    say,
+    started,
+    tell_news,
+)
 from app.core.errors import ConfigurationError
 from app.core.logs import log
 from app.core.periodic import PeriodicTask
@@ -87,13 +99,13 @@ class FoldingProcess(PeriodicTask):
         """The child until it is ready."""
         self._found = 0
         """Number of consecutive checks that have found too many."""
-        self._rest_s = self._pause_s = child_processes.AGAIN_S
+        self._rest_s = self._pause_s = AGAIN_S
         self.working = False
         """True while a child folds and seals."""
 
     def tell(self) -> None:
         """Notify the child that deliveries were read, or that the shop stated facts."""
-        child_processes.tell_news(self._writer)
+        tell_news(self._writer)
 
     def stop(self) -> None:
         """End the child after the round under way, and start no other."""
@@ -102,7 +114,7 @@ class FoldingProcess(PeriodicTask):
 
     def _end(self) -> None:
         if self._loading is None:
-            child_processes.say(self._writer, child_processes.END)
+            say(self._writer, END)
         elif self._loading.returncode is None:  # it has not begun, and may take seconds to
             self._loading.kill()
 
@@ -116,7 +128,7 @@ class FoldingProcess(PeriodicTask):
             code = await self._live()
         except OSError as error:  # no memory, no descriptor: perhaps in a moment
             log.error("the process that folds beside it cannot be started", exc_info=error)
-        self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, child_processes.MOST_S)
+        self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
         refused = code == ConfigurationError.exit_code
         self._rest_s = REFUSED_S if refused else self._pause_s
         return 0
@@ -124,9 +136,7 @@ class FoldingProcess(PeriodicTask):
     async def _live(self) -> int:
         """Start one child and supervise it until its end. Returns its exit code."""
         began = monotonic()
-        process, reader, self._writer = await child_processes.started(
-            self._settings, "worker", "--folding"
-        )
+        process, reader, self._writer = await started(self._settings, "worker", "--folding")
         self._loading = process
         log.info("a second process folds and seals", count=self._waiting())
         try:
@@ -136,9 +146,7 @@ class FoldingProcess(PeriodicTask):
             self._loading = None
             writer.close()
             self._leave(False)
-        code = await child_processes.end_of(
-            process, within_s=ENDING_S, component="the second process"
-        )
+        code = await end_of(process, within_s=ENDING_S, component="the second process")
         note = log.info if code == 0 or self.stopping else log.error
         why = None if code == 0 else why_ended(code)
         lasted = round(monotonic() - began)
@@ -151,7 +159,7 @@ class FoldingProcess(PeriodicTask):
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait({hearing, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({hearing}, timeout=child_processes.STOP_S)
+            await asyncio.wait({hearing}, timeout=STOP_S)
             if hearing.done():
                 hearing.result()
         finally:
@@ -165,21 +173,21 @@ class FoldingProcess(PeriodicTask):
         while True:
             try:
                 async with asyncio.timeout(SILENT_S):
-                    received = await child_processes.bytes_of(reader)
+                    received = await bytes_of(reader)
             except TimeoutError:
                 log.error("the second process has finished nothing for long")
                 return
             if not received:
                 return
-            if child_processes.READY in received or child_processes.FAILED in received:
+            if READY in received or FAILED in received:
                 self._loading = None
-            if child_processes.FAILED in received:
+            if FAILED in received:
                 self._stopping.set()
                 self._failed(
                     "the disk reported an I/O error or became read-only: "
                     "the process that folds met it"
                 )
-            if child_processes.READY in received and not self.working:
+            if READY in received and not self.working:
                 self.working = True
                 self._leave(True)
 

@@ -16,8 +16,7 @@ from app.database.locks import LINKING, take_lock
 from app.database.statements import PlainConnection, run
 from app.orders.refold import refold_until_quiet
 from app.orders.set_aside import HOLDING
-from app.receiving import due_store
-from app.receiving import inbox as receiving_inbox
+from app.receiving import append_store, due_store
 from app.receiving.due_store import Due
 from app.receiving.inbox import Inbox
 from app.receiving.reader import ReaderContext, read_some
@@ -97,7 +96,7 @@ async def stored_alone(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> ReaderC
     reader = reading(inbox)
     await submit(inbox, arrival(said("e1", "succeeded", order="A", payment="p")))
     with monkeypatch.context() as patch:
-        patch.setattr(receiving_inbox, "append_ready", ends)
+        patch.setattr(append_store, "append_ready", ends)
         with pytest.raises(StoreUnavailable):
             await read_some(reader)
     return reader

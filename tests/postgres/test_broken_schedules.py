@@ -15,7 +15,6 @@ from app.core.errors import StorePoisoned, StoreUnavailable
 from app.database import holders, layout
 from app.database.statements import PlainConnection
 from app.receiving import append_store
-from app.receiving import inbox as receiving_inbox
 from app.receiving.append_store import Appended, Arrival, append_ahead, append_ready
 from app.receiving.inbox import Inbox
 from reconcile.instants import EARLIEST
@@ -182,8 +181,8 @@ def marks_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
         ours = [each for each in arrivals if each.delivery_id in mine[0]]
         return mark(connection, ours) if ours else Appended([], [], {})
 
-    monkeypatch.setattr(receiving_inbox, "append_ahead", first)
-    monkeypatch.setattr(receiving_inbox, "append_ready", second)
+    monkeypatch.setattr(append_store, "append_ahead", first)
+    monkeypatch.setattr(append_store, "append_ready", second)
     monkeypatch.setattr(append_store, "_mark_ahead", marked)
 
 

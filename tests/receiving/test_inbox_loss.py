@@ -13,7 +13,7 @@ from app.core.errors import ConfigurationError, StorePoisoned, StoreUnavailable
 from app.database.gaps import accepted_gaps
 from app.database.statements import PlainConnection
 from app.privacy.backup import adopt_inbox
-from app.receiving import inbox as inbox_module
+from app.receiving import inbox_loss_store
 from app.receiving.inbox import open_inbox
 from app.receiving.inbox_file_store import path_of
 from app.receiving.inbox_loss_store import move_aside, readable
@@ -121,7 +121,7 @@ async def test_what_a_service_cannot_save_is_named_exactly_and_accepted_with_a_r
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as planted:
-        planted.setattr(inbox_module, "readable", without(2, 3))
+        planted.setattr(inbox_loss_store, "readable", without(2, 3))
         async with opened(url_of(path)) as inbox:
             await take(inbox, "e1", "e2", "e3", "e4")
             kept = [inbox.writer.kept[number] for number in (2, 3)]
@@ -248,8 +248,8 @@ async def test_a_file_that_was_cut_off_is_given_up_where_its_log_still_has_all_r
         at_once.append(len(numbers))
         return readable(connection, numbers)
 
-    monkeypatch.setattr(inbox_module, "AT_ONCE", 1)
-    monkeypatch.setattr(inbox_module, "readable", some)
+    monkeypatch.setattr(inbox_loss_store, "AT_ONCE", 1)
+    monkeypatch.setattr(inbox_loss_store, "readable", some)
     act(there)
     if looked_at:
         async with open_inbox(settings_of(url_of(there)), purpose="reading") as inbox:
