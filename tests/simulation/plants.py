@@ -15,7 +15,7 @@ from app.database.statements import PlainConnection
 from app.orders import ledger_store, record_store, refold
 from app.orders.refold import gathered
 from app.providers.source import Source
-from app.receiving import append_store, inbox_queue
+from app.receiving import append_store, due_store, inbox_queue
 from app.receiving.due_store import settle_marks
 from reconcile.instants import Instant
 from reconcile.ledger.fold import fold
@@ -131,7 +131,7 @@ def evidence_overtaken() -> Any:
 
     return _all(
         patch.object(ledger_store, "settle_marks", blind),
-        patch.object(refold, "unchanged", all_of),
+        patch.object(due_store, "unchanged", all_of),
         patch.object(refold, "gathered", slowly),
     )
 
