@@ -16,6 +16,7 @@ from reconcile.ledger.fold import fold
 from tests.api.driving import KEY, Driver, driving, event, secret, signed
 from tests.database.builders import histories
 from tests.reconcile.build import POLICY, seconds
+from tests.searching import every
 
 TILL = b"another key for tests, no secret"
 PRICES = {"ORD-1": ("1500", "KES"), "ORD-2": ("2000", "KES"), "ORD-3": ("1500", "USD")}
@@ -144,9 +145,9 @@ async def fulfillable(driver: Driver, suffix: str = "") -> set[str]:
 async def test_the_secret_pays_no_order_by_less_another_currency_or_anothers_payment(
     tmp_path: Path,
 ) -> None:
-    paid = Counter[bool]()
+    paid, some = Counter[bool](), list(changed())[:: every(3)]
     async with driving(tmp_path, with_worker=False, raising=True) as driver:
-        for number, (name, document) in enumerate([("genuine", GENUINE), *changed()]):
+        for number, (name, document) in enumerate([("genuine", GENUINE), *some]):
             suffix = f".{number}"
             text = json.dumps(document)
             await placed(driver, [each for each in PRICES if f'"{each}"' in text], suffix)
@@ -156,8 +157,8 @@ async def test_the_secret_pays_no_order_by_less_another_currency_or_anothers_pay
             assert found <= pays(document), name
             assert found or name != "genuine"
             paid[bool(found)] += 1
-    assert paid[False] > 80, paid
-    assert paid[True] > 5, paid
+    assert paid[False] > 80 // every(3), paid
+    assert paid[True] > 5 // every(3), paid
 
 
 async def test_a_changed_event_is_refused_under_its_old_or_anothers_signature(
@@ -167,7 +168,7 @@ async def test_a_changed_event_is_refused_under_its_old_or_anothers_signature(
     more: dict[str, Any] = {"SOURCES__TILL__SECRETS": secret(TILL)}
     async with driving(tmp_path, with_worker=False, raising=True, **more) as driver:
         await placed(driver)
-        for name, document in changed():
+        for name, document in list(changed())[:: every(3)]:
             body = json.dumps(document).encode()
             assert (await driver.send(body, headers)).status_code == 401, name
             for key, source in ((TILL, "shop"), (KEY, "till")):

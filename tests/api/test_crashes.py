@@ -34,7 +34,7 @@ from tests.cli.test_canaries import Canaries
 from tests.crashing import Called, Crash, PlantedError, Point, crashing, private
 
 SOME = 15
-ANSWER_S = 0.25
+ANSWER_S = 1.0
 """Time to wait for an answer, or a notification, that may never come."""
 
 SHOP_SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="

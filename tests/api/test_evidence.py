@@ -57,6 +57,7 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     """A child process builds it in the operator's name and leaves no file behind."""
     driver.clock.put(SystemClock().now())  # as the other process has it
     await driver.send(event("evt_1"))
+    program = await issue_token(driver.context, name="desk", scopes=["evidence"])
     await own_token(driver, "admin")
     token = await own_token(driver, "support")
     answer = await asked(driver, token, "ORD-1")
@@ -68,9 +69,29 @@ async def test_a_bundle_verifies_and_the_trail_says_who_built_it(
     assert found.valid, found
     assert driver.rows(BUILT) == [("support", "ORD-1")]
     assert left_in(scratch) == []
+    await check_letters(driver, program)
     monkeypatch.setattr("app.wiring.work.fail_after", lambda most_s: fail_after(0.01))
     assert (await asked(driver, token, "ORD-1")).status_code == 503
     assert left_in(scratch) == []
+
+
+async def check_letters(driver: Driver, token: str) -> None:
+    """Check that the process writes letters for a program that may read evidence, with the
+    checklist."""
+
+    async def letter_of(order: str, **words: str) -> httpx2.Response:
+        answer = await driver.client.get(
+            f"/api/v1/letters/{order}", headers={"Authorization": f"Bearer {token}"}, params=words
+        )
+        assert not_as_described(answer) == [], answer.text
+        return answer
+
+    letter = (await letter_of("ORD-1", family="not_received")).json()
+    assert letter["title"] == "Statement on the payment of order ORD-1"
+    assert letter["checklist"]["family"] == "not_received"
+    assert (await letter_of("nobody")).status_code == 404
+    late = await letter_of("ORD-1", as_of="2999-01-01T00:00:00Z")
+    assert (late.status_code, late.json()["code"]) == (409, "letter_not_possible")
 
 
 async def test_who_may_not_and_what_cannot_be_built(
@@ -105,24 +126,3 @@ async def test_who_may_not_and_what_cannot_be_built(
         large = await asked(driver, tokens["finance"], "ORD-1")
         assert (large.status_code, large.json()["code"]) == (409, "evidence_refused")
     assert left_in(scratch) == []
-
-
-async def test_a_letter_is_written_by_a_process_of_its_own(driver: Driver) -> None:
-    """A program that may read evidence gets its text with the checklist."""
-    driver.clock.put(SystemClock().now())  # as the other process has it
-    await driver.send(event("evt_1"))
-    token = await issue_token(driver.context, name="desk", scopes=["evidence"])
-
-    async def letter_of(order: str, **words: str) -> httpx2.Response:
-        answer = await driver.client.get(
-            f"/api/v1/letters/{order}", headers={"Authorization": f"Bearer {token}"}, params=words
-        )
-        assert not_as_described(answer) == [], answer.text
-        return answer
-
-    letter = (await letter_of("ORD-1", family="not_received")).json()
-    assert letter["title"] == "Statement on the payment of order ORD-1"
-    assert letter["checklist"]["family"] == "not_received"
-    assert (await letter_of("nobody")).status_code == 404
-    late = await letter_of("ORD-1", as_of="2999-01-01T00:00:00Z")
-    assert (late.status_code, late.json()["code"]) == (409, "letter_not_possible")

@@ -40,7 +40,7 @@ INSIDE = (
 )  # fmt: skip
 AFTER = ("", "--", "/*")
 PAYLOADS = [" ".join(parts).strip() for parts in product(BEFORE, INSIDE, AFTER)]
-NAMED = PAYLOADS[7::40]
+NAMED = PAYLOADS[7::80]
 """Payloads that are references of orders, too."""
 
 CLOSED = ("outcome", "finding")
@@ -132,7 +132,7 @@ async def by_the_operations(driver: Driver, names: list[str], payload: str) -> N
 
 Way = Callable[[Driver, list[str], str], Awaitable[None]]
 WAYS: tuple[tuple[Way, int], ...] = (
-    (by_the_api, 10), (by_closed_parameters, 40), (by_the_operations, 30)
+    (by_the_api, 20), (by_closed_parameters, 80), (by_the_operations, 60)
 )  # fmt: skip
 """Each way, with the step by which it samples the texts when time is short."""
 

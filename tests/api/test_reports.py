@@ -192,28 +192,6 @@ async def test_a_report_that_takes_too_long_is_ended(tmp_path: Path) -> None:
         await work(report_in, scope, "json")
 
 
-async def test_a_process_of_its_own_makes_it(driver: Driver) -> None:
-    """The period lies before everything: that process has the machine's clock."""
-    token = await issue_token(driver.context, name="reports", scopes=["finance"])
-    bearer = {"Authorization": f"Bearer {token}"}
-    period = "from=2019-12-01&to=2019-12-31&as_of=2020-01-01T00:00:00Z"
-
-    async def made(method: str, path: str, body: Any = None) -> Any:
-        code = 202
-        while code == 202:
-            answer = await driver.client.request(
-                method, f"/api/v1/{path}", headers=bearer, json=body
-            )
-            code = answer.status_code
-        return as_described(answer).json()
-
-    assert (await made("GET", f"reports?{period}"))["to"] == "2020-01-01T00:00:00Z"
-    assert (await made("GET", f"journals?{period}"))["transactions"] == []
-    assert await made("GET", "periods/verification") == {"passed": True, "steps": []}
-    assert (await made("POST", "rules/preview", {"toml": ""}))["changes"] == []
-    assert (await made("POST", "rules/preview", {"toml": "x"}))["code"] == "rules_invalid"
-
-
 JOURNAL = "journals?from=2026-01-01&to=2026-12-31"
 
 

@@ -15,8 +15,10 @@ from starlette.routing import Route
 from app.access.operators import ROLES, register_operator
 from app.access.tokens import TOKEN_SCOPES, issue_own_token, issue_token, withdraw_token
 from app.api.operations import ApiRoute
+from app.core.errors import StoreUnavailable
 from reconcile.instants import HOUR, TICK, format_instant
 from tests.api.driving import Driver, event
+from tests.contexts import run_here
 from tests.reconcile.build import T
 
 TOLD = {"amount": "1500.00", "currency": "KES"}
@@ -99,8 +101,15 @@ def scoped(driver: Driver) -> list[tuple[str, str, str]]:
     ]
 
 
-async def test_every_route_asks_for_its_scope(driver: Driver) -> None:
+async def test_every_route_asks_for_its_scope(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A scope opens its own routes only; a refusal names the scope that would."""
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("no process is started for this")
+
+    run_here(monkeypatch, refuse)
     routes = scoped(driver)
     assert {(method, path) for method, path, _ in routes} == set(guarded(driver))
     for scope in TOKEN_SCOPES:

@@ -1,13 +1,16 @@
 """Every module keeps every rule, and every rule finds its planted faults."""
 
 import ast
+import sys
 from collections.abc import Callable, Iterator
+from importlib.metadata import packages_distributions
 from typing import cast
 
 import pytest
 
 from tests.architecture import columns, direction, form
-from tests.architecture.tree import Module, modules, parsed
+from tests.architecture.test_project import PINNED
+from tests.architecture.tree import ROOT, Module, modules, parsed
 
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (*direction.RULES, *form.RULES, *columns.RULES)
@@ -228,6 +231,25 @@ def test_a_module_without_a_docstring_is_found() -> None:
 def test_all_modules_together_keep_the_rule(rule: Callable[..., Iterator[str]]) -> None:
     found = list(rule(modules()))
     assert not found, "\n" + "\n".join(found)
+
+
+def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
+    """Typst is an extra, which a user without it is told."""
+    runtime = set(PINNED.findall((ROOT / "requirements.lock").read_text()))
+    installed = packages_distributions()
+    imported = {
+        name.partition(".")[0]
+        for module in modules()
+        if module.within("app", "reconcile")
+        for _, name in module.imports
+    }
+    foreign = imported - set(sys.stdlib_module_names) - {"app", "reconcile"}
+    missing = {
+        name
+        for name in foreign
+        if runtime.isdisjoint(each.lower().replace("_", "-") for each in installed[name])
+    }
+    assert missing == {"typst"}
 
 
 def test_a_circle_is_found_around_a_corner() -> None:

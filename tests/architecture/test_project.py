@@ -4,17 +4,15 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator
-from importlib.metadata import packages_distributions
 from pathlib import Path, PurePath
 
 import pytest
 
 from app.database.tables import metadata
 from tests.architecture.form import UNFINISHED
-from tests.architecture.tree import ROOT, modules
+from tests.architecture.tree import ROOT
 from tests.waiting import PATIENCE_S
 
 TOP = frozenset(
@@ -90,25 +88,6 @@ def test_the_runtime_is_what_is_tested() -> None:
     assert not list(unlocked(runtime, wanted))
     versions = [{found[0] for found in PINNED.finditer(lock)} for lock in (runtime, tested)]
     assert versions[0] < versions[1]
-
-
-def test_the_program_imports_nothing_that_make_run_does_not_install() -> None:
-    """Typst is an extra, which a user without it is told."""
-    runtime = set(PINNED.findall((ROOT / "requirements.lock").read_text()))
-    installed = packages_distributions()
-    imported = {
-        name.partition(".")[0]
-        for module in modules()
-        if module.within("app", "reconcile")
-        for _, name in module.imports
-    }
-    foreign = imported - set(sys.stdlib_module_names) - {"app", "reconcile"}
-    missing = {
-        name
-        for name in foreign
-        if runtime.isdisjoint(each.lower().replace("_", "-") for each in installed[name])
-    }
-    assert missing == {"typst"}
 
 
 def unpacked(names: Iterable[str], patterns: Iterable[str]) -> Iterator[str]:

@@ -7,9 +7,8 @@ import pytest
 
 from tests.simulation.many import play
 
-GATE = 6
-"""Worlds of the gate, from 0 on, of half a second to a second each; the first four have all of
-`HAPPENS`."""
+GATE = 4
+"""Worlds of the gate, from 0 on, of half a second to a second each; they have all of `HAPPENS`."""
 
 LONG = 2_000
 """Worlds of the long form, from 0 on, unless `SIMULATION_SEEDS` is set."""
