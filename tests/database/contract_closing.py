@@ -89,6 +89,7 @@ async def evidence(inbox: Inbox) -> None:
 class ClosingContract:
     """Closings and digests of evidence. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_closing_comes_back_as_it_was_written(self, inbox: Inbox) -> None:
         await commit(inbox, add_closing, OCTOBER, prints={"json": PrintParts(b"{}")})
         async with inbox.database.reading() as connection:
@@ -169,6 +170,7 @@ class ClosingContract:
         assert [each.count for each in first] == [1, 1, 1]
         assert sum(each.count for each in rest) == 4
 
+    @pytest.mark.alike
     async def test_a_pruned_body_changes_no_digest(self, inbox: Inbox) -> None:
         await evidence(inbox)
         before = await digests(inbox)

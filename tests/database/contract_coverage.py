@@ -141,6 +141,7 @@ class CoverageContract:
         again = await banked(inbox, tmp_path, f"{HEADING}main,2026-11-20,5.00,KES\n")
         assert again.number is not None
 
+    @pytest.mark.alike
     async def test_another_format_that_was_imported_meanwhile_is_found_before_the_first_line(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -170,6 +171,7 @@ class CoverageContract:
         with pytest.raises(UsageError, match="the last day is not over"):
             await declare_coverage(context(inbox, at=0), asked)
 
+    @pytest.mark.alike
     async def test_each_account_and_book_is_covered_by_its_own_files(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -219,6 +221,7 @@ class CoverageContract:
         with pytest.raises(UsageError, match="--from and --to"):
             await till(inbox, tmp_path, days=("2026-11-30", "2026-11-01"))
 
+    @pytest.mark.alike
     async def test_the_balances_of_statements_count_while_their_import_stands(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -234,6 +237,7 @@ class CoverageContract:
         )
         assert await fetch(inbox, standing_balances, as_of=at) == []
 
+    @pytest.mark.alike
     async def test_a_file_of_another_format_enriches_lines_that_go_with_their_own_file(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

@@ -106,6 +106,7 @@ class GapContract:
         ]
         assert "gaps" not in await order_document(context(inbox, at=63), "NEW")
 
+    @pytest.mark.alike
     async def test_a_person_releases_and_a_later_gap_holds_again(self, inbox: Inbox) -> None:
         await keep(inbox, arrival(paid("A")))
         await started(context(inbox, at=9))
@@ -121,6 +122,7 @@ class GapContract:
         kinds = [kind for _, kind, _, _ in await hold_records(inbox)]
         assert kinds == ["held", "released", "held"]
 
+    @pytest.mark.alike
     async def test_an_order_that_the_shop_states_as_fulfilled_is_released(
         self, inbox: Inbox
     ) -> None:
@@ -188,6 +190,7 @@ class GapContract:
             assert [held for _, held in await gaps_with_holds(again)][-1] == 1
         assert len(await hold_records(inbox)) == 2
 
+    @pytest.mark.alike
     async def test_orders_with_money_come_due_in_batches_also_after_a_break(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -69,9 +69,6 @@ async def deliver(
     await keep(inbox, *waiting)
 
 
-ASKED = ("three orders in a row", "a chain out of a contested payment")
-"""Those that every database is asked; all make the same statements."""
-
 OF_ONE_STORE = [HealthCheck.function_scoped_fixture]
 
 
@@ -81,10 +78,8 @@ class HistoryContract:
     arrival_orders = 12
     """Of one case, at most; of each in batches of three kinds."""
 
-    @pytest.mark.parametrize(
-        "name",
-        [pytest.param(name, marks=() if name in ASKED else pytest.mark.alike) for name in TABLES],
-    )
+    @pytest.mark.alike
+    @pytest.mark.parametrize("name", TABLES)
     async def test_any_arrival_order_gives_the_history(self, inbox: Inbox, name: str) -> None:
         parts, expected = TABLES[name]
         orders = list(permutations(parts))
@@ -174,9 +169,8 @@ class HistoryContract:
             sharing = [ledger for ledger in ledgers if key in _heard_paid(ledger)]
             assert len(sharing) == 1 or {each.outcome for each in sharing} == {"unresolved"}
 
-    @pytest.mark.parametrize(
-        "at_once", [2, *(pytest.param(each, marks=pytest.mark.alike) for each in (1, 3, 7))]
-    )
+    @pytest.mark.alike
+    @pytest.mark.parametrize("at_once", [1, 2, 3, 7])
     async def test_a_scan_of_few_rows_at_a_time_splits_and_skips_no_order(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch, at_once: int
     ) -> None:

@@ -264,6 +264,7 @@ class HoldContract:
         assert await published(inbox) == [OF_BEFORE, AS_HELD]
         assert await hold_records(inbox) == [HELD_A]
 
+    @pytest.mark.alike
     async def test_a_release_publishes(self, inbox: Inbox) -> None:
         """The record says who, and the trail why. The next upgrade does not hold the order
         again."""
@@ -286,6 +287,7 @@ class HoldContract:
         await refold_all(context(inbox, at=40), progress=quiet)
         assert [each[0] for each in await published(inbox)].count("A") == 3
 
+    @pytest.mark.alike
     async def test_a_release_that_does_not_fit_releases_nothing(self, inbox: Inbox) -> None:
         await before_the_upgrade(inbox, "A")
         await started(context(inbox, at=20))

@@ -156,6 +156,7 @@ class ImportContract:
             found = await book_lines_of(connection, ["r3", "g"], as_of=seconds(2))
             assert [line.reference for _, line in found] == [f"R{n}" for n in range(1, 9)]
 
+    @pytest.mark.alike
     async def test_the_changed_rows_of_an_import_are_kept_with_both_versions(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -206,6 +207,7 @@ class ImportContract:
             assert trail["orders"] == ["ORD-1"]
             assert [len(trail[kind]) for kind in ("statement", "payouts", "bank")] == [1, 1, 1]
 
+    @pytest.mark.alike
     async def test_bank_texts_are_searched_back_in_stretches_to_the_first_line(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -307,6 +309,7 @@ class ImportContract:
             assert not await go_on(connection, begun, written=3)
             assert (await write_lines(connection, [row], kind="book", number=None)).changed == 1
 
+    @pytest.mark.alike
     async def test_undoing_an_import_walks_through_all_lines_in_parts(
         self, inbox: Inbox, tmp_path: Path, monkeypatch: Any
     ) -> None:
@@ -325,6 +328,7 @@ class ImportContract:
         await book(inbox, tmp_path, "A,1.00,KES,,,")
         assert await rows(inbox, "SELECT * FROM statement_lines ORDER BY subject") == known
 
+    @pytest.mark.alike
     async def test_two_equal_refunds_are_two_lines_and_the_same_file_again_none(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -340,6 +344,7 @@ class ImportContract:
         assert len({row[1].split(".")[0] for row in now}) == 4
         assert {row[1].split(".")[0] for row in before} < {row[1].split(".")[0] for row in now}
 
+    @pytest.mark.alike
     async def test_what_changed_a_wallet_is_read_in_its_order_and_a_payout_is_its_withdrawals(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:
@@ -384,6 +389,7 @@ class ImportContract:
             ("refund", "re_1", None),
         }
 
+    @pytest.mark.alike
     async def test_fees_of_one_payout_in_two_files_are_two_unless_they_are_equal(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

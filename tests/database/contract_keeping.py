@@ -41,7 +41,7 @@ from tests.database.builders import (
     submit,
 )
 from tests.reconcile.build import T
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 MAX_COUNT, MAX_BYTES = 20, 30_000
 SIZES = [10, 100, 3_000]
@@ -109,7 +109,7 @@ class KeepingContract:
             await asyncio.sleep(0)
         try:
             with pytest.raises(StoreUnavailable, match="another write has not ended"):
-                async with asyncio.timeout(1):
+                async with asyncio.timeout(PATIENCE_S):
                     await issue_token(context(inbox), name="shop")
         finally:
             over.set()
@@ -225,6 +225,7 @@ class KeepingContract:
         ]
         assert facts == [("token_added", document), ("token_revoked", document)]
 
+    @pytest.mark.alike
     async def test_a_token_is_valid_until_its_end(self, inbox: Inbox) -> None:
         """Tokens that end within two weeks are listed, the first to end first."""
         clock, now = SetClock(T), T

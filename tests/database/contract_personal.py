@@ -281,6 +281,7 @@ class PersonalContract:
         for table in ("phones", "rejections"):
             assert await rows(inbox, f"SELECT 1 FROM {table}") == []
 
+    @pytest.mark.alike
     @pytest.mark.parametrize("person", PEOPLE)
     async def test_a_person_in_any_column_is_found_and_reported(
         self, inbox: Inbox, tmp_path: Path, person: str
@@ -375,6 +376,7 @@ class PersonalContract:
         state = await journal_state(context(inbox))
         assert (state.problem, state.begun) == (None, False)
 
+    @pytest.mark.alike
     async def test_the_rows_in_the_journal_are_emptied_again_and_no_others(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

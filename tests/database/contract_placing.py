@@ -272,6 +272,7 @@ class PlacingContract:
         await approve(at, proposal, by=ANN)
         assert await outcome(at, order) == ("succeeded", True)
 
+    @pytest.mark.alike
     async def test_two_orders_of_the_payer_that_owe_the_amount_take_a_second_person(
         self, inbox: Inbox
     ) -> None:
@@ -415,6 +416,7 @@ class PlacingContract:
         [payment] = await listed(at)
         assert (payment.state, payment.waits) == ("open", True)
 
+    @pytest.mark.alike
     @pytest.mark.parametrize(("claim", "state"), [("refunded", "dismissed"), ("disputed", "open")])
     async def test_the_refund_that_a_dismissal_waits_for_reopens_nothing(
         self, inbox: Inbox, claim: Any, state: str

@@ -80,6 +80,7 @@ class ReconcilingContract:
             assert await anext(parts)
             assert held == []
 
+    @pytest.mark.alike
     async def test_two_halves_of_a_month_are_the_month(self, inbox: Inbox) -> None:
         """Every order, break and sum is in one of two adjacent periods."""
         context = await filled(inbox)

@@ -96,6 +96,7 @@ class RedatingContract:
             rows = await connection.exec_driver_sql(WITHOUT_HISTORY)
             assert "B" in [each[0] for each in rows]
 
+    @pytest.mark.alike
     async def test_a_hold_of_that_time_is_released_by_a_later_record(self, inbox: Inbox) -> None:
         """By when they count, not by the instants that were stored."""
         held = hold_record(

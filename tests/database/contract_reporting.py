@@ -285,6 +285,7 @@ class ReportingContract:
             await decide(now, line.identity, "accepted", reason="agreed", by=None)
         assert seen == [["open", "open"], ["accepted", "accepted"]]
 
+    @pytest.mark.alike
     async def test_a_journal_has_every_movement_and_line_once(self, inbox: Inbox) -> None:
         """Captures on the provider's date, settlements on the statement's."""
         await keep(inbox, *(arrival(paid(name), at=5) for name in ("A", "B")))

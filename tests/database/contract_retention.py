@@ -91,6 +91,7 @@ UNSETTLED: dict[str, list[Part]] = {
 class RetentionContract:
     """Pruning. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_only_bodies_and_headers_of_settled_orders_go(self, inbox: Inbox) -> None:
         paid, declined = said("e1", "succeeded", **PAID), said("e2", "declined", **PAID)
         await deliver(inbox, [paid, declined, paid, session_opened("A", "s")])
@@ -147,6 +148,7 @@ class RetentionContract:
         assert (await pruned(inbox)).orders == 0
         assert await emptied(inbox) == set()
 
+    @pytest.mark.alike
     async def test_whom_statements_paid_is_forgotten_with_the_numbers_of_orders(
         self, inbox: Inbox
     ) -> None:
@@ -159,6 +161,7 @@ class RetentionContract:
         await pruned(inbox)
         assert await rows(inbox, "SELECT thing FROM phones") == [("stm:UJ0",)]
 
+    @pytest.mark.alike
     async def test_events_of_no_order_and_no_payment_go_a_month_after_they_arrived(
         self, inbox: Inbox, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -228,6 +228,7 @@ class SealingContract:
         assert await seal(inbox) == 1
         assert await everything_is_sealed_once(inbox) == 4
 
+    @pytest.mark.alike
     async def test_every_leaf_and_every_growth_is_proved(self, inbox: Inbox) -> None:
         """By the newest checkpoint, and by the first that covers the leaf, which stays the same."""
         await begin(inbox)
@@ -380,6 +381,7 @@ class SealingContract:
         (found,) = (await verified(inbox)).problems
         assert f"a row of {table} was changed or deleted" in found
 
+    @pytest.mark.alike
     async def test_after_a_tree_dated_ahead_there_is_one_each_day_again(self, inbox: Inbox) -> None:
         await begin(inbox)
         await keep(inbox, genuine("e1", order="A"))
@@ -393,6 +395,7 @@ class SealingContract:
         await seal(inbox)
         assert (await verified(inbox)).problems == []
 
+    @pytest.mark.alike
     async def test_the_tree_of_all_orders_grows_as_the_log_does(self, inbox: Inbox) -> None:
         """It has each order's count of that day, also of an erased order."""
         await begin(inbox)

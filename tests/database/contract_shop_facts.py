@@ -25,6 +25,7 @@ async def state(inbox: Inbox, order: str, *, at: int, **facts: Moment) -> None:
 class ShopFactsContract:
     """What the shop states. A subclass gives `url`."""
 
+    @pytest.mark.alike
     async def test_a_price_is_kept_with_its_tenders(self, inbox: Inbox) -> None:
         facts = OrderFacts(order="A", money=PRICE, tenders=(CARD, CARD), placed_at=T)
         await tell_order(context(inbox), facts)

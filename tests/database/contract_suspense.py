@@ -97,6 +97,7 @@ class SuspenseContract:
         assert balances == {}
         assert whats[-2:] == ["other business reopened", "refunded without an order"]
 
+    @pytest.mark.alike
     async def test_lines_of_another_shop_on_the_account_are_no_money_of_ours(
         self, inbox: Inbox
     ) -> None:

@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 from app.access.operator_store import (
     Operator,
     add_operator,
@@ -169,6 +171,7 @@ class TrailContract:
                 assert any(sentence in each for each in problems), sql
         assert await found(inbox) == []
 
+    @pytest.mark.alike
     async def test_sealed_digests_stay_what_they_are(self, inbox: Inbox, tmp_path: Path) -> None:
         await everything(inbox, tmp_path)
         again = await fetch(inbox, digests_again, lambda count: None)
@@ -186,6 +189,7 @@ class TrailContract:
             assert f"the trail has {name}, and it is not there" in shown
         assert sum("the trail has attachment att_" in each for each in shown) == 1
 
+    @pytest.mark.alike
     async def test_numbers_that_an_erasure_takes_out_change_no_digest_that_counts(
         self, inbox: Inbox, tmp_path: Path
     ) -> None:

@@ -263,6 +263,7 @@ class WatchingContract:
                 "post"
             ]
 
+    @pytest.mark.alike
     async def test_a_clock_that_was_ahead_holds_no_notice_back(self, inbox: Inbox) -> None:
         """An alarm that it saw, and that is not seen now, is over; what it put off is due."""
         ahead = seconds(86_400)

@@ -89,13 +89,16 @@ async def test_whether_another_process_waited_is_remembered_for_a_second(
 
 
 async def test_how_long_a_transaction_held_the_database_is_without_the_wait_for_it(
-    one: Writer, other: Writer
+    one: Writer, other: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    now = [0.0]
+    monkeypatch.setattr(writer, "monotonic", lambda: now[0])
     async with other.transaction():
         waiting = asyncio.create_task(_write(one, [], "mine"))
-        await asyncio.sleep(0.2)
+        await soon(lambda: other.is_wanted)
+        now[0] = 5.0
     await waiting
-    assert 0 < one.held_s < 0.2 <= other.held_s
+    assert (one.held_s, other.held_s) == (0.0, 5.0)
 
 
 async def test_a_cancelled_writer_holds_the_lock_until_its_transaction_ends(

@@ -20,7 +20,7 @@ from tests.reconcile.build import T
 pytestmark = pytest.mark.postgres
 
 OLD, NEW = b"a key for tests, to be changed", b"a newer key for tests, no secret"
-RECEIVERS = 4
+RECEIVERS = 2
 EACH = 3
 """Deliveries to each receiver between two changes."""
 
