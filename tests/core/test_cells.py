@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from time import perf_counter
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -77,8 +77,8 @@ def test_every_text_comes_back(text: str) -> None:
 
 
 def test_a_long_cell_takes_no_time() -> None:
-    began = perf_counter()
+    began = process_time()
     for unit in (" ", "\n", ";", "; ", '"', "a ", "; '"):
         text = "x;" + unit * 50_000 + "y"
         assert cell_text(safe_cell(text)) == text
-    assert perf_counter() - began < 5
+    assert process_time() - began < 5

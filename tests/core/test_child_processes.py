@@ -116,7 +116,10 @@ async def test_one_that_is_being_started_is_told_to_end_once_it_can_be(
         return await start(*words, **options)
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", slowly)
-    async with asyncio.timeout(10), WorkerProcess(read=Signal(), news=(), failed=print).running():
+    async with (
+        asyncio.timeout(PATIENCE_S),
+        WorkerProcess(read=Signal(), news=(), failed=print).running(),
+    ):
         await starting.wait()
         asyncio.get_running_loop().call_later(0.05, stopping.set)
     assert started.read_text() == "xs"
@@ -212,7 +215,7 @@ def test_one_whose_parent_has_died_goes_on_with_what_it_was_at() -> None:
         alarming.set()
         assert await asyncio.get_running_loop().sock_recv(ours, 1) == b"a"
         ours.close()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while not stopped.is_set():
                 read.set()
                 await asyncio.sleep(0)

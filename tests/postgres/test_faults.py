@@ -19,6 +19,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
+from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
 from app.database import postgresql, servers
@@ -194,9 +195,12 @@ async def test_senders_do_not_wait_for_a_server_that_stands_still(
                     await keep(inbox, item)
         finally:
             server.freeze(signal.SIGCONT)
-        again = arrival(item.event)
+        found = list[str]()
         async with asyncio.timeout(PATIENCE_S):
-            assert (await keep(inbox, again))[0] in ("stored", "duplicate")
+            while not found:
+                with suppress(StoreUnavailable):
+                    found += await keep(inbox, arrival(item.event))
+        assert found in (["stored"], ["duplicate"])
 
 
 async def test_readiness_does_not_wait_for_a_server_that_stands_still(
@@ -372,9 +376,7 @@ async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
         ):
             asked = copy.context(clock=SystemClock())
             await keep(inbox, arrival(said("e1", order="A")))
-            async with asyncio.timeout(PATIENCE_S):
-                while await caught_up.behind_s(asked, patience="none"):  # noqa: ASYNC110
-                    await asyncio.sleep(LOOK_S)
+            await until_it_follows(asked)
             await caught_up.must_have_read(asked)
             await ask_in_loop(own, "SELECT pg_wal_replay_pause()")
             await keep(inbox, arrival(said("e2", order="A")))
@@ -384,10 +386,17 @@ async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
                 await caught_up.must_have_read(asked)
             await ask_in_loop(own, "SELECT pg_wal_replay_resume()")
             await keep(inbox, arrival(said("e3", order="A")))
-            await caught_up.must_have_read(asked)
+            await until_it_follows(asked)
     finally:
         await in_thread(standby.stop)
         await in_thread(primary.stop)
+
+
+async def until_it_follows(asked: AppContext) -> None:
+    """Wait until a standby has what its primary has."""
+    async with asyncio.timeout(PATIENCE_S):
+        while await caught_up.behind_s(asked, patience="none"):  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S)
 
 
 async def keep_on(inbox: Inbox) -> None:

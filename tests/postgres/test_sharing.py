@@ -143,7 +143,7 @@ async def test_a_batch_that_waited_sees_the_other(empty_url: str, isolation: str
 
 async def until_one_waits(url: str) -> None:
     sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not await ask_in_loop(url, sql):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

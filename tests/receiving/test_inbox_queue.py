@@ -132,7 +132,7 @@ async def test_what_shares_a_row(batch: int, sizes: list[int], rows: list[int]) 
 
 
 @pytest.mark.parametrize(
-    ("batch", "spacing_s", "rows"), [(9, 0.3, [[0], [1, 2]]), (1, 3_600.0, [[0], [1], [2]])]
+    ("batch", "spacing_s", "rows"), [(9, 1.5, [[0], [1, 2]]), (1, 3_600.0, [[0], [1], [2]])]
 )
 async def test_commits_keep_a_distance(
     monkeypatch: pytest.MonkeyPatch, batch: int, spacing_s: float, rows: list[list[int]]

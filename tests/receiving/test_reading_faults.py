@@ -25,7 +25,7 @@ from app.receiving.reader import Holding, Reader, ReaderContext, read_some
 from reconcile.instants import SECOND, TICK, Duration, Instant
 from tests.database.builders import SOURCES, arrival, context, opened, received, said
 from tests.reconcile.build import T, seconds
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 
 class Store:
@@ -571,7 +571,7 @@ async def test_how_long_a_question_with_much_or_little_patience_waits(
     monkeypatch.setattr(caught_up, "SOON_S", 3_600.0 if patience == "long" else 0.0)
     monkeypatch.setattr(caught_up, "READ_WITHIN_S", 0.0 if patience == "long" else 3_600.0)
     every, asked = waiting_for(Instant(T + 5 * SECOND - TICK))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         assert await behind_s(every, patience=patience) == 1
     assert asked == [EVERYTHING]
 
