@@ -11,18 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from app.core.pages import letters
-from app.core.pages.letters import (
-    Block,
-    Drawing,
-    DrawnEvent,
-    Heading,
-    LetterColumn,
-    LetterTable,
-    Listing,
-    Paragraph,
-    Phrase,
-    Phrases,
-)
 from app.core.text import counted
 from app.evidence.letter_times import IN_UTC, LetterZone, Times
 from app.providers.schemes import TOKENS
@@ -112,7 +100,7 @@ class Spoken:
     received_at: Instant
 
 
-def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
+def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> letters.Drawing:
     """Draw the last events side by side, up to MAX_COLUMNS."""
     drawn = list(spoken[-MAX_COLUMNS:])
     while len(moments := sorted({at for e in drawn for at in (e.at, e.received_at)})) > MAX_COLUMNS:
@@ -125,7 +113,7 @@ def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
         day, _, time = times.clock(moment).rstrip("Z").partition("T")
         same = before is not None and times.clock(before).startswith(day)
         columns.append(
-            LetterColumn(
+            letters.LetterColumn(
                 x=place[moment],
                 time=time.partition(".")[0],
                 day="" if same else day,
@@ -138,7 +126,7 @@ def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
     seen: dict[Instant, int] = {}  # stack the numbers of events at one moment
     for each in drawn:
         marks.append(
-            DrawnEvent(
+            letters.DrawnEvent(
                 number=each.number,
                 happened_x=place[each.at],
                 reached_x=place[each.received_at],
@@ -146,7 +134,7 @@ def drawing(spoken: Sequence[Spoken], times: Times = IN_UTC) -> Drawing:
             )
         )
         seen[each.at] = seen.get(each.at, 0) + 1
-    return Drawing(columns=tuple(columns), marks=tuple(marks), width=WIDTH, left=LEFT)
+    return letters.Drawing(columns=tuple(columns), marks=tuple(marks), width=WIDTH, left=LEFT)
 
 
 ROWS: Final[Mapping[str, int]] = {
@@ -194,22 +182,31 @@ def bundle_letter(ledger: Ledger, facts: LetterFacts) -> str:
     said += [*_moved(ledger, facts, times), *_chain(facts, times), *_CHECKED]
     about = f"What was known at {times.at(ledger.as_of)}. {times.words()} "
     about += "Ids of the evidence stand in [brackets]."
-    blocks: list[Block] = [Heading(title, level=1), Paragraph(about, "quiet"), *said]
+    blocks: list[letters.Block] = [
+        letters.Heading(title, level=1),
+        letters.Paragraph(about, "quiet"),
+        *said,
+    ]
     return letters.html_of(letters.LetterDocument(title=title, stamp=stamp, blocks=blocks))
 
 
 def _newest(
-    name: str, rows: Sequence[Sequence[Phrases]], file: str, *, widths: Sequence[float], **more: Any
-) -> list[Block]:
+    name: str,
+    rows: Sequence[Sequence[letters.Phrases]],
+    file: str,
+    *,
+    widths: Sequence[float],
+    **more: Any,
+) -> list[letters.Block]:
     """Return a table of the last rows, and how many more are in the file; an empty list for no
     rows."""
     left = len(rows) - ROWS[name]
-    note = [Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
-    table = LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
+    note = [letters.Paragraph(f"{left} more in {file}.", "quiet")] if left > 0 else []
+    table = letters.LetterTable(rows=rows[-ROWS[name] :], widths=widths, **more)
     return [table, *note] if rows else []
 
 
-def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
+def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
     """Return the conclusion: in plain words, in amounts, and with the ids that support it."""
     remarks = {finding_text(each) for each in grouped(ledger.findings) if each.severity == "info"}
     explained = sorted(explain(ledger), key=lambda each: each in remarks)  # remarks come last
@@ -218,18 +215,20 @@ def _answered(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
     plain = " ".join(times.text(each) for each in plain_answer(ledger, unheard=unheard))
     outcome = ledger.outcome.replace("_", " ")
     shipped = f"; the order {'may' if ledger.fulfillable else 'may not'} be shipped"
-    money: list[tuple[str, Phrases]] = [("Outcome", (Phrase(outcome, "strong"), Phrase(shipped)))]
+    money: list[tuple[str, letters.Phrases]] = [
+        ("Outcome", (letters.Phrase(outcome, "strong"), letters.Phrase(shipped)))
+    ]
     return [
-        Paragraph(plain, "strong"),
-        Heading("What was ordered, and what was paid"),
-        LetterTable(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
-        Heading("What happened, and why we say so"),
-        Listing(shown[: ROWS["explanation"]]),
-        *([Paragraph(f"{left} more in explanation.txt.", "quiet")] if left > 0 else []),
+        letters.Paragraph(plain, "strong"),
+        letters.Heading("What was ordered, and what was paid"),
+        letters.LetterTable(rows=[*money, *_money(ledger, unheard)], widths=(0, 1), labels=True),
+        letters.Heading("What happened, and why we say so"),
+        letters.Listing(shown[: ROWS["explanation"]]),
+        *([letters.Paragraph(f"{left} more in explanation.txt.", "quiet")] if left > 0 else []),
     ]
 
 
-def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
+def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[letters.Block]:
     """Return when each event happened and arrived, and the messages about the order that did not
     become events."""
     heard, none = ledger.case.heard, "The payment service has said nothing of this order."
@@ -239,7 +238,7 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
         none = "No message about this order is known, and what comes is refused."
     elif unheard.gaps:
         none = "No message about this order is known, and some may be lost."
-    shown: list[Block] = [Paragraph(none)]
+    shown: list[letters.Block] = [letters.Paragraph(none)]
     if heard:
         spoken = [Spoken(number=n, at=e.at, received_at=e.first) for n, e in enumerate(heard, 1)]
         rows = [_event(n, each, times) for n, each in enumerate(heard, 1)]
@@ -247,11 +246,11 @@ def _known(ledger: Ledger, unheard: Unheard, times: Times) -> list[Block]:
         widths = (0, 0, 1, 1, 1)
         table = _newest("events", rows, "ledger.json, before these", widths=widths, head=head)
         shown = [drawing(spoken, times), *table]
-    quiet = [(Phrase(each, "quiet"),) for each in unheard_sentences(unheard, times)]
-    return [Heading("When we knew"), *shown, Listing(quiet)]
+    quiet = [(letters.Phrase(each, "quiet"),) for each in unheard_sentences(unheard, times)]
+    return [letters.Heading("When we knew"), *shown, letters.Listing(quiet)]
 
 
-def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
+def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[letters.Block]:
     """Return the money that moved, the shop's own acts, and the published revisions."""
     entries = [
         (
@@ -288,13 +287,15 @@ def _moved(ledger: Ledger, facts: LetterFacts, times: Times) -> list[Block]:
             "revisions", published, "revisions.json, before these", widths=(0, 1)
         ),
     }  # fmt: skip
-    return [each for name, table in tables.items() if table for each in (Heading(name), *table)]
+    return [
+        each for name, table in tables.items() if table for each in (letters.Heading(name), *table)
+    ]
 
 
-def _chain(facts: LetterFacts, times: Times) -> list[Block]:
+def _chain(facts: LetterFacts, times: Times) -> list[letters.Block]:
     """Return how deliveries were judged and stored, and the proof of it."""
     unread = len(facts.unheard.messages)
-    arrived: list[Phrases] = ["No request of the payment service about this order arrived."]
+    arrived: list[letters.Phrases] = ["No request of the payment service about this order arrived."]
     if facts.arrivals:
         came = [each.received_at for each in facts.history.as_stored().deliveries]
         arrived = _arrivals(facts.arrivals, came, times)
@@ -307,46 +308,46 @@ def _chain(facts: LetterFacts, times: Times) -> list[Block]:
         arrived = [
             "What arrived was refused: nothing proves that it came from the payment service."
         ]
-    sealed: Phrases = "What is here was not sealed in the shop's log yet."
+    sealed: letters.Phrases = "What is here was not sealed in the shop's log yet."
     if facts.checkpoint:
         origin, size, head = facts.checkpoint.split("\n")[:3]
         late = f" {facts.unsealed} of the newest are not sealed yet." if facts.unsealed else ""
         here = counted(facts.sealed, "entry", "entries")
         led = f"log.json has {here} of the log {origin}; each has a proof that leads to the signed "
         led += f"head of {counted(int(size), 'entry', 'entries')}, "
-        sealed = (Phrase(led), Phrase(head, "code"), Phrase(f".{late}"))
+        sealed = (letters.Phrase(led), letters.Phrase(head, "code"), letters.Phrase(f".{late}"))
     verified = (
-        Phrase("The conclusion follows from what is here alone: "),
-        Phrase("tallyhook evidence verify", "code"),
-        Phrase(" draws it again from history.json, and compares it with ledger.json."),
+        letters.Phrase("The conclusion follows from what is here alone: "),
+        letters.Phrase("tallyhook evidence verify", "code"),
+        letters.Phrase(" draws it again from history.json, and compares it with ledger.json."),
     )
     signed = "manifest.json states the digest of every file, this one too, and is signed with the "
     listed = [*arrived, sealed, verified, f"{signed}key {facts.key}."]
-    return [Heading("The chain of evidence"), Listing(listed, ordered=True)]
+    return [letters.Heading("The chain of evidence"), letters.Listing(listed, ordered=True)]
 
 
-_CHECKED: Final[tuple[Block, ...]] = (
-    Heading("How to check it"),
-    Listing(
+_CHECKED: Final[tuple[letters.Block, ...]] = (
+    letters.Heading("How to check it"),
+    letters.Listing(
         (
             "Ask the shop for its evidence key by another way, and compare it with "
             "evidence-key.pub.",
             (
-                Phrase("The signature: "),
-                Phrase("minisign -V -p evidence-key.pub -m manifest.json", "code"),
+                letters.Phrase("The signature: "),
+                letters.Phrase("minisign -V -p evidence-key.pub -m manifest.json", "code"),
             ),
             (
-                Phrase("The files and the proofs: "),
-                Phrase("python3 -I verify.py bundle.zip", "code"),
-                Phrase(", or by hand as README.txt shows."),
+                letters.Phrase("The files and the proofs: "),
+                letters.Phrase("python3 -I verify.py bundle.zip", "code"),
+                letters.Phrase(", or by hand as README.txt shows."),
             ),
             "The payment service checks its own signatures with its secret: delivery-ID.json says "
             "how each was made. This takes a full bundle; a redacted one has the digests.",
         ),
         ordered=True,
     ),
-    Heading("What it does not prove"),
-    Paragraph(
+    letters.Heading("What it does not prove"),
+    letters.Paragraph(
         "Times of arrival are those of the shop's clock. A secret that the shop shares with the "
         "payment service shows that one of the two wrote a message, not which. The first lines of "
         "step 3 list what else is only the word of whoever made this."
@@ -436,13 +437,13 @@ def _money(ledger: Ledger, unheard: Unheard = NOTHING) -> list[tuple[str, str]]:
     return rows if ledger.balances else [*rows, ("Paid", paid)]
 
 
-def _event(number: int, heard: Heard, times: Times) -> tuple[Phrases, ...]:
+def _event(number: int, heard: Heard, times: Times) -> tuple[letters.Phrases, ...]:
     event, delay = heard.event, heard.first - heard.at
     received = times.at(heard.first)
     received += "" if delay <= 0 else f", after {format_duration(delay)}"
     received += f"; {heard.count} times" if heard.count > 1 else ""
     return (
-        (Phrase(str(number), "strong"),),
+        (letters.Phrase(str(number), "strong"),),
         "no date given" if event.occurred_at is None else times.at(heard.at),
         received,
         _cut(event.kind) + ("" if event.money is None else f", {event.money}"),
@@ -471,7 +472,7 @@ def _record(record: Record, order: str, times: Times, *, first: bool) -> tuple[s
 
 def _arrivals(
     arrivals: Sequence[LetterArrival], came: Sequence[Instant], times: Times
-) -> list[Phrases]:
+) -> list[letters.Phrases]:
     """Describe when the requests arrived, and how the signature of each event's first request was
     checked again. `came`: when each request arrived."""
     one, first, last = len(came) == 1, times.at(min(came)), times.at(max(came))

@@ -10,18 +10,7 @@ from app.context.context import AppContext
 from app.core.masking import Masking, masked_at_sight, masked_phone
 from app.database.statements import run
 from app.providers.connecting import names_no_order
-from app.receiving.delivery_log_store import (
-    LogEntry,
-    LogFilter,
-    arrivals_since,
-    delivery_before,
-    find_in_log,
-    last_arrivals,
-    list_log,
-    newest_arrival,
-    raw_delivery,
-    refused_naming,
-)
+from app.receiving import delivery_log_store
 from app.receiving.header_codec import URL, is_left_out, phones_in
 from app.receiving.kept_request import no_delivery
 from app.receiving.restrictions import refuse_restricted, restricted_deliveries
@@ -62,7 +51,7 @@ class LogPage:
               all were searched
     """
 
-    entries: list[LogEntry]
+    entries: list[delivery_log_store.LogEntry]
     older: str | None = None
     searched: int | None = None
 
@@ -96,19 +85,21 @@ async def list_deliveries(
 
     Raises UsageError where the order is restricted.
     """
-    wanted = LogFilter(
+    wanted = delivery_log_store.LogFilter(
         verdict=verdict, source=source, kind=kind, order=order, no_order=no_order, refused=refused
     )
     async with context.database.reading() as connection:
         if order is not None:
             await refuse_restricted(connection, order=order)
         if not wanted.has_no_index:
-            found = await list_log(connection, wanted, limit=limit, before=before)
+            found = await delivery_log_store.list_log(
+                connection, wanted, limit=limit, before=before
+            )
             return LogPage(entries=found, older=_older(found, limit))
         found = []
         for _ in range(STRETCHES):
-            first = await delivery_before(connection, before, count=STRETCH)
-            found += await list_log(
+            first = await delivery_log_store.delivery_before(connection, before, count=STRETCH)
+            found += await delivery_log_store.list_log(
                 connection, wanted, limit=limit - len(found), before=before, since=first or ""
             )
             if len(found) == limit or first is None:
@@ -117,14 +108,14 @@ async def list_deliveries(
     return LogPage(entries=found, older=before, searched=STRETCH * STRETCHES)
 
 
-def _older(found: list[LogEntry], limit: int) -> str | None:
+def _older(found: list[delivery_log_store.LogEntry], limit: int) -> str | None:
     return found[-1].delivery_id if len(found) == limit else None
 
 
 async def head_of_log(context: AppContext) -> str:
     """Return the id of the latest arrival; empty where there is none."""
     async with context.database.reading() as connection:
-        return await newest_arrival(connection)
+        return await delivery_log_store.newest_arrival(connection)
 
 
 MINUTES: Final = 60
@@ -137,7 +128,7 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
     """
     first = context.clock.now() // MINUTE - MINUTES + 1
     async with context.database.reading() as connection:
-        counts = await arrivals_since(connection, first)
+        counts = await delivery_log_store.arrivals_since(connection, first)
     return [
         (EARLIEST + minute * MINUTE, *counts.get(minute, (0, 0)))
         for minute in range(first, first + MINUTES)
@@ -151,7 +142,7 @@ async def last_came(context: AppContext, source: str) -> tuple[Instant | None, I
     that no source has.
     """
     async with context.database.reading() as connection:
-        taken, refused = await last_arrivals(connection, source)
+        taken, refused = await delivery_log_store.last_arrivals(connection, source)
     return (
         None if taken is None else EARLIEST + taken * MINUTE,
         None if refused is None else EARLIEST + refused * MINUTE,
@@ -162,7 +153,9 @@ REFUSED_LOOKED_AT: Final = 2_000
 REFUSED_SHOWN: Final = 20
 
 
-async def refused_that_may_be_of(context: AppContext, names: Collection[str]) -> list[LogEntry]:
+async def refused_that_may_be_of(
+    context: AppContext, names: Collection[str]
+) -> list[delivery_log_store.LogEntry]:
     """Return the latest refused arrivals whose bodies contain one of these references.
 
     They are unverified: anybody may have sent them.
@@ -171,7 +164,7 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
     if not wanted:
         return []
     async with context.database.reading() as connection:
-        found = await refused_naming(
+        found = await delivery_log_store.refused_naming(
             connection, wanted[:10], looked_at=REFUSED_LOOKED_AT, limit=REFUSED_SHOWN
         )
         ids = [each.delivery_id for each in found]
@@ -179,11 +172,11 @@ async def refused_that_may_be_of(context: AppContext, names: Collection[str]) ->
     return [each for each in found if each.delivery_id not in hidden]
 
 
-async def show_delivery(context: AppContext, delivery_id: str) -> LogEntry:
+async def show_delivery(context: AppContext, delivery_id: str) -> delivery_log_store.LogEntry:
     """Return one arrival, without its headers where it is restricted.
     Raises NotFoundError; a rejection may have left the ring."""
     async with context.database.reading() as connection:
-        entry = await find_in_log(connection, delivery_id)
+        entry = await delivery_log_store.find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
     if entry is None:
         raise no_delivery(delivery_id)
@@ -225,7 +218,7 @@ class ArrivalPageDocument(TypedDict):
     next: NextText
 
 
-def listed_delivery(entry: LogEntry) -> ArrivalDocument:
+def listed_delivery(entry: delivery_log_store.LogEntry) -> ArrivalDocument:
     """Return one arrival of a list as JSON values."""
     return {
         "delivery": entry.delivery_id,
@@ -242,17 +235,17 @@ def listed_delivery(entry: LogEntry) -> ArrivalDocument:
     }
 
 
-def order_cell(entry: LogEntry) -> str | None:
+def order_cell(entry: delivery_log_store.LogEntry) -> str | None:
     """Return the order for a table or CSV, or `none` where the event is in no order's ledger."""
     return "none" if is_nameless(entry) else entry.order
 
 
-def is_nameless(entry: LogEntry) -> bool:
+def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
     """Return whether the arrival brought an event that is in no order's ledger."""
     return entry.event_id is not None and entry.order is None
 
 
-def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
+def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
     """Return a sentence that a delivery names no order, and what to do about it.
     Returns None where the delivery is in a ledger, or its kind means nothing."""
     source = context.sources.get(entry.source)
@@ -261,12 +254,14 @@ def no_order_sentence(context: AppContext, entry: LogEntry) -> str | None:
     return names_no_order(source.profile)
 
 
-def is_refused(entry: LogEntry) -> bool:
+def is_refused(entry: delivery_log_store.LogEntry) -> bool:
     """Return whether an arrival was refused. It is then unverified, and may hold anybody's data."""
     return entry.verdict in VERDICTS[4:]
 
 
-async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) -> None:
+async def note_reading(
+    context: AppContext, entry: delivery_log_store.LogEntry, *, by: str | None
+) -> None:
     """Note in the audit trail that a person looks at a refused delivery.
 
     Raises UsageError for a person without permission.
@@ -277,7 +272,9 @@ async def note_reading(context: AppContext, entry: LogEntry, *, by: str | None) 
         await note_in_trail(connection, who, action="rejection_read", subject=read, at=now)
 
 
-async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str], list[str]]:
+async def masked_parts(
+    context: AppContext, entry: delivery_log_store.LogEntry
+) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
     There are no numbers for a rejection, a pruned body, or a profile that reads none. Nothing
@@ -286,7 +283,7 @@ async def masked_parts(context: AppContext, entry: LogEntry) -> tuple[list[str],
     if entry.restricted:
         return [], []
     async with context.database.reading() as connection:
-        delivery = await raw_delivery(connection, entry.delivery_id)
+        delivery = await delivery_log_store.raw_delivery(connection, entry.delivery_id)
     phones = [] if delivery is None else phones_in(delivery, context.sources)
     lines = [line.partition(": ") for line in entry.headers.split("\n") if line]
     headers = [f"{name}: {shown_header(name, value, Masking(phones))}" for name, _, value in lines]

@@ -17,16 +17,9 @@ from app.core.text import counted
 from app.database.engine import Connection
 from app.database.gaps import Gap, gaps_until, spans_of
 from app.database.statements import PlainConnection, compute, run
-from app.orders import shop_facts_store
+from app.orders import ledger_store, shop_facts_store
 from app.orders.counter_store import finding_counts, outcome_counts
 from app.orders.holds import as_judged, judged_histories
-from app.orders.ledger_store import (
-    LastRevision,
-    last_revision,
-    latest_orders,
-    listed_orders,
-    revisions_of_order,
-)
 from app.orders.listing_store import last_numbers, listed_with
 from app.orders.published_store import Published
 from app.orders.record_store import order_records
@@ -395,7 +388,7 @@ async def list_orders(
     """
     now = context.clock.now()
     async with context.database.reading() as connection:
-        orders = await listed_orders(
+        orders = await ledger_store.listed_orders(
             connection,
             after=after,
             limit=limit,
@@ -458,7 +451,7 @@ async def newest_orders(
         found = [
             each
             for outcome in outcomes or (None,)
-            for each in await latest_orders(
+            for each in await ledger_store.latest_orders(
                 connection, before=before, limit=limit, outcome=outcome, finding=finding
             )
         ]
@@ -471,10 +464,15 @@ async def untried_orders(context: AppContext, *, after: str, limit: int) -> list
     """Return orders that nobody has tried to pay, by reference, each folded as of now.
     The revision number is 0 for unpublished ones, which are most."""
     async with context.database.reading() as connection:
-        orders = await listed_orders(connection, after=after, limit=limit, outcome="not_attempted")
+        orders = await ledger_store.listed_orders(
+            connection, after=after, limit=limit, outcome="not_attempted"
+        )
         numbers = await run(connection, last_numbers, orders)
         now = context.clock.now()
-        found = [LastRevision(order=each, seq=numbers.get(each, 0), at=now) for each in orders]
+        found = [
+            ledger_store.LastRevision(order=each, seq=numbers.get(each, 0), at=now)
+            for each in orders
+        ]
         judged = await _judged(context, connection, found)
     return await _changed(context, found, judged)
 
@@ -483,7 +481,7 @@ _Judged = tuple[Mapping[str, History], Mapping[str, shop_facts_store.ShopFacts]]
 
 
 async def _judged(
-    context: AppContext, connection: Connection, found: Sequence[LastRevision]
+    context: AppContext, connection: Connection, found: Sequence[ledger_store.LastRevision]
 ) -> _Judged:
     orders = [each.order for each in found]
     histories = await as_judged(connection, orders, policy=context.policy)
@@ -491,7 +489,7 @@ async def _judged(
 
 
 async def _changed(
-    context: AppContext, found: Sequence[LastRevision], judged: _Judged
+    context: AppContext, found: Sequence[ledger_store.LastRevision], judged: _Judged
 ) -> list[Changed]:
     histories, facts = judged
     whole = [histories[each.order] for each in found]
@@ -526,7 +524,7 @@ async def counted_findings(context: AppContext, words: Sequence[str]) -> dict[st
 async def head_of_feed(context: AppContext) -> int:
     """Return the number of the last revision."""
     async with context.database.reading() as connection:
-        return await last_revision(connection)
+        return await ledger_store.last_revision(connection)
 
 
 async def published_of_order(
@@ -535,7 +533,7 @@ async def published_of_order(
     """Return an order's revisions, the newest first."""
     until = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
-        return await revisions_of_order(connection, order, until=until, limit=limit)
+        return await ledger_store.revisions_of_order(connection, order, until=until, limit=limit)
 
 
 async def arrivals_of(

@@ -13,14 +13,7 @@ from app.context.context import AppContext
 from app.core.errors import ConfigurationError
 from app.core.jobs import silent
 from app.core.reading import Reading, Unreadable
-from app.orders.index_store import (
-    Reread,
-    drop_index,
-    index_again,
-    note_readings,
-    noted_readings,
-    sources_with_deliveries,
-)
+from app.orders import index_store
 from app.providers.configured import text_of_profile
 from app.providers.fetched import NOT_KNOWN, is_answer
 from app.providers.profile import shipped_profiles
@@ -49,7 +42,7 @@ class Reads(Protocol):
 
 def read_bytes_again(
     source: Reads, delivery: RawDelivery, *, environment: str | None = None
-) -> Reread:
+) -> index_store.Reread:
     """Read a delivery's event, or the reason why it has none. The delivery must not be pruned.
 
     environment  the store's own environment. An event of the other environment counts as none: a
@@ -62,28 +55,32 @@ def read_bytes_again(
             answer = source.read_answer(
                 delivery.body, digest=delivery.digest, environment=environment
             )
-            return Reread(delivery=delivery, event=answer)
+            return index_store.Reread(delivery=delivery, event=answer)
         body = delivery.body if delivery.whole is None else delivery.whole
         kept = read_request(delivery.headers, body)
         reading = source.read(kept, digest=digest_of(body, kept.url))
     except Unreadable as unreadable:
-        return Reread(delivery=delivery, problem=str(unreadable))
+        return index_store.Reread(delivery=delivery, problem=str(unreadable))
     if environment is not None and reading.environment not in (None, environment):
         other = f"it is of {reading.environment}, and this database is of {environment}"
-        return Reread(delivery=delivery, problem=other)
+        return index_store.Reread(delivery=delivery, problem=other)
     if reading.foreign:
-        return Reread(delivery=delivery, problem="it names another account than its source's")
+        return index_store.Reread(
+            delivery=delivery, problem="it names another account than its source's"
+        )
     if delivery.whole is None and reading.raws:
         problem = "it was kept as one event, and the profile now finds several in such a body"
-        return Reread(delivery=delivery, problem=problem)
+        return index_store.Reread(delivery=delivery, problem=problem)
     for place, event in enumerate(reading.events):
         if delivery.whole is None or event.digest == delivery.digest:
-            return Reread(delivery=delivery, event=event, customer=reading.customer(place))
+            return index_store.Reread(
+                delivery=delivery, event=event, customer=reading.customer(place)
+            )
     problem = "the body has no such event where the profile says that its events are"
     for raw, why in reading.unread:
         if hashlib.sha256(raw).hexdigest() == delivery.digest:
             problem = why
-    return Reread(delivery=delivery, problem=problem)
+    return index_store.Reread(delivery=delivery, problem=problem)
 
 
 AT_ONCE = 500
@@ -104,7 +101,7 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
     now = context.clock.now()
     read = events = 0
     async with context.database.reading() as reading, context.database.writing() as writing:
-        await drop_index(writing, now=now)
+        await index_store.drop_index(writing, now=now)
         if context.phone_key is not None:
             await drop_other_keys(writing, context.phone_key.name)
             await use_key(writing, context.phone_key.name)
@@ -113,12 +110,12 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
                 renormalize(delivery, context.sources, environment=context.database.environment)
                 for delivery in deliveries
             ]
-            await index_again(writing, rereads, now=now)
+            await index_store.index_again(writing, rereads, now=now)
             read += len(rereads)
             events += sum(reread.event is not None for reread in rereads)
             progress(len(rereads))
         never = [name for name, source in context.sources.items() if not source.asks]
-        await note_readings(writing, _own_readings(context.settings))
+        await index_store.note_readings(writing, _own_readings(context.settings))
         await await_again(writing, now=now, not_known=NOT_KNOWN, never=never)
     context.signals.evidence_arrived.set()
     return Reindexed(read=read, events=events, unreadable=read - events)
@@ -149,33 +146,33 @@ async def note_first_readings(context: AppContext) -> None:
     """Store the settings of sources that are new or have nothing stored yet."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
-        noted = await noted_readings(connection)
+        noted = await index_store.noted_readings(connection)
         other = [name for name in own if noted.get(name) != own[name]]
-        stored = await sources_with_deliveries(connection, other)
+        stored = await index_store.sources_with_deliveries(connection, other)
     new = {name: own[name] for name in other if name not in noted or name not in stored}
     if new:
         async with context.database.writing() as connection:
-            await note_readings(connection, new)
+            await index_store.note_readings(connection, new)
 
 
 async def sources_read_otherwise(context: AppContext) -> list[str]:
     """Return the sources whose settings have changed since their stored deliveries were read."""
     own = _own_readings(context.settings)
     async with context.database.reading() as connection:
-        noted = await noted_readings(connection)
+        noted = await index_store.noted_readings(connection)
         other = [name for name in sorted(own) if noted.get(name, own[name]) != own[name]]
-        stored = await sources_with_deliveries(connection, other)
+        stored = await index_store.sources_with_deliveries(connection, other)
     return [name for name in other if name in stored]
 
 
 def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
-) -> Reread:
+) -> index_store.Reread:
     """Read a delivery by the current settings of its source.
     Without all bytes, keep the old reading."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and its event are gone"
-        return Reread(delivery=delivery, event=delivery.kept, problem=problem)
+        return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)
     source = sources.get(delivery.source)
     if source is None:
         raise ConfigurationError(
