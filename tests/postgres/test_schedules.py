@@ -224,9 +224,10 @@ def erasing_early(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(*_: object) -> None:
         return
 
-    monkeypatch.setattr(
-        postgresql, "IDLE_MS", int(1_000 * PATIENCE_S)
-    )  # an actor stops in transactions
+    for name in ("STATEMENT_MS", "LOCK_MS", "IDLE_MS"):  # an actor stops in transactions
+        monkeypatch.setattr(postgresql, name, int(1_000 * PATIENCE_S))
+    for name in ("ANSWER_S", "COMMIT_S"):
+        monkeypatch.setattr(postgresql, name, PATIENCE_S)
     monkeypatch.setattr(erasing, "must_have_read", nothing)
     monkeypatch.setattr(postgresql, "vacuum", nothing)
 
