@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
+from inspect import isawaitable
 
 PATIENCE_S = 120.0
 """Seconds after which a wait fails. It only ends a hang: whatever comes at all comes far sooner,
@@ -26,7 +27,7 @@ def until(
 
 
 async def soon(holds: Callable[..., object]) -> None:
-    """Wait like `until` while the event loop goes on."""
+    """Wait like `until` while the event loop goes on; `holds` may be asynchronous."""
     async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110
+        while not (await found if isawaitable(found := holds()) else found):  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S)

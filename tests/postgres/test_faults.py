@@ -19,7 +19,6 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from app.access.operators import register_operator
-from app.context.context import AppContext
 from app.core.clock import SystemClock
 from app.core.errors import ConfigurationError, NotAllRead, StorePoisoned, StoreUnavailable
 from app.database import postgresql, servers
@@ -217,9 +216,7 @@ async def test_readiness_does_not_wait_for_a_server_that_stands_still(
             server.freeze(signal.SIGCONT)
         assert (ready.status_code, ready.json()["reasons"]) == (503, [SILENT])
         assert "tallyhook_store_writable 0" in figures.text
-        async with asyncio.timeout(PATIENCE_S):
-            while (await driver.client.get("/readyz")).status_code != 200:  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_S)
+        await soon(driver.ready)
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="there is no strace on this machine")
@@ -375,8 +372,12 @@ async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
             open_inbox(reads, purpose="reading") as copy,
         ):
             asked = copy.context(clock=SystemClock())
+
+            async def follows() -> bool:
+                return not await caught_up.behind_s(asked, patience="none")
+
             await keep(inbox, arrival(said("e1", order="A")))
-            await until_it_follows(asked)
+            await soon(follows)
             await caught_up.must_have_read(asked)
             await ask_in_loop(own, "SELECT pg_wal_replay_pause()")
             await keep(inbox, arrival(said("e2", order="A")))
@@ -386,17 +387,10 @@ async def test_a_standby_that_lags_behind_is_no_ground_for_a_report(
                 await caught_up.must_have_read(asked)
             await ask_in_loop(own, "SELECT pg_wal_replay_resume()")
             await keep(inbox, arrival(said("e3", order="A")))
-            await until_it_follows(asked)
+            await soon(follows)
     finally:
         await in_thread(standby.stop)
         await in_thread(primary.stop)
-
-
-async def until_it_follows(asked: AppContext) -> None:
-    """Wait until a standby has what its primary has."""
-    async with asyncio.timeout(PATIENCE_S):
-        while await caught_up.behind_s(asked, patience="none"):  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S)
 
 
 async def keep_on(inbox: Inbox) -> None:

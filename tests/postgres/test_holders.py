@@ -40,7 +40,7 @@ from tests.database.builders import (
 from tests.e2e.processes import serving
 from tests.postgres.conftest import ask, ask_in_loop
 from tests.postgres.proxy import Proxy
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 pytestmark = pytest.mark.postgres
 
@@ -207,9 +207,7 @@ async def test_after_a_cancelled_transaction_a_holder_comes_back_with_all_checks
     async with opened_for(own_url, "serving") as inbox:
         writer = inbox.database.writer
         asleep = asyncio.create_task(writer.commit(lambda plain: plain.ask(ASLEEP)))
-        async with asyncio.timeout(PATIENCE_S):
-            while not await ask_in_loop(own_url, SLEEPERS):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await soon(lambda: ask_in_loop(own_url, SLEEPERS))
         asleep.cancel()
         await asyncio.wait([asleep])
         entered = list[Holder]()
@@ -270,10 +268,8 @@ async def test_a_takeover_waits_for_the_transaction_under_way(
         writing = asyncio.create_task(write_slowly(old))
         taking = asyncio.create_task(take_over())
         waits = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'transactionid'"
-        async with asyncio.timeout(PATIENCE_S):
-            # On a busy machine the frozen one is ended before the other comes to wait for it.
-            while not (taking.done() or await ask_in_loop(own_url, waits)):  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
+        # On a busy machine the frozen one is ended before the other comes to wait for it.
+        await soon(lambda: taking.done() or ask_in_loop(own_url, waits))
         if ending == "committed":
             goes_on.set()
             await writing

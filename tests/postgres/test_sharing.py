@@ -45,7 +45,7 @@ from tests.database.builders import (
 from tests.database.contract_ledgers import WINDOW_S, mark, paid
 from tests.postgres.conftest import ask_in_loop, migrate
 from tests.reconcile.build import DUE, T, seconds
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 pytestmark = pytest.mark.postgres
 
@@ -143,9 +143,7 @@ async def test_a_batch_that_waited_sees_the_other(empty_url: str, isolation: str
 
 async def until_one_waits(url: str) -> None:
     sql = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-    async with asyncio.timeout(PATIENCE_S):
-        while not await ask_in_loop(url, sql):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await soon(lambda: ask_in_loop(url, sql))
 
 
 # --- folding --------------------------------------------------------------------------------------
