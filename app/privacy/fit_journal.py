@@ -5,13 +5,13 @@ Leaves out: what a line empties, and how (`replay_erasures`).
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from app.context.context import AppContext
 from app.core.errors import ConfigurationError
+from app.core.logs import log
 from app.database.engine import Connection
 from app.database.statements import run
 from app.privacy import erase_store, erasure_journal
@@ -190,8 +190,10 @@ async def take_up_begun(context: AppContext) -> None:
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
     if begun and path is not None:
-        with suppress(ConfigurationError):  # `doctor` reports what is wrong with the file
+        try:
             await take_up(context, await fitted(context, path))
+        except ConfigurationError as error:
+            log.warning("the journal of erasures cannot be used", problem=sentence_of(error))
 
 
 async def take_up(

@@ -250,6 +250,19 @@ def test_a_fault_of_a_file_loses_nothing_unsaid(
     assert REFUSALS_OF.get((file, fault), "") in seen.why, seen
 
 
+@pytest.mark.parametrize("fault", [removed, emptied])
+def test_a_start_says_that_its_journal_of_erasures_cannot_be_used(
+    tmp_path: Path, fault: Callable[[Path], None]
+) -> None:
+    with a_service(tmp_path) as service:
+        assert service.process.end() == 0
+    fault(tmp_path / "t.erasures")
+    with a_service(tmp_path) as service:
+        until(lambda: b"the journal of erasures cannot be used" in service.process.log)
+        assert deliver(service.port, "later")[0].status == 200
+        assert service.process.end() == 0
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("fault", ["full", *FAULTS])
 def test_a_service_goes_on_whatever_becomes_of_its_log_file(tmp_path: Path, fault: str) -> None:
