@@ -43,9 +43,9 @@ async def save_list(
     """
     name = label.strip()
     if not (0 < len(name) <= LABEL_MAX and is_human_text(name)):
-        raise UsageError(f"the name is 1 to {LABEL_MAX} printable characters")
+        raise UsageError(f"the name must have 1 to {LABEL_MAX} printable characters")
     if looks_like_a_phone(name):
-        raise UsageError("leave the phone number out of the name")
+        raise UsageError("remove the phone number from the name")
     await _put(context, operator, kind=kind, label=name, query=query)
 
 

@@ -156,7 +156,7 @@ class CompanyProvider:
         except CompanyUnreachable as error:
             return str(error)
         usable = [each for each in found if each.get("kty") in _KINDS.values()]
-        return None if usable else "it publishes no key of a kind that is accepted"
+        return None if usable else "it publishes no key of an accepted kind"
 
     async def _keys(self, *, unknown: bool) -> list[Mapping[str, Any]]:
         """Return the provider's keys.
@@ -170,7 +170,7 @@ class CompanyProvider:
             if now - kept.keys_at >= (REFETCHED_AFTER if unknown else KEPT_FOR):
                 found = (await self._fetched(url, "keys")).get("keys")
                 if not isinstance(found, list) or len(found) > MAX_KEYS:
-                    raise _unusable("its keys are no list")
+                    raise _unusable("its keys are not a list")
                 kept.keys = [each for each in found if isinstance(each, dict)]
                 kept.keys_at = now
             return kept.keys
@@ -181,7 +181,7 @@ class CompanyProvider:
             answer = await exchange(client, "GET", url, headers={}, limit_s=LIMIT_S)
         if not answer.taken:
             raise CompanyUnreachable(
-                f"the {what} of the company's sign-in cannot be fetched ({answer.why}): try again"
+                f"the {what} for the company's sign-in cannot be fetched ({answer.why}): try again"
             )
         return _object(answer.body)
 
@@ -256,13 +256,13 @@ class CompanyProvider:
         if got.status in (400, 401):
             error = _object(got.body).get("error") if got.body else None
             if error == "invalid_grant":
-                raise _refused("code", "the provider's code was used already, or is too old")
+                raise _refused("code", "the provider's code was already used, or is too old")
             raise _refused(
                 "client", "the provider does not accept this console's client id and secret"
             )
         if not got.taken:
             raise CompanyUnreachable(
-                f"the company's sign-in does not answer ({got.why}): begin again"
+                f"the company's sign-in does not answer ({got.why}): sign in again"
             )
         token = _object(got.body).get("id_token")
         if not isinstance(token, str) or len(token) > MAX_TOKEN:
@@ -278,18 +278,18 @@ class CompanyProvider:
         claims = await self._signed(token)
         now, client_id = self._clock.now(), self._settings.client_id
         if claims.get("iss") != self.issuer:
-            raise _refused("iss", "its ID token is another provider's")
+            raise _refused("iss", "its ID token comes from another provider")
         if claims.get("aud") not in (client_id, [client_id]):
             raise _refused("aud", "its ID token is not for this console alone")
         if claims.get("azp", client_id) != client_id:
-            raise _refused("azp", "its ID token was given to another program")
+            raise _refused("azp", "its ID token was issued to another program")
         expires, issued = _instant(claims, "exp"), _instant(claims, "iat")
         if expires is None or now >= expires + LEEWAY:
-            raise _refused("exp", "its ID token has expired: look at both machines' clocks")
+            raise _refused("exp", "its ID token has expired: check both machines' clocks")
         if issued is None or not begun - LEEWAY <= issued <= now + LEEWAY:
-            raise _refused("iat", "its ID token was not made now: look at both machines' clocks")
+            raise _refused("iat", "its ID token is not from now: check both machines' clocks")
         if "nbf" in claims and ((since := _instant(claims, "nbf")) is None or since > now + LEEWAY):
-            raise _refused("nbf", "its ID token is not valid yet: look at both machines' clocks")
+            raise _refused("nbf", "its ID token is not valid yet: check both machines' clocks")
         stated = claims.get("nonce")
         if not isinstance(stated, str) or not hmac.compare_digest(
             stated.encode(errors="replace"), nonce.encode()
@@ -297,16 +297,16 @@ class CompanyProvider:
             raise _refused("nonce", "its ID token belongs to another sign-in")
         subject = claims.get("sub")
         if not isinstance(subject, str) or not 0 < len(subject) <= MAX_ID or not subject.isascii():
-            raise _refused("sub", "its ID token names nobody")
+            raise _refused("sub", "its ID token names no person")
         if again:
             at = _instant(claims, "auth_time")
             if at is None or at < begun - LEEWAY:
-                raise _refused("auth_time", "it did not ask you again who you are")
+                raise _refused("auth_time", "it did not ask you to sign in again")
         acr, amr = self._settings.acr, self._settings.amr
         if acr and claims.get("acr") not in acr:
-            raise _refused("acr", "you did not sign in there as strongly as this console asks")
+            raise _refused("acr", "your sign-in there was weaker than this console requires")
         if amr and not set(amr) & set(_texts(claims.get("amr"))):
-            raise _refused("amr", "you did not sign in there with the factor that is asked here")
+            raise _refused("amr", "your sign-in there lacked the factor that this console requires")
         return claims
 
     async def _signed(self, token: str) -> Mapping[str, Any]:
@@ -316,10 +316,10 @@ class CompanyProvider:
         try:
             header = jwt.get_unverified_header(token)
         except jwt.PyJWTError:
-            raise _refused("token", "its ID token cannot be read") from None
+            raise _refused("token", "its ID token cannot be parsed") from None
         name, kid = header.get("alg"), header.get("kid")
         if name not in ALGORITHMS:
-            raise _refused("alg", "its ID token is signed in a way that is not accepted")
+            raise _refused("alg", "its ID token is signed with an algorithm that is not accepted")
         for unknown in (False, True):
             fitting = [
                 each
@@ -396,7 +396,7 @@ _OWN_TO_MEND: Final = frozenset({"no_code", "code", "nonce", "auth_time", "acr",
 def _refused(code: str, sentence: str) -> CompanyRefused:
     """Log the code of a refusal, without its sentence, and return the refusal."""
     log.warning("a sign-in with the company's account was refused", reason=code)
-    do = "Begin again" if code in _OWN_TO_MEND else "Beginning again does not help: tell an admin"
+    do = "Begin again" if code in _OWN_TO_MEND else "Signing in again does not help: tell an admin"
     return CompanyRefused(f"The company's sign-in was refused: {sentence}. {do}.")
 
 
@@ -411,7 +411,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
     except Unreadable as error:
         raise _unusable(str(error)) from None
     if not isinstance(found, dict):
-        raise _unusable("its answer is no JSON object")
+        raise _unusable("its answer is not a JSON object")
     return found
 
 
@@ -421,7 +421,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
         raise _unusable("its configuration names another issuer than TALLYHOOK_OIDC__ISSUER")
     methods = configuration.get("code_challenge_methods_supported", ["S256"])
     if not isinstance(methods, list) or "S256" not in methods:
-        raise _unusable("it knows no PKCE with S256")
+        raise _unusable("it does not support PKCE with S256")
 
     def address(member: str) -> str:
         value = configuration.get(member)
@@ -432,7 +432,7 @@ def _addresses(issuer: str, configuration: Mapping[str, Any]) -> ProviderAddress
         except ValueError:
             usable = False
         if not usable:
-            raise _unusable(f"its {member} is no https address")
+            raise _unusable(f"its {member} is not an https address")
         return parts.geturl()
 
     ways = configuration.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])

@@ -53,9 +53,9 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
     (ASVS 5, 6.2.4 asks for 3,000).
     """
     if not PASSWORD_MIN <= len(password) <= PASSWORD_MAX:
-        raise UsageError(f"a password has {PASSWORD_MIN} to {PASSWORD_MAX} characters")
+        raise UsageError(f"a password must have {PASSWORD_MIN} to {PASSWORD_MAX} characters")
     if len(set(password)) < 5:
-        raise UsageError("a password has at least five different characters")
+        raise UsageError("a password must have at least five different characters")
     if is_bad_password(password) or is_bad_password(password.lower()):
         raise UsageError("many people use this password, so it is guessed first: choose another")
     letters = left = _letters(password)
@@ -64,8 +64,8 @@ def check_password(password: str, *, names: Iterable[str]) -> None:
         left = left.replace(word, " ")
     if letters and not left.strip():
         raise UsageError(
-            "a password is not made of names alone, even with digits and signs between: add words "
-            "that nobody would expect"
+            "a password must not consist of names, digits and punctuation only: add words that "
+            "nobody would expect"
         )
 
 

@@ -1,4 +1,4 @@
-"""Names of operators: which are valid, and which look like another's (Unicode's UTS 39)."""
+"""Names of operators: which are valid, and which look like another name (Unicode's UTS 39)."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,7 +17,7 @@ _ALPHABETS: Final = ("LATIN", "GREEK", "CYRILLIC", "ARMENIAN", "COPTIC", "CHEROK
 def checked(name: str) -> str:
     """Return the name if it is valid. Raise UsageError otherwise."""
     if not (0 < len(name) <= NAME_MAX and is_human_text(name) and name == name.strip()):
-        raise UsageError(f"an operator's name is 1 to {NAME_MAX} printable characters")
+        raise UsageError(f"an operator's name must have 1 to {NAME_MAX} printable characters")
     from confusable_homoglyphs.categories import unique_aliases  # reads a file of 1 MB
 
     scripts = unique_aliases(normalize("NFKC", name))
@@ -36,8 +36,8 @@ def refuse_taken(name: str, taken: Iterable[str]) -> None:
     for each in taken:
         if skeleton(each) == wanted:
             raise UsageError(
-                f"there is, or was, an operator named {each}, and names that look alike are not "
-                "given twice; choose another name"
+                f"there is, or was, an operator named {each}, and a similar name could be "
+                "mistaken for it; choose another name"
             )
 
 

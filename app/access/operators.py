@@ -29,7 +29,7 @@ OWNER: Final = "owner"
 """Author of records that are made by a command without an operator: the machine's owner."""
 
 SERVICE_AUTHOR: Final = "service"
-"""Author of records that this program makes by itself, such as a provider's answer."""
+"""Author of records that this program makes without a person, such as a provider's answer."""
 
 Action = Literal[
     "records_imported",
@@ -305,7 +305,7 @@ def _asking(by: str | None) -> str | None:
     if holder is None or isinstance(by, Proven):
         return by or os.environ.get(ASKED_BY)
     if by is not None and by != holder:
-        raise UsageError(f"the token is {holder}'s, and --by names {by}: leave --by out")
+        raise UsageError(f"the token belongs to {holder}, but --by names {by}: leave --by out")
     return holder
 
 
@@ -337,10 +337,10 @@ async def vouch_for_founders(
     """
     await operator_store.acting_alone(connection)
     if _BY_TOKEN.get() is not None:
-        raise UsageError("only the machine's owner vouches: leave the token out")
+        raise UsageError("only the machine's owner may vouch: leave the token out")
     if await operator_store.audit_entries(connection, limit=1, action=operator_store.VOUCHED):
         raise UsageError(
-            "the machine's owner may vouch for two founders only once, and has done so"
+            "the machine's owner may vouch for two founders only once, and already has"
         )
     known = await operator_store.operators(connection)
     in_force = {each.name for each in known if each.disabled_at is None}
@@ -386,11 +386,11 @@ async def permitted(
     if who is None or who.disabled_at is not None:
         problem = f"{named!r} is not an operator in force" if named else "nobody is named"
         raise UsageError(
-            f"{problem}: say --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
+            f"{problem}: add --by NAME (or {ASKED_BY}) with an operator of role {allowed}; "
             "`tallyhook operators list` shows them"
         )
     if who.role not in MAY[action]:
-        raise UsageError(f"{who.name} has the role {who.role}; this takes {allowed}")
+        raise UsageError(f"{who.name} has the role {who.role}, but this takes {allowed}")
     return who if isinstance(named, Proven) else replace(who, account=_account())
 
 

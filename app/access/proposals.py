@@ -48,14 +48,14 @@ class ProposalDocument(TypedDict):
     by: Annotated[str, "The proposer."]
     reason: str
     at: InstantText
-    until: Annotated[InstantText, "When it expires: nobody can approve it afterwards."]
+    until: Annotated[InstantText, "When the proposal expires: nobody can approve it after that."]
     given: Annotated[dict[str, Any], "Further facts that the act needs."]
     decided_by: str | None
     decided_at: InstantText | None
     decided_because: str | None
     open_until: Annotated[
         InstantText | None,
-        "Until when its proposer may do what was agreed to; `null` where approving does it.",
+        "Until when its proposer may do what was approved; `null` if the approval itself does it.",
     ]
 
 
@@ -166,23 +166,23 @@ def must_be_open(
 ) -> None:
     """Raise UsageError, with what to do, where this person may not do an approved act now."""
     if proposal.kind != kind.name:
-        raise UsageError(f"{proposal.id} is no proposal of this kind: {kind.title}")
+        raise UsageError(f"{proposal.id} is not a proposal of this kind: {kind.title}")
     if not proved(who) or who.name != proposal.who:
         raise UsageError(
-            f"only {proposal.who}, who proposed it, may see it, signed in or with their own "
-            "token: propose it yourself if you need it"
+            f"only {proposal.who}, who proposed this, may see the result, signed in or with their "
+            "own token: make your own proposal if you need it"
         )
     open_until = kind.open_until(proposal)
     if open_until is None:
-        raise UsageError(f"nobody has approved it: it is {proposal.standing(now)}")
+        raise UsageError(f"nobody has approved the proposal: it is {proposal.standing(now)}")
     if proposal.decided is not None and proposal.decided.at > now + CLOCKS_DIFFER:
         raise UsageError(
-            "it was approved while this machine's clock was ahead: propose it anew if it is still "
-            "needed"
+            "the proposal was approved while this machine's clock was ahead: propose it again if "
+            "it is still needed"
         )
     if now >= open_until:
         raise UsageError(
-            f"it expired at {format_instant(open_until)}: propose it anew if it is still needed"
+            f"the approval expired at {format_instant(open_until)}: propose it anew if needed"
         )
 
 
@@ -262,7 +262,7 @@ async def propose(
     )
     if same is not None:
         raise UsageError(
-            f"{same.who} proposed this already, as {same.id}, and it waits for a second person; "
+            f"{same.who} already proposed this as {same.id}, and it waits for a second person; "
             f"`tallyhook proposals show {same.id}` shows it"
         )
     await proposal_store.add_proposal(connection, proposal)
@@ -284,13 +284,11 @@ def check_reason(
     """
     length = len(reason.strip())
     if length > REASON_MAX or (needed and not length):
-        raise UsageError(f"say why, in 1 to {REASON_MAX} characters")
+        raise UsageError(f"give a reason of 1 to {REASON_MAX} characters")
     if not is_human_text(reason.replace("\r\n", " ").replace("\n", " ")):
-        raise UsageError(
-            "say why in characters that can be printed: no tabs, no control characters"
-        )
+        raise UsageError("give a reason in printable characters: no tabs, no control characters")
     if looks_like_a_phone(reason, countries):
-        raise UsageError(f"leave the phone number out: what is said of {of} is kept for ever")
+        raise UsageError(f"remove the phone number: the text about {of} is kept permanently")
 
 
 async def _note(
@@ -425,7 +423,7 @@ class Proposals:
             proposal = await self._open(connection, identity)
             who = await self._person(connection, by=by, action="proposal_withdrawn")
             if who.name != proposal.who:
-                raise UsageError(f"{proposal.who} proposed it: you may reject it")
+                raise UsageError(f"{proposal.who} proposed this: you may reject it")
             await self._decided(connection, proposal, who, "withdrawn", reason)
         return await self.one(identity)
 
@@ -448,8 +446,8 @@ class Proposals:
             or proposer.role not in kind.may_propose
         ):
             raise UsageError(
-                f"{proposal.who}, who proposed it, may not do this any more: reject it, and "
-                "propose it yourself if it is still right"
+                f"{proposal.who}, who proposed this, is no longer allowed to do it: reject it, "
+                "and propose it yourself if it is still right"
             )
         if not look:
             return proposal, second, proposer
@@ -457,7 +455,7 @@ class Proposals:
         if state != proposal.subject_state:
             raise UsageError(
                 f"{proposal.subject} has changed since this was proposed: reject it, and let "
-                f"{proposal.who} look again and propose it anew"
+                f"{proposal.who} check it and propose it again"
             )
         return proposal, second, proposer
 
@@ -465,18 +463,18 @@ class Proposals:
         proposal = await _known(connection, identity)
         if proposal.decided is not None:
             raise UsageError(
-                f"{proposal.decided.who} has {proposal.decided.decision} it at "
+                f"{proposal.decided.who} has already {proposal.decided.decision} this proposal at "
                 f"{format_instant(proposal.decided.at)}"
             )
         if self._context.clock.now() >= proposal.until:
             raise UsageError(
-                f"it ended at {format_instant(proposal.until)}, and nobody had decided: propose it "
-                "anew"
+                f"the proposal expired at {format_instant(proposal.until)} without a decision: "
+                "propose it again"
             )
         if proposal.kind not in self.kinds:
             raise UsageError(
-                f"this version knows no proposals of the kind {proposal.kind}: decide it with the "
-                "version that made it"
+                f"this version does not know proposals of the kind {proposal.kind}: decide it "
+                "with the version that made it"
             )
         return proposal
 
@@ -486,8 +484,8 @@ class Proposals:
         who = await operators.permitted(connection, by=by, action=action)
         if not proved(who):
             raise UsageError(
-                "a proposal is decided by an operator who proves who they are: on a page of the "
-                "console, or with their own token: tallyhook --token-file FILE …"
+                "only an operator who has proved who they are may decide a proposal: on a page of "
+                "the console, or with their own token: tallyhook --token-file FILE …"
             )
         return who
 
@@ -504,7 +502,7 @@ class Proposals:
         await operators.permitted(connection, by=by, action=self.kinds[proposal.kind].action)
         if who.name == proposal.who:
             raise UsageError(
-                "you proposed it yourself: a second operator must decide; you may withdraw it"
+                "you proposed this yourself: a second operator must decide; you may withdraw it"
             )
         return who
 
@@ -519,7 +517,7 @@ class Proposals:
         now = self._context.clock.now()
         decided = Decided(decision=decision, who=who.name, role=who.role, reason=reason, at=now)
         if not await proposal_store.add_decision(connection, proposal.id, decided):
-            raise UsageError("somebody decided it in the meantime: look again")
+            raise UsageError("somebody decided this in the meantime: look again")
         await _note(connection, who, proposal, action=_DONE[decision], reason=reason, now=now)
 
     def document(self, proposal: Proposal) -> ProposalDocument:
@@ -562,8 +560,8 @@ def _unknown(identity: str) -> NotFoundError:
 def newcomer_notice(name: str, *, now: Instant) -> str:
     """Return a notice about whose proposals an invited operator cannot approve, and until when."""
     return (
-        f"{name} and who invited them cannot approve each other's proposals made before "
-        f"{format_instant(Instant(now + STANDS_FOR))}: until then a third operator does"
+        f"{name} and the person who invited them cannot approve each other's proposals made "
+        f"before {format_instant(Instant(now + STANDS_FOR))}: until then a third operator must"
     )
 
 
@@ -583,9 +581,9 @@ async def _two_persons(
     proposer = known.get(proposal.who)
     if proposer is not None and (proposer.company is None) != (second.company is None):
         raise UsageError(
-            f"{proposal.who} and {second.name} may be one person, since one signs in by password "
-            "and the other with the company's account: another operator must approve it, or the "
-            "one with the password links the company's account on the page My account"
+            f"{proposal.who} and {second.name} may be one person, because one uses a password and "
+            "the other the company's account: another operator must approve this, or the one "
+            "with the password must link the company's account on the page My account"
         )
     made = await operator_store.ways_in_since(connection, Instant(proposal.at - STANDS_FOR))
     for first, other in ((proposal.who, second.name), (second.name, proposal.who)):

@@ -36,9 +36,7 @@ NOTED_EVERY: Final[Duration] = 5 * MINUTE
 WITH_CODE: Final = frozenset({"admin", "finance", "support"})
 """Roles that sign in with a second factor: all roles that see customers' data."""
 
-WRONG_CODE: Final = (
-    "that is not the current code: look at the authenticator again, and at the clock"
-)
+WRONG_CODE: Final = "this is not the current code: check the authenticator again, and the clock"
 
 DEMO: Final = "demo"
 """Name of the operator in the demo's database."""
@@ -48,14 +46,14 @@ class SignInRefused(TallyhookError):
     """Refusal of a sign-in. All reasons have the same words, so that a guesser learns nothing."""
 
     def __init__(self) -> None:
-        super().__init__("That did not fit. Check the name, the password and the code.")
+        super().__init__("Sign-in failed. Check the name, the password and the code.")
 
 
 class LinkRefused(TallyhookError):
     """Refusal of an unknown, used or expired link."""
 
     def __init__(self) -> None:
-        super().__init__("This link was used already, is too old, or was never given out.")
+        super().__init__("This link was already used, is too old, or was never issued.")
 
 
 async def invite_operator(
@@ -73,7 +71,7 @@ async def invite_operator(
         found = next((each for each in known if each.name == name), None)
         if found is None:
             if role is None:
-                raise UsageError(f"{name} is new here: say --role")
+                raise UsageError(f"{name} is new here: add --role")
             if not known and role != "admin":
                 raise UsageError("the first operator must be an admin, who can add the others")
             names.refuse_taken(names.checked(name), (each.name for each in known))
@@ -234,8 +232,8 @@ async def sign_in_by_company(
 
 
 _NO_ROLE: Final = (
-    "Your company's account has no role in Tallyhook, so you cannot come in: ask whoever looks "
-    "after accounts for one of the groups that have a role here."
+    "Your company's account has no role in Tallyhook, so you cannot sign in: ask whoever manages "
+    "accounts for one of the groups that have a role here."
 )
 
 
@@ -280,8 +278,8 @@ async def _new_of_company(
         names.refuse_taken(name, (each.name for each in known))
     except UsageError as error:
         raise CompanyRefused(
-            f"The company's account cannot be used with the name that it states: {error}. If you "
-            "are that operator, sign in as before and link the account on the page My account."
+            f"The company's account states a name that cannot be used: {error}. If you are that "
+            "operator, sign in as before and link the account on the page My account."
         ) from None
     if account.role != "admin" and not known:
         raise CompanyRefused("The first operator must be an admin; let an admin sign in first.")
@@ -312,7 +310,7 @@ async def prove_by_company(
         raise CompanyRefused(_NO_ROLE)
     renewed = await renew_session(context, token) if is_theirs else None
     if renewed is None:
-        raise CompanyRefused(f"That is not the account of {name}, whose session this is.")
+        raise CompanyRefused(f"This account does not belong to {name}, whose session this is.")
     return renewed
 
 
@@ -597,7 +595,7 @@ async def add_passkey(
 
     async def change(connection: Connection) -> None:
         if len(await session_store.passkeys_of(connection, name)) >= passkeys.MOST:
-            raise UsageError(f"you have {passkeys.MOST} passkeys already: remove one first")
+            raise UsageError(f"you already have {passkeys.MOST} passkeys: remove one first")
         if not await session_store.add_passkey(connection, made):
             raise UsageError("this passkey is stored already")
 
@@ -611,7 +609,7 @@ async def remove_passkey(context: DatabaseContext, identity: str, *, name: str, 
 
     async def change(connection: Connection) -> None:
         if not await session_store.delete_passkeys(connection, name, identity):
-            raise NotFoundError("you have no such passkey: look at the list")
+            raise NotFoundError("you have no such passkey: check the list")
 
     await _set_own(context, name, here=here, action="passkey_removed", change=change)
 

@@ -55,7 +55,7 @@ async def issue_token(
     Raises UsageError for a bad or taken name, an invalid end, and a person who may not do this.
     """
     if not _NAME.fullmatch(name):
-        raise UsageError("a token's name is 1 to 60 letters, digits, dots, dashes or underscores")
+        raise UsageError("a token's name has 1 to 60 letters, digits, dots, dashes or underscores")
     token = new_token(f"thk_{context.database.environment}_")
     given = set(scopes)
     async with context.database.writing() as connection:
@@ -151,11 +151,11 @@ def ending(text: str, *, now: Instant, zone: tzinfo) -> Instant:
             end = parse_instant(text) if alone is None else Calendar(zone).day(text)[1]
         except ValueError:
             raise UsageError(
-                "--until is a day such as 2027-06-30, a moment such as 2027-06-30T12:00:00Z, or a "
-                "length of time such as 90d or 12h"
+                "--until must be a day such as 2027-06-30, a time such as 2027-06-30T12:00:00Z, "
+                "or a duration such as 90d or 12h"
             ) from None
     if not now < end <= LATEST:
-        raise UsageError("--until is not in the future; choose a later time")
+        raise UsageError("--until must be in the future; choose a later time")
     return end
 
 
@@ -223,13 +223,13 @@ async def admit(context: DatabaseContext, token: str, *, scope: TokenScope) -> s
         who, readers = await _holding(context, entry), operators.MAY_READ[reading]
         if who.role not in readers:
             raise ScopeMissing(
-                f"{who.name} has the role {who.role}, which may not see this: it takes "
+                f"{who.name} has the role {who.role}, which may not see this; the role must be "
                 f"{' or '.join(sorted(readers))}."
             )
         return entry.name
     raise ScopeMissing(
-        f"The token {entry.name} is not for this: it takes the scope {scope}. "
-        f"`tallyhook tokens add NAME --scope {scope}` makes one."
+        f"The token {entry.name} lacks the scope {scope}. `tallyhook tokens add NAME --scope "
+        f"{scope}` makes one that has it."
     )
 
 
@@ -255,8 +255,8 @@ async def holder_of(context: DatabaseContext, token: str) -> Holder:
     entry = await _token_in_force(context, token)
     if entry.operator is None:
         raise ScopeMissing(
-            f"The token {entry.name} is a program's, and this takes an operator's own. "
-            "`tallyhook operators token NAME --until T` makes one."
+            f"The token {entry.name} belongs to a program, but this takes an operator's own "
+            "token. `tallyhook operators token NAME --until T` makes one."
         )
     who = await _holding(context, entry)
     return Holder(name=operators.Proven(who.name), role=who.role)
@@ -276,9 +276,9 @@ async def _holding(
 def _refused(entry: operator_store.TokenEntry | None) -> TokenNotInForce:
     """Build the refusal of a token. Only the holder of an expired token learns when it ended."""
     if entry is not None and entry.revoked_at is None and entry.until is not None:
-        sentence = f"This token ended at {format_instant(entry.until)}"
+        sentence = f"This token expired at {format_instant(entry.until)}"
     else:
-        sentence = "Send a token in force as `Authorization: Bearer …`"
+        sentence = "Send a valid token as `Authorization: Bearer …`"
     return TokenNotInForce(f"{sentence}; `tallyhook tokens add` makes one.")
 
 

@@ -65,7 +65,7 @@ class EvidenceRoutes:
             await self._built(reference, file, as_of=asked.as_of, by=who.name)
             opened = file.open("rb")  # noqa: ASYNC230  # closed with its last part
         finally:
-            with CancelScope(shield=True):  # whoever has hung up leaves nothing behind
+            with CancelScope(shield=True):  # also if the client has hung up
                 await to_thread.run_sync(lambda: shutil.rmtree(folder))
         name = f"evidence-{_UNSAFE.sub('_', reference)[:80]}.zip"
         return StreamingResponse(

@@ -73,7 +73,7 @@ class LogRoutes:
     async def get_delivery(self, delivery: str, who: Holder) -> WholeArrivalDocument:
         """Return one arrival with its headers, in which secrets and customers' numbers are masked.
 
-        The trail says who looked at a refused one.
+        The trail records who opened a refused one.
         """
         entry = await delivery_log.show_delivery(self._context, delivery)
         if delivery_log.is_refused(entry):

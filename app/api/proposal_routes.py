@@ -133,7 +133,7 @@ async def _decide(
 ) -> ProposalDocument:
     try:
         done = await decide(proposal.id, by=operator.name, reason=body["reason"])
-    except (NotFoundError, UsageError) as error:  # also of what it is about
+    except (NotFoundError, UsageError) as error:  # also about its subject
         raise ApiProblem(409, "proposal_refused", f"{error}.") from None
     return proposals.document(done)
 

@@ -118,7 +118,7 @@ class JournalAsked(PeriodAsked):
 
 class ReportDocument(TypedDict):
     """The report as `report period --format json` writes it. A closed month's report is returned
-    byte for byte as it was closed, in the form that it had in the release that closed it."""
+    byte for byte as it was closed, in the format of the release that closed it."""
 
 
 class ReportUnderWayDocument(TypedDict):
@@ -179,7 +179,7 @@ class ReportRoutes:
                 await self._work(_journal, scope, form, file)
                 return _Written(file)
             finally:
-                with CancelScope(shield=True):  # an end in its midst leaves nothing behind
+                with CancelScope(shield=True):  # delete it even if the task ends
                     await to_thread.run_sync(lambda: shutil.rmtree(folder))
 
         job = await self._made("journal", f"{form} {subject}", make, by=who)

@@ -177,7 +177,7 @@ class Api:
         )
         if asked.wait:  # the token may have been revoked meanwhile
             await self.admitted(request, "read")
-        behind = await self.behind_s()  # also of those that came while the reader waited
+        behind = await self.behind_s()  # includes deliveries that came during the wait
         document: OutcomePageDocument = {
             "outcomes": await outcome_documents(self._context, published),
             "cursor": published[-1].seq if published else asked.after,
@@ -205,7 +205,7 @@ _TAG: Final = re.compile(r'(?:W/)?"([^"]*)"')
 
 
 def _if_new(request: Request, document: LedgerDocument) -> Response:
-    """Return the ledger with its ETag, or 304 where the client has it already. The tag covers all
+    """Return the ledger with its ETag, or 304 if the client already has it. The tag covers all
     members except `as_of`, including those outside the fingerprint. It is weak, because two
     responses with one tag differ in `as_of`."""
     tag = fingerprint({name: value for name, value in document.items() if name != "as_of"})

@@ -93,7 +93,7 @@ async def ask_and_record(
 
     again  whether an earlier holder of the row may have sent the request too
 
-    Raises CheckoutDeniedError for an answer that tells nothing about the order.
+    Raises CheckoutDeniedError for an answer that says nothing about the order.
     """
     try:
         verdict = await client.ask(row.order, row.request, key=row.key, again=again)
@@ -112,7 +112,7 @@ async def ask_and_record(
             what = "address" if verdict.status in (404, 405) else "token"
             raise CheckoutDeniedError(
                 f"The payment service answered {verdict.status}: check the {what} of the checkout "
-                f"settings, then ask again. Order {row.order} keeps its key."
+                f"settings, then try again. Order {row.order} keeps its key."
             )
         assert not isinstance(verdict, requests.ComeAgain), "the client asks until it is clear"
         return await _record(context, payment, verdict, row=row), verdict
@@ -211,7 +211,7 @@ async def ask_again_due(context: AppContext, client: CheckoutClient) -> int:
     ended = await asyncio.gather(
         *(_ask_again(context, client, row) for row in due), return_exceptions=True
     )
-    for each in ended:  # after all have ended, so that none goes on by itself
+    for each in ended:  # after all have ended, so that none continues alone
         if isinstance(each, BaseException):
             raise each
     return len(due)

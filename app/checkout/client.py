@@ -107,7 +107,7 @@ class SingleFlight(Generic[T]):
         """Wait for the order's turn and hold it. Raises CheckoutBusyError if too many wait."""
         if self._callers >= self._limit:
             raise requests.CheckoutBusyError(
-                "Too many checkouts are being opened at this moment; try again in a minute."
+                "Too many checkouts are being opened right now; try again in a minute."
             )
         flight = self._flights.setdefault(order, Flight())
         self._callers += 1
@@ -257,7 +257,7 @@ class CheckoutClient:
             if number > retry.tries or spent + pause >= retry.total_s:
                 return AnswerUnclear(code=verdict.code, wait_s=self._held_off_s(key))
             log.info(
-                "checkout request comes again",
+                "checkout request repeated",
                 order=order,
                 attempt_number=number,
                 reason=verdict.code,
@@ -294,7 +294,7 @@ def client_settings(settings: Settings) -> ClientSettings:
     checkout = settings.checkout
     if checkout.base_url is None or checkout.token is None or checkout.source is None:
         raise ConfigurationError(
-            ["TALLYHOOK_CHECKOUT__BASE_URL: give the service's address, its token and its source"]
+            ["TALLYHOOK_CHECKOUT__BASE_URL: set the service's address, token and source"]
         )
     api = SESSION_APIS.get(profile_of(settings, checkout.source).name, SessionApi())
     token, environment = checkout.token.get_secret_value(), settings.environment or "sandbox"
@@ -302,7 +302,7 @@ def client_settings(settings: Settings) -> ClientSettings:
         variable = "TALLYHOOK_CHECKOUT__TOKEN" + ("_FILE" if checkout.token_file else "")
         raise ConfigurationError(
             [
-                f"{variable}: looks like a token of the other environment; write the one for "
+                f"{variable}: looks like a token for the other environment; write the one for "
                 f"{environment}"
             ]
         )

@@ -306,7 +306,7 @@ class SessionDocument(TypedDict):
     expires_at: InstantText | None
     order: SessionOrderDocument
     idempotency_key: Annotated[
-        str | None, "For questions to the service; null where no payment was started here."
+        str | None, "For questions to the service; null if no payment was started here."
     ]
     detail: NotRequired[str]
 
@@ -430,8 +430,8 @@ def not_over(order: str, ask_again_at: Instant | None) -> requests.PaymentNotOve
     if ask_again_at is not None:
         when = f"at {format_instant(ask_again_at)}, or {when}"
     return requests.PaymentNotOverError(
-        f"Order {order}: its payment is not over, so a second one could be paid too; nothing was "
-        f"sent. Ask again {when}.",
+        f"Order {order}: its payment is still open, so a second one could be paid too; nothing "
+        f"was sent. Try again {when}.",
         ask_again_at=ask_again_at,
     )
 
@@ -444,7 +444,7 @@ def refused_result(payment: CheckoutPayment, reason: str) -> CheckoutResult:
         order=order,
         key=payment.key,
         sentence=f"The payment service refused a session for order {order}: {reason.rstrip('.')}. "
-        "Correct what it names, then ask for a new payment or place a new order.",
+        "Correct that, then ask for a new payment or place a new order.",
     )
 
 
@@ -455,12 +455,12 @@ def unknown_result(payment: CheckoutPayment, code: str, *, wait_s: float = 0.0) 
     start = f"Whether the payment service opened a session for order {order} is unknown ({code}). "
     if code == ask_session.KEY_TOO_OLD:
         sentence = start + (
-            "The service is not asked again, since it may have forgotten the key: look the order "
-            "up there, and if it has no open session, ask for a new payment."
+            "The service is not asked again, because it may have forgotten the key: look the "
+            "order up there; if it has no open session, ask for a new payment."
         )
     else:
         when = "" if again_s is None else f" in {counted(again_s, 'second')}"
-        sentence = start + f"The same key is sent again; repeat the request{when}."
+        sentence = start + f"The same key is being sent again; repeat the request{when}."
     return CheckoutResult(
         state="unknown", order=order, key=payment.key, sentence=sentence, again_s=again_s
     )

@@ -85,7 +85,7 @@ def check_same(
     """
     before = payment.requested.money
     if before != request.money:
-        raise _conflict(payment, request, f"over {before}, now over {request.money}")
+        raise _conflict(payment, request, f"for {before}, now for {request.money}")
     if payment.requested.source != source:
         raise _conflict(payment, request, "at another source than now")
     try:
@@ -106,11 +106,11 @@ def check_price(records: Iterable[Record], request: requests.SoundRequest) -> No
     last = max(priced, key=lambda each: (each.recorded_at, each.record_id))
     due = last.due
     if due != request.money:
-        costs = f"costs {due}" if due == last.money else f"has {due} due beside its tenders"
+        costs = f"costs {due}" if due == last.money else f"has {due} due after its tenders"
         raise CheckoutConflictError(
-            f"Order {request.order} {costs}, says the shop, but its checkout was asked for over "
-            f"{request.money}; nothing was sent. Ask for what is due, or PUT the order's new "
-            "amount first.",
+            f"The shop stated that order {request.order} {costs}, but its checkout was requested "
+            f"for {request.money}; nothing was sent. Request the amount due, or PUT the order's "
+            "new amount first.",
             before=due,
             asked=request.money,
         )
@@ -129,8 +129,8 @@ def _conflict(
     payment: CheckoutPayment, request: requests.SoundRequest, difference: str
 ) -> CheckoutConflictError:
     return CheckoutConflictError(
-        f"Order {request.order}: its checkout was asked for {difference}; nothing was sent. "
-        "Ask for it as before, or place a new order.",
+        f"Order {request.order}: its checkout was requested {difference}; nothing was sent. "
+        "Request it as before, or place a new order.",
         before=payment.requested.money,
         asked=request.money,
     )
@@ -162,8 +162,8 @@ def paid_sentence(ledger: Ledger, *, opened: str | None = None) -> str | None:
     if not captured or ledger.outcome == "unresolved":
         return None
     return (
-        f"Order {ledger.order} is paid, by the verified event {captured[0].cites[0]}: its outcome "
-        f"is {ledger.outcome}. {_did(opened) or 'No new payment was started'}."
+        f"Order {ledger.order} is paid, according to the verified event {captured[0].cites[0]}: "
+        f"its outcome is {ledger.outcome}. {_did(opened) or 'No new payment was started'}."
     )
 
 
@@ -178,14 +178,14 @@ def unsettled_sentence(ledger: Ledger, *, opened: str | None = None) -> str | No
     if ledger.outcome != "unresolved" or ledger.reasons[0].code == "amount_differs":
         return None
     return (
-        f"How much was paid for order {ledger.order} is not settled: its outcome is unresolved. "
-        f"{_did(opened) or 'Nothing was sent'}. Send nobody to pay before it is settled, since "
-        "they might pay twice; ask again then."
+        f"How much was paid for order {ledger.order} is not settled, so its outcome is "
+        f"unresolved. {_did(opened) or 'Nothing was sent'}. Send nobody to pay until this is "
+        "settled, because they might pay twice; then try again."
     )
 
 
 def _did(opened: str | None) -> str:
-    return f"Its session {opened} was opened meanwhile; send nobody there" if opened else ""
+    return f"Its session {opened} was opened in the meantime; send nobody there" if opened else ""
 
 
 def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
@@ -197,9 +197,8 @@ def check_wanted(ledger: Ledger, *, opened: str | None = None) -> None:
     canceled = ledger.case.filed.canceled
     if canceled is not None:
         raise requests.OrderCanceledError(
-            f"Order {ledger.order} was canceled by the shop at {format_instant(canceled.at)}: what "
-            f"came for it would be owed back. {did}; place a new order, with a reference of its "
-            "own."
+            f"The shop canceled order {ledger.order} at {format_instant(canceled.at)}: money for "
+            f"it would be owed back. {did}; place a new order with a new reference."
         )
 
 
@@ -268,7 +267,7 @@ def answer_record(
 ) -> Record:
     """Build the record of an answer.
 
-    tell    whether an unclear answer must be reported to people
+    tell    whether to report an unclear answer to people
     author  who asked the service
     """
     opened = answered if isinstance(answered, Opened) else None

@@ -176,7 +176,10 @@ def _problems(request: CheckoutRequest, *, live: bool) -> Iterator[tuple[str, st
     if not is_reference(request.order):
         yield "order", f"Give the order's reference: {RULE}."
     elif is_own_order(request.order):
-        yield "order", "Give an order of the shop's; @name: begins those of a source's own."
+        yield (
+            "order",
+            "Give an order of the shop's; @name: begins references of a source.",
+        )
     if not is_currency(request.currency):
         yield "currency", "Give a currency code of ISO 4217 in capitals, such as KES."
     if not isinstance(request.phone, str) or _PHONE.fullmatch(request.phone) is None:
@@ -286,7 +289,7 @@ COME_AGAIN: Final = frozenset({408, 409, 425, 429})
 running, 425 too early, 429 too many."""
 
 NOT_THE_ORDER: Final = frozenset({401, 403, 404, 405, 407})
-"""HTTP statuses that concern our credentials or address, and tell nothing about the order."""
+"""HTTP statuses that concern our credentials or address, and say nothing about the order."""
 
 
 HELD_OFF: Final = "asked_to_wait"
@@ -353,7 +356,7 @@ class AnswerUnclear:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """A refusal of our credentials or address. It tells nothing about the order."""
+    """A refusal of our credentials or address. It says nothing about the order."""
 
     status: int
 

@@ -188,7 +188,7 @@ def letter(
 ) -> None:
     """Write the letter that answers a dispute, with attachments; say what is missing.
 
-    With --format json and without -o, what the letter says.
+    With --format json and without -o, print the letter's content.
     """
     from app.evidence.letter_forms import letter_form, unshown
 

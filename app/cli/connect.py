@@ -116,10 +116,10 @@ def connect(
 ) -> None:
     """Connect a provider: write the source's settings, and print what to register with it.
 
-    What the file says already stays; where it says otherwise, nothing is written and the
-    difference is reported. With --wait the command watches beside a running `serve`, and says of
-    a refused delivery, or of one that names no order, what to change: exit code 1 for these, and
-    where none came.
+    Settings already in the file stay; if one differs, nothing is written and the difference is
+    reported. With --wait the command watches beside a running `serve`, and says of a refused
+    delivery, or of one that names no order, what to change: exit code 1 for these, and where none
+    came.
     """
     from app.config.config_file import plan_settings, write_plan
     from app.providers.profile import load_profile

@@ -114,7 +114,7 @@ def judge_delivery(
     reason: Annotated[str, typer.Option(help="What it says; the audit trail keeps it.")],
     by: operators.ByOption = None,
 ) -> None:
-    """Say that you know what an unreadable message says, so that it holds no order.
+    """State that you know the content of an unreadable message, so that it holds no order.
 
     First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
     about money, correct the profile and run `reindex` instead.
@@ -236,8 +236,8 @@ def reverify_deliveries(
 ) -> None:
     """Judge refused deliveries again, as of their arrival, after a correction.
 
-    What is genuine now is stored as if it had been accepted then. Its orders are folded by `serve`,
-    or now by `refold`.
+    Those that are genuine now are stored as if they had been accepted then. Its orders are folded
+    by `serve`, or now by `refold`.
     """
     from app.config.load import load_settings
     from app.providers.configured import compile_sources

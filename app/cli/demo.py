@@ -565,7 +565,7 @@ async def _open_console(
 
 async def _stay(party: Party, servers: Sequence[Child]) -> None:
     """Wait for Ctrl-C or SIGTERM, which now end the demo normally. Raises UnreachableError if a
-    server ended by itself."""
+    server ended unexpectedly."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):

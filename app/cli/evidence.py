@@ -256,7 +256,7 @@ def rename(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Continue the log under a new origin, after a restore of which others know later leaves.
+    """Continue the log under a new origin, after a restore, if others know later leaves.
 
     No service may run. Checkpoints that were signed stay valid under the origin that they name;
     notify witnesses and partners of the new one.
@@ -278,7 +278,7 @@ def rename(
 
 @log_group.command("seal")
 def seal() -> None:
-    """Seal what waits now, and rows that nothing has marked, as `serve` does by itself."""
+    """Seal waiting rows and unmarked rows now, as `serve` does automatically."""
     from app.evidence.seal import open_signer, seal_all
 
     async def work(context: AppContext) -> int:

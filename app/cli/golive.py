@@ -82,8 +82,8 @@ def rehearse(
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Play the scenarios against the configured provider, beside a running service, and compare how
-    each ends. Exit code 1 on any difference."""
+    """Play the scenarios with the configured provider, beside a running service, and compare their
+    outcomes. Exit code 1 on any difference."""
     from app.golive.rehearse import play
 
     printing.note("Playing; each scenario is waited for until its deadline")
@@ -200,7 +200,7 @@ def show(
         Path | None, typer.Option("--output", "-o", help="Write the files into this folder.")
     ] = None,
 ) -> None:
-    """Print the files of a set, or write them into a folder. What is there stays as it is."""
+    """Print the files of a set, or write them into a folder. Existing files stay unchanged."""
     if name not in SETS:
         raise UsageError(f"{name!r} is none of: {', '.join(SETS)}")
     files = files_of(name)

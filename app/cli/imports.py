@@ -295,7 +295,7 @@ def import_files(
 ) -> None:
     """Import files of any kind, each recognized by its content, and each whole or not at all.
 
-    A statement's source follows from the provider and the account in the file. Where several are
+    A statement's source follows from the provider and the account in the file. If several are
     possible, nothing is guessed. In JSON, several files make a list, with a `problem` in a bad one.
     """
     documents, code = list[dict[str, Any]](), 0
@@ -411,10 +411,10 @@ def import_records(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import an order book, to be reconciled with what was received. All of it, or nothing.
+    """Import an order book, to be reconciled with money received: all of it, or nothing.
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
-    A book says nothing of an order's price: ledgers change only by source, session_reference and
+    A book does not state an order's price: ledgers change only by source, session_reference and
     payment_reference, which lead the provider's events to the order.
     """
     from app.finance.imports import import_book
@@ -469,7 +469,7 @@ def import_statement(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import a provider's statement, to be reconciled with what was received. All, or nothing.
+    """Import a provider's statement, to be reconciled with money received: all of it, or nothing.
 
     The same file again changes nothing; a changed row is a new version, and the old one is kept.
     """
@@ -596,11 +596,11 @@ def import_bank_lines(
     form: printing.DocumentOption = printing.Format.table,
     **options: Any,
 ) -> None:
-    """Import what the bank booked, to be reconciled with what providers paid out. All, or nothing.
+    """Import a bank's booked lines, to be reconciled with payouts: all of them, or nothing.
 
-    The same file again changes nothing, nor does one that overlaps with it. What is not booked yet
-    is left out. A row of CAMT and OFX is an entry of the file, counted from one. Of days in a file
-    of another format, lines are only enriched, by the bank's reference.
+    The same file again, or one that overlaps with it, changes nothing. Pending lines are left out.
+    A row of CAMT and OFX is an entry of the file, counted from one. If another format already
+    covers a day, its lines are only enriched, by the bank's reference.
     """
     from app.finance.imports import import_bank
 
@@ -643,7 +643,7 @@ def show_bank_line(
     as_of: AsOfOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one bank line: all that the bank stated, where it stands, its payouts and their rate."""
+    """Show one bank line: all that the bank stated, its state, its payouts and their rate."""
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
@@ -708,8 +708,8 @@ def declare_coverage(
 ) -> None:
     """Declare which days the imported files of a source, bank account or order book cover.
 
-    What lies within and is in no file counts as missing from then on. Declare only what you know
-    of the files; the report says who declared it.
+    Anything of these days that is in no file counts as missing from then on. Declare only what you
+    know of the files; the report says who declared it.
     """
     from app.finance.coverage import Declaration, days_of_span
     from app.finance.coverage import declare_coverage as declare
@@ -738,7 +738,7 @@ def withdraw_coverage(
     reason: ReasonOption,
     by: operators.ByOption = None,
 ) -> None:
-    """Take back what a person declared; what a file states goes with its import."""
+    """Withdraw a person's declaration. To withdraw days that a file states, withdraw its import."""
     from app.finance.coverage import withdraw_coverage as withdraw
 
     line = running.writing(withdraw, number, reason=reason, by=by)

@@ -263,7 +263,7 @@ def listen(
     """Forward what a tunnel or a provider sends here, body and headers unchanged.
 
     Listens on 127.0.0.1 alone; a tunnel of your choice leads there. With --from it sends the
-    requests of a file: exit code 1 where one of them was not taken.
+    requests of a file: exit code 1 if one of them was not accepted.
     """
     check_target(forward, yes=yes, what="what is received")
     if from_file is not None:

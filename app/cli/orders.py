@@ -207,10 +207,10 @@ def find(
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Find an order by whatever the customer knows about it.
+    """Find an order by anything that the customer knows about it.
 
-    A search for a person takes the role support or finance, and stands in the audit trail. Exit
-    code 5 where nothing is found.
+    A search for a person takes the role support or finance, and is recorded in the audit trail.
+    Exit code 5 if nothing is found.
     """
     from app.orders.find_orders import find_orders
     from app.orders.sought import understood
@@ -303,8 +303,8 @@ def release_orders(
 ) -> None:
     """Release held orders: they are published, and the shop is notified.
 
-    An upgrade holds what only its rules make fulfillable; `orders list --finding held_back` shows
-    what is held. Exit code 5, and nothing is released, where one of them is not held.
+    An upgrade holds orders that only its rules make fulfillable; `orders list --finding held_back`
+    shows held orders. Exit code 5, and nothing is released, if one of them is not held.
     """
     from app.core.text import counted
     from app.orders import holds
@@ -342,9 +342,9 @@ def accept_finding(
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: operators.ByOption = None,
 ) -> None:
-    """Accept a finding of an order as it is.
+    """Accept a finding of an order.
 
-    What the finding says stays. It needs a person again as soon as something new arrives about it.
+    The finding itself stays. It needs a person again as soon as new evidence about it arrives.
     """
     from app.orders import accept_findings
 
@@ -460,7 +460,7 @@ def start(
 ) -> None:
     """Open the order's checkout session, or find the one it has. Safe to repeat.
 
-    Exit code 0: the customer can pay · 1: the order is paid, what it was paid is in doubt, its
+    Exit code 0: the customer can pay · 1: the order is paid, the amount paid is in doubt, its
     session has expired, or the service refuses · 4: unknown.
     """
     from app.checkout.open_checkout import result_document

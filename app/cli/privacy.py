@@ -225,9 +225,9 @@ def prune(
 ) -> None:
     """Delete bodies and headers of settled orders, as `serve` does by itself.
 
-    Deliveries about no order and no payment, such as a customer's new address, are deleted after
-    as many days. Unreadable deliveries, and payments of no order, stay: they need a person's
-    attention. What is not sealed yet is sealed first. Each class of data has its own time: see
+    Deliveries about no order and no payment, such as a customer's new address, are deleted after as
+    many days. Unreadable deliveries, and payments of no order, stay: they need a person's
+    attention. Unsealed data is sealed first. Each class of data has its own time: see
     TALLYHOOK_RETENTION_DAYS and the settings after it.
     """
     from app.config.load import load_settings
@@ -309,9 +309,9 @@ def erase(
 ) -> None:
     """Erase a customer's personal data: bodies, headers, phone numbers and session requests.
 
-    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. What must stay
-    for now, unread deliveries too, is listed with why, is hidden from searches, and is erased by
-    itself when nothing keeps it any more. The exit code is then 1, unless only the books keep it.
+    Digests, dates, amounts, references, verdicts, ledgers and the sealed log stay. Data that must
+    stay for now, unread deliveries too, is listed with the reason, hidden from searches, and erased
+    automatically when nothing keeps it. The exit code is then 1, unless only the books keep it.
 
     With an operator's own token it is a proposal; who approves it types the number again.
 

@@ -119,14 +119,14 @@ def run(
     jobs: JobsOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Match everything and keep what was found.
+    """Match everything and store the result.
 
     Without --from, --to, --as-of and --rules the run opens breaks that are new, and closes those
-    that evidence has ended. With any of them it only looks.
+    that evidence has ended. With any of them it changes no break.
 
-    Totals have six sides: book, the lines of the order book; takings, what was captured, held
-    against the book; settlement, the same, held against the statements; statement, their lines;
-    payouts, the sums of their payouts, held against the bank; bank, what it booked.
+    Totals have six sides: book, the lines of the order book; takings, captures compared with the
+    book; settlement, captures compared with the statements; statement, their lines; payouts, the
+    sums of their payouts compared with the bank; bank, the lines that it booked.
     """
     from app.finance.reconcile_period import RunRequest
 
@@ -149,7 +149,6 @@ MOST_PROCESSES: Final = 2
 
 
 def _run(asked: RunRequest, jobs: int, form: printing.Format) -> Ran:
-    """Run the reconciliation, and print what it found."""
     from app.finance.reconcile_period import reconcile_period
     from app.finance.reconcile_rows import rows_ahead
 

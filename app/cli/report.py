@@ -218,9 +218,9 @@ def close_month(
 ) -> None:
     """Close a month: keep its report and journal, with their evidence, for ever.
 
-    Months are closed in order, without gaps: none before the first one can be closed later. Where
-    the rules in force require two people, it becomes a proposal of that report as of that moment.
-    Exit code 1 where something prevents it; every reason is listed, with what to do.
+    Months are closed in order, without gaps: none before the first one can be closed later. If the
+    rules in force require two people, it becomes a proposal of that report as of that moment. Exit
+    code 1 if something prevents it; every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
     from app.finance.close_period import CloseRequest, close_period
@@ -464,7 +464,6 @@ def list_entries(form: printing.FormatOption = printing.Format.table) -> None:
 
 
 def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one entry as a row."""
     last = entry["last"] or {}
     words = [*(["reconcile"] if entry["reconcile"] else []), entry["span"], *entry["forms"]]
     words += ["checkpoint"] if entry["checkpoint"] else []

@@ -54,7 +54,7 @@ def with_context(
     from app.wiring.opening import open_context
 
     settings = load_settings() if loaded is None else loaded
-    # Logs show only faults, since a command's result is what it prints.
+    # Logs show only faults, because a command prints its result.
     configure_logging(format=settings.log_format, level="warning")
 
     async def work() -> Result:

@@ -156,7 +156,7 @@ def serve(
     reason: WhyGap = "",
     fd: Inherited = None,
 ) -> None:
-    """Receive webhooks, answer the API, and read, fold and notify in a process behind it."""
+    """Receive webhooks, answer the API, and read, fold and notify in a second process."""
     from app.cli import printing
     from app.config.load import load_settings
     from app.core.logs import configure_logging
@@ -349,7 +349,7 @@ def _run_sandbox(
 def demo(
     once: Annotated[bool, typer.Option("--once", help="End after printing.")] = False,
 ) -> None:
-    """Play every scenario against a service of its own and explain each order."""
+    """Play every scenario with a separate service and explain each order."""
     from app.cli.demo import play
 
     raise typer.Exit(running.run_loop(play(once=once)))

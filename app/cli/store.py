@@ -54,7 +54,7 @@ def upgrade(
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Bring the database up to date. `serve` does this by itself on SQLite."""
+    """Bring the database up to date. `serve` does this automatically on SQLite."""
     from app.config.load import load_settings
     from app.wiring.opening import preview_upgrade, upgrade_database
 
@@ -132,9 +132,9 @@ def create(
         typer.Option("--new", help="Also if there was one before: start over without its data."),
     ] = False,
 ) -> None:
-    """Make an SQLite database where there is none. `serve` does this by itself the first time, and
-    refuses where a database was that is gone: then put it back, or restore a backup, or confirm
-    here that nothing of it is needed."""
+    """Make an SQLite database where there is none. `serve` does this automatically the first time.
+    It refuses if an earlier database is missing: then put it back, restore a backup, or confirm
+    here that its data is not needed."""
     from app.config.load import load_settings
     from app.wiring.opening import create_database
 
@@ -159,9 +159,9 @@ def distribute() -> None:
 @group.command("adopt-inbox")
 def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGap = "") -> None:
     """Let an SQLite database continue with the inbox file beside it, after a loss or exchange. All
-    in the file counts as unread, and what is stored already is skipped. Of a file that is gone or
-    was cut off, what was acknowledged and not read may be lost: that is named, and to be accepted.
-    The service must be stopped."""
+    its deliveries count as unread, and stored ones are skipped. If the old file is missing or was
+    cut off, acknowledged unread deliveries may be lost: the command names them, and you must accept
+    that. The service must be stopped."""
     from app.config.load import load_settings
     from app.privacy.backup import adopt_inbox
 
@@ -177,7 +177,7 @@ def adopt_the_inbox(accept_gap: privacy.AcceptGap = False, reason: privacy.WhyGa
 
 @group.command("vacuum")
 def vacuum() -> None:
-    """Write an SQLite database anew, small and without deleted rows. Stop the service first."""
+    """Rewrite an SQLite database without its deleted rows, to shrink it. Stop the service first."""
     from app.privacy.backup import rewrite
 
     running.with_context(rewrite, purpose="alone")
@@ -193,8 +193,8 @@ def restored(
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Do what `restore` does, after pg_restore, a base backup, or a takeover that may have lost
-    something, before the database is served. Revisions then go on beyond all numbers that were ever
-    given, and whoever was erased is erased again, by the journal of erasures."""
+    something, before the database is served. Revisions then continue beyond all earlier numbers,
+    and erased people are erased again from the journal of erasures."""
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found

@@ -141,7 +141,7 @@ def withdraw(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Take back what was decided about a payment, or propose that."""
+    """Withdraw a decision about a payment, or propose that."""
     _place(
         payment,
         {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},

@@ -47,7 +47,7 @@ class Answer:
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
-            raise NotUnderstood(f"the answer {self.status} is no JSON object")
+            raise NotUnderstood(f"the answer ({self.status}) is not a JSON object")
         return found
 
     def retry_after_s(self) -> int:
@@ -112,7 +112,7 @@ def checked(answer: Answer) -> Answer:
     if answer.status in (401, 403):
         raise TokenRefused(f"the token was refused ({answer.status}): {sentence_of(answer)}")
     if answer.status == 501:
-        raise NotConfigured(f"the service does not do this: {sentence_of(answer)}")
+        raise NotConfigured(f"the service is not configured for this: {sentence_of(answer)}")
     if answer.status in (408, 425, 429) or answer.status >= 500:
         raise Unavailable(
             f"the service is busy ({answer.status}): {sentence_of(answer)}",
@@ -145,7 +145,7 @@ class HttpSender:
     def __init__(self, url: str, token: str, *, timeout_s: float = 75.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError("url is scheme and host, such as https://payments.shop.example")
+            raise ValueError("url must be scheme and host, such as https://payments.shop.example")
         self._connect = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
@@ -165,7 +165,7 @@ class HttpSender:
             answer = connection.getresponse()
             body = answer.read(MAX_ANSWER_BYTES + 1)
             if len(body) > MAX_ANSWER_BYTES:
-                raise NotUnderstood("the answer is larger than any of ours")
+                raise NotUnderstood("the answer is larger than Tallyhook sends")
             if answer.length:  # a read with a limit does not raise this itself
                 raise http.client.IncompleteRead(body, answer.length)
             named = {name.lower(): value for name, value in answer.getheaders()}
@@ -212,7 +212,7 @@ class AsyncSender:
                 async for part in answer.aiter_bytes():
                     body += part
                     if len(body) > MAX_ANSWER_BYTES:
-                        raise NotUnderstood("the answer is larger than any of ours")
+                        raise NotUnderstood("the answer is larger than Tallyhook sends")
         except self._failures as error:
             raise Unavailable(f"no answer came ({type(error).__name__})") from error
         named = {str(name).lower(): str(value) for name, value in answer.headers.items()}

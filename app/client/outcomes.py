@@ -113,11 +113,11 @@ def verify_notification(
             named[f"webhook-{name}"] for name in ("id", "timestamp", "signature")
         )
     except KeyError:
-        raise Refused("a header of the signature is missing") from None
+        raise Refused("a signature header is missing") from None
     if len(body) > MAX_BODY_BYTES:
-        raise Refused("the body is larger than any of ours")
+        raise Refused("the body is larger than Tallyhook sends")
     if not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
-        raise Refused("the time is no number of seconds")
+        raise Refused("the timestamp is not a number of seconds")
     content = b".".join((key.encode("latin-1", "replace"), stamp.encode("ascii"), body))
     given = [
         part[3:].encode("utf-8", "replace") for part in signatures.split() if part.startswith("v1,")
@@ -125,23 +125,23 @@ def verify_notification(
     matches = False
     for secret in [secrets] if isinstance(secrets, str) else secrets:
         if not secret.startswith(_PREFIX):
-            raise ValueError("a secret begins with whsec_")
+            raise ValueError("a secret must begin with whsec_")
         secret_key = base64.b64decode(secret.removeprefix(_PREFIX) + "==")
         if not secret_key:
             raise ValueError("a secret is empty")
         signature = base64.b64encode(hmac.new(secret_key, content, hashlib.sha256).digest())
         matches |= any(hmac.compare_digest(signature, each) for each in given)
     if not matches:
-        raise Refused("no signature was made with the secret")
+        raise Refused("the signature does not match any secret")
     if abs(now - int(stamp)) > TOLERANCE_S:
-        raise Refused("its time is too far from now")
+        raise Refused("the timestamp is too far from the current time")
     try:
         document = json.loads(body)
         if document["type"] != KIND:
-            raise Refused("it is no news of an order")
+            raise Refused("the message is not about an order")
         return news_of(document["data"])
     except (ValueError, KeyError, TypeError, NotUnderstood):
-        raise Refused("it is signed, and cannot be read") from None
+        raise Refused("the message is signed but cannot be parsed") from None
 
 
 def news_of(found: Any) -> News:
@@ -164,7 +164,7 @@ def news_of(found: Any) -> News:
             canceled_at=canceled_at,
         )
     except (KeyError, TypeError):
-        raise NotUnderstood("an entry of the feed cannot be read") from None
+        raise NotUnderstood("an entry of the feed cannot be parsed") from None
 
 
 def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
@@ -192,7 +192,7 @@ def follow(keeper: Keeper, *, wait_s: int = 0, limit: int = 100) -> Steps[int]:
         entries, superseded = page.get("outcomes"), page.get("superseded", [])
         is_rest_right = isinstance(superseded, list) and type(page.get("cursor")) is int
         if not (isinstance(entries, list) and is_rest_right):
-            raise NotUnderstood("a page of the feed cannot be read")
+            raise NotUnderstood("a page of the feed cannot be parsed")
         for news in map(news_of, entries):
             new += keeper.take(replace(news, superseded=news.id in superseded))
         if not entries:

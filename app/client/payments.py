@@ -96,7 +96,7 @@ def start_payment(
         said = [each.get("sentence") for each in problems if isinstance(each, dict)]
         sentence = " ".join(each for each in said if isinstance(each, str))
         return Started(state="refused", order=order, sentence=sentence or sentence_of(answer))
-    raise NotUnderstood(f"the payment's answer is not known here: {sentence_of(answer)}")
+    raise NotUnderstood(f"the payment answer is unknown to this client: {sentence_of(answer)}")
 
 
 NOT_SO: Final = "not so"
@@ -141,5 +141,5 @@ def tell_order(
     body = json.dumps(stated).encode("utf-8")
     answer = checked((yield Ask(method="PUT", path=path, body=body)))
     if answer.status not in (200, 201):
-        raise NotUnderstood(f"the order was not taken: {sentence_of(answer)}")
+        raise NotUnderstood(f"the order was not accepted: {sentence_of(answer)}")
     return answer.document()

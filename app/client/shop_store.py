@@ -128,6 +128,6 @@ class SqliteKeeper:
             yield
             self._connection.execute("COMMIT")  # raises if the database is locked
         except BaseException:
-            if self._connection.in_transaction:  # a full disk ends it by itself
+            if self._connection.in_transaction:  # a full disk may have ended it
                 self._connection.execute("ROLLBACK")
             raise

@@ -101,7 +101,8 @@ def given_variables(
     in_file = from_file.get(DATABASE_URL, "").strip()
     if in_file and own.get(DATABASE_URL, in_file) != in_file:
         reading.warnings.append(
-            f"{DATABASE_URL}: the environment says another one than the file of {CONFIG}, and wins"
+            f"{DATABASE_URL}: has a different value in the environment than in the file of "
+            f"{CONFIG}; the environment's value is used"
         )
     given = {
         name: value
@@ -125,10 +126,10 @@ def _ours(items: Iterable[tuple[str, str]], reading: SettingsReading) -> dict[st
         if not upper.startswith(PREFIX):
             continue
         if upper in found:
-            spellings = "in two spellings; keep the one in upper case"
+            spellings = "with different capitals; keep the name in upper case"
             if name in names:
                 spellings = "in one file; keep one of the two"
-            reading.problem(upper, f"is given twice, {spellings}")
+            reading.problem(upper, f"is set twice, {spellings}")
         found[upper] = value
         names.add(name)
     return found
@@ -144,13 +145,16 @@ def _is_known(name: str, known: Sequence[str], reading: SettingsReading) -> bool
     candidates = [candidate.replace("<NAME>", source) for candidate in known]
     if name not in candidates or "<" in name:
         nearest = difflib.get_close_matches(name, candidates, n=1, cutoff=0.0)[0]
-        hint = f"the nearest one is {printable(nearest)}"
+        hint = f"the closest name is {printable(nearest)}"
         if name in _OPTIONS:
-            hint = f"say it to the command: `tallyhook serve {_OPTIONS[name]}`"
+            hint = f"use the command's option: `tallyhook serve {_OPTIONS[name]}`"
         reading.problem(name, f"is not a setting; {hint}")
         return False
     if source != "<NAME>" and not re.fullmatch(r"[A-Z0-9_-]{1,40}", source, re.ASCII):
-        reading.problem(name, "names its source with other than 1 to 40 of A-Z, 0-9, _ and -")
+        reading.problem(
+            name,
+            "has a source name with characters other than A-Z, 0-9, _ and -, or longer than 40",
+        )
         return False
     return True
 
@@ -178,7 +182,7 @@ def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> lis
     text = _text(path, variable, reading)
     secrets = secrets_in(text)
     if not secrets and variable not in reading.problems:
-        reading.problem(variable, "names a file without a secret; write one on each line")
+        reading.problem(variable, "names a file without a secret; write one secret on each line")
     _check_mode(path, variable, reading)
     return secrets
 
@@ -186,15 +190,15 @@ def read_secret_file(path: Path, variable: str, reading: SettingsReading) -> lis
 def _text(path: Path, variable: str, reading: SettingsReading) -> str:
     try:
         if not path.is_file():
-            reading.problem(variable, "names no file that is there; write the path of one")
+            reading.problem(variable, "names no existing file; write the path of a file")
         elif path.stat().st_size > MAX_FILE_BYTES:
-            reading.problem(variable, "names a file of more than 256 KiB; write the right path")
+            reading.problem(variable, "names a file larger than 256 KiB; check the path")
         else:
             return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        reading.problem(variable, "names a file that is not UTF-8 text; save it as such")
+        reading.problem(variable, "names a file that is not UTF-8 text; save it as UTF-8")
     except (OSError, ValueError):
-        reading.problem(variable, "names a file that this user may not read; let it")
+        reading.problem(variable, "names a file that this user may not read; give this user access")
     return ""
 
 
@@ -205,7 +209,8 @@ def _check_mode(path: Path, variable: str, reading: SettingsReading) -> None:
         return  # already reported
     if mode & 0o007:
         reading.only_in_sandbox(
-            variable, f"names a file of secrets that everyone may use (mode {mode:o}); chmod 640 it"
+            variable,
+            f"names a file of secrets that any user can access (mode {mode:o}); chmod 640 it",
         )
 
 
@@ -281,16 +286,16 @@ def write_plan(path: Path, plan: SettingsPlan) -> None:
                 except PermissionError:
                     raise ConfigurationError(
                         [
-                            f"{path}: is of user {was.st_uid} and group {was.st_gid}, and would be "
-                            "so no more; run this as its owner or as root"
+                            f"{path}: belongs to user {was.st_uid} and group {was.st_gid}, and "
+                            "this command would change that; run it as the owner or as root"
                         ]
                     ) from None
                 os.fchmod(file.fileno(), stat.S_IMODE(was.st_mode) & _NOT_THE_WORLD)
             if _content(path) != plan.before:
-                problem = f"{path}: has changed meanwhile; look at it, and try again"
+                problem = f"{path}: was changed meanwhile; check it, and try again"
                 raise ConfigurationError([problem])
     except FileExistsError:
-        problem = f"{path}: is being written by another command; where none runs, remove {beside}"
+        problem = f"{path}: is being written by another command; if none runs, remove {beside}"
         raise ConfigurationError([problem]) from None
     except OSError as error:
         raise ConfigurationError([f"{path}: cannot be written ({error.strerror})"]) from None
@@ -299,12 +304,12 @@ def write_plan(path: Path, plan: SettingsPlan) -> None:
 def _content(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise ConfigurationError([f"{path}: is more than 256 KiB; name the right file"])
+            raise ConfigurationError([f"{path}: is larger than 256 KiB; name the right file"])
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError:
-        raise ConfigurationError([f"{path}: is not UTF-8 text; save it as such"]) from None
+        raise ConfigurationError([f"{path}: is not UTF-8 text; save it as UTF-8"]) from None
     except OSError as error:
         raise ConfigurationError([f"{path}: cannot be read ({error.strerror})"]) from None
 
@@ -320,7 +325,7 @@ def _lines(path: Path, text: str) -> list[tuple[str, str, str]]:
         name = (binding.key or "").upper()
         if name in found:
             raise ConfigurationError(
-                [f"{path}:{line}: {name} is given twice, first in line {found[name]}; keep one"]
+                [f"{path}:{line}: {name} was already set in line {found[name]}; keep one"]
             )
         if name:
             found[name] = line

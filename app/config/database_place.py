@@ -58,12 +58,12 @@ def _is_a_file(path: Path, reading: SettingsReading) -> None:
     except OSError as error:
         reading.problem(
             VARIABLE,
-            f"names a file that this user may not look at ({error.strerror}); run this as the user "
-            "of the service, or let this user write there",
+            f"names a file that this user may not access ({error.strerror}); run this as the "
+            "service's user, or give this user access",
         )
         return
     if other:
-        reading.problem(VARIABLE, "names something that is no file; write the path of one")
+        reading.problem(VARIABLE, "names something that is not a file; write the path of a file")
 
 
 def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
@@ -73,28 +73,28 @@ def _is_on_a_disk(path: Path, reading: SettingsReading) -> None:
         return  # another system, or /proc is closed
     family = kind.partition(".")[0]
     if family in NETWORK or kind.partition(".")[2] in NETWORK | {"sshfs", "s3fs"}:
-        reading.problem(VARIABLE, f"lies on {kind}, where locks do not hold; use a local disk")
+        reading.problem(VARIABLE, f"is on {kind}, where file locks do not work; use a local disk")
     elif reading.live and family in FOREIGN:
-        reading.problem(VARIABLE, f"lies on {kind}, where a sync may be none; use a local disk")
+        reading.problem(VARIABLE, f"is on {kind}, where syncing may fail; use a local disk")
     elif reading.live and kind in MEMORY:
-        reading.problem(VARIABLE, f"lies on {kind}, which a restart empties; use a local disk")
+        reading.problem(VARIABLE, f"is on {kind}, which is emptied at a restart; use a local disk")
 
 
 def _is_private(path: Path, reading: SettingsReading) -> None:
-    modes = [0, 0, 0, 0]  # for what is not there
+    modes = [0, 0, 0, 0]  # for missing files
     for place, name in enumerate((str(path), f"{path}-wal", f"{path}-shm", str(path.parent))):
         with suppress(OSError, ValueError):
             modes[place] = stat.S_IMODE(Path(name).stat().st_mode)
     *files, folder = modes
     if mode := next((mode for mode in files if mode & 0o007), 0):
         reading.only_in_sandbox(
-            VARIABLE, f"names a database that everyone may use (mode {mode:o}); chmod 600 it"
+            VARIABLE, f"names a database that any user can access (mode {mode:o}); chmod 600 it"
         )
     if folder & 0o022 and VARIABLE not in reading.problems:
         reading.only_in_sandbox(
             VARIABLE,
-            f"names a database in a folder that others may write to (mode {folder:o});"
-            " chmod go-w it, or use a folder of its own",
+            f"names a database in a folder that other users can write to (mode {folder:o}); chmod "
+            "go-w it, or use a folder of its own",
         )
 
 

@@ -28,9 +28,9 @@ def database_url(value: Any) -> Any:
     scheme, colon, rest = value.strip().partition("://")
     family = scheme.partition("+")[0]
     if family == "sqlite" and scheme != SQLITE:
-        raise ValueError(f"must begin with {SQLITE}:// in place of {_known(scheme)}")
+        raise ValueError(f"must begin with {SQLITE}:// instead of {_known(scheme)}")
     if family in ("postgres", "postgresql") and scheme != POSTGRESQL:
-        raise ValueError(f"must begin with {POSTGRESQL}:// in place of {_known(scheme)}")
+        raise ValueError(f"must begin with {POSTGRESQL}:// instead of {_known(scheme)}")
     if not colon or scheme not in (SQLITE, POSTGRESQL):
         raise ValueError(f"must begin with {SQLITE}:/// and a path, or {POSTGRESQL}://")
     if scheme == SQLITE:
@@ -52,12 +52,12 @@ def _check_sqlite_path(rest: str) -> None:
         raise ValueError(f"must have three slashes before a path: {SQLITE}:///var/tallyhook.db")
     if path == "/" or ":memory:" in path or "mode=memory" in query:
         raise ValueError(
-            "must be a file: a database in memory loses what was acknowledged,"
-            f" write {SQLITE}:///var/tallyhook.db"
+            "must be a file, because a database in memory loses acknowledged deliveries; write "
+            f"{SQLITE}:///var/tallyhook.db"
         )
     if query:
         raise ValueError(
-            "must end with the path: what follows a question mark can turn off locks and syncing"
+            "must end with the path: options after a question mark can turn off locks and syncing"
         )
 
 
@@ -76,12 +76,12 @@ def _check_server(value: str) -> None:
         ) from None
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     if "sslmode" in options:
-        raise ValueError("must have ssl= in place of sslmode=, as in ?ssl=verify-full")
+        raise ValueError("must use ssl= instead of sslmode=, as in ?ssl=verify-full")
     if options.keys() - OPTIONS:
         known = "host, port, ssl and target_session_attrs"
-        raise ValueError(f"has an option that is not known behind its question mark: write {known}")
+        raise ValueError(f"has an unknown option after its question mark; write {known}")
     if options.get("ssl", "prefer").replace("_", "-") not in MODES:
-        raise ValueError(f"must have one of these behind ssl=: {', '.join(MODES)}")
+        raise ValueError(f"must have one of these values after ssl=: {', '.join(MODES)}")
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -77,7 +77,7 @@ OF_COMMANDS: Final = ("CONFIG", "OPERATOR", "OPERATOR_TOKEN", "PLAY_TOKEN")
 
 
 def known_variables() -> tuple[str, ...]:
-    """Return the name of every variable. `<NAME>` stands for a source's name."""
+    """Return the name of every variable. `<NAME>` is replaced by a source's name."""
     names = [PREFIX + name for name in OF_COMMANDS]
     for field in Settings.model_fields:
         if field == "sources":
@@ -151,7 +151,7 @@ def _sentence(mistake: Any, field: str) -> str:
     if field in _SHAPES:
         return _SHAPES[field]
     if field in ("profile", "source"):
-        return "must be a name of 1 to 40 of a-z, 0-9, _ and -"
+        return "must be a name of 1 to 40 characters from a-z, 0-9, _ and -"
     units = {"s": " of seconds", "days": " of days", "bytes": " of bytes", "mb": " of MiB"}
     unit = units.get(field.rpartition("_")[2], "")
     fields = [Settings.model_fields, *(each.model_fields for each in SECTIONS.values())]
@@ -186,11 +186,11 @@ def _secrets_of_a_source_are_different_and_no_paths(
         variable = _variable(f"{PREFIX}SOURCES__{name.upper()}__SECRETS", reading)
         times = Counter(_bare(secret.get_secret_value()) for secret in source.secrets)
         if any(count > 1 for secret, count in times.items() if secret):
-            reading.problem(variable, "holds one secret twice; write each of them once")
+            reading.problem(variable, "holds the same secret twice; write each secret once")
         for secret in source.secrets:
             text = secret.get_secret_value()
             if text.startswith(("/", "./")) and "\0" not in text and os.path.exists(text):
-                reading.problem(variable, f"holds the path of a file; write it to {variable}_FILE")
+                reading.problem(variable, f"holds a file's path; write that to {variable}_FILE")
 
 
 def _bare(secret: str) -> str:
@@ -218,9 +218,9 @@ def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsRea
     if not reading.serving:
         return
     if reading.live and settings.log_level == "debug":
-        reading.problem(PREFIX + "LOG_LEVEL", "is for trying out; write info in live")
+        reading.problem(PREFIX + "LOG_LEVEL", "is for testing only; write info in live")
     if reading.live and sys.flags.dev_mode:
-        reading.problem("PYTHONDEVMODE", "is for trying out; start without it in live")
+        reading.problem("PYTHONDEVMODE", "is for testing only; start without it in live")
     if sys.flags.optimize:
         reading.problem("PYTHONOPTIMIZE", "turns off the checks around each write; unset it")
 
@@ -228,16 +228,16 @@ def _the_interpreter_is_as_it_should_be(settings: Settings, reading: SettingsRea
 def _orders_need_a_price_of_the_shop(settings: Settings, reading: SettingsReading) -> None:
     if reading.live and settings.require_order_record == "off":
         reading.warnings.append(
-            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live, so an order for which the shop has "
-            "stated no price is paid by what the provider's event says that it costs"
+            f"{PREFIX}REQUIRE_ORDER_RECORD: is off in live: where the shop has stated no price, "
+            "an order counts as paid at the price that the provider's event states"
         )
 
 
 RETAINED: Final = {
-    "RETENTION_ACCOUNTS_DAYS": "the days for which your law demands your books",
-    "RETENTION_DISPUTES_DAYS": "the days after a payment in which it can be disputed, usually 120 "
-    "to 540",
-    "RETENTION_UNALLOCATED_DAYS": "the days for which you look for the order of a payment",
+    "RETENTION_ACCOUNTS_DAYS": "the number of days for which the law requires you to keep books",
+    "RETENTION_DISPUTES_DAYS": "the number of days after a payment in which it can be disputed, "
+    "usually 120 to 540",
+    "RETENTION_UNALLOCATED_DAYS": "the number of days for which you look for a payment's order",
 }
 """Periods that only the owner can decide, and what to write."""
 
@@ -254,9 +254,9 @@ def _live_says_how_long_data_are_kept(settings: Settings, reading: SettingsReadi
 def _the_consoles_proxy_is_named(settings: Settings, reading: SettingsReading) -> None:
     if settings.console.public_url and not settings.forwarded_allow_ips:
         reading.warnings.append(
-            f"{PREFIX}FORWARDED_ALLOW_IPS: is empty, so everyone who opens the console comes from "
-            "its proxy's address: whoever guesses passwords uses up everybody's tries; name the "
-            "proxy"
+            f"{PREFIX}FORWARDED_ALLOW_IPS: is empty, so all users of the console seem to have its "
+            "proxy's address, and one person guessing passwords uses up everyone's attempts; "
+            "name the proxy"
         )
 
 
@@ -273,10 +273,10 @@ def _files_of_settings_are_safe(settings: Settings, reading: SettingsReading) ->
         if path is None or variable in reported:
             continue
         if _others_write(path):
-            reading.only_in_sandbox(variable, "names a file that others may change; chmod go-w it")
+            reading.only_in_sandbox(variable, "names a file others can change; chmod go-w it")
         elif _others_write(path.parent):
             reading.only_in_sandbox(
-                variable, "names a file in a folder that others may write to; chmod go-w the folder"
+                variable, "names a file in a folder others can change; chmod go-w the folder"
             )
 
 
@@ -297,8 +297,8 @@ def _files_suffice_for_connections(settings: Settings, reading: SettingsReading)
     if settings.max_connections + SPARE_FILES > limit:
         reading.problem(
             variable,
-            f"needs {settings.max_connections + SPARE_FILES:,} open files, and this process may"
-            f" have {limit:,}; raise the limit (ulimit -n) or write less",
+            f"needs {settings.max_connections + SPARE_FILES:,} open files, and this process may "
+            f"have {limit:,}; raise the limit (ulimit -n) or write a smaller number",
         )
 
 
@@ -309,19 +309,19 @@ def _is_whole(reading: SettingsReading, *, url: str, secret: str, missing: str) 
     """
     given = {secret, secret + "_FILE"} & reading.given.keys()
     if len(given) == 2:
-        reading.problem(secret, f"is given beside {secret}_FILE; keep one of the two")
+        reading.problem(secret, f"is set together with {secret}_FILE; keep one of the two")
     if url in reading.given and not given:
-        reading.problem(secret, f"is missing beside {url}; give it, or {secret}_FILE")
+        reading.problem(secret, f"is missing, and {url} is set; set it, or {secret}_FILE")
     if given and url not in reading.given:
         reading.problem(url, missing)
 
 
 def _shop_is_whole_and_encrypted(settings: Settings, reading: SettingsReading) -> None:
     url, secret = PREFIX + "SHOP__URL", PREFIX + "SHOP__SECRET"
-    missing = "is missing beside the secret; write where the shop listens"
+    missing = "is missing, and the secret is set; write the address at which the shop listens"
     _is_whole(reading, url=url, secret=secret, missing=missing)
     if (settings.shop.url or "").startswith("http:") and reading.live:
-        reading.problem(url, "sends what customers paid unencrypted; write https:// in front")
+        reading.problem(url, "sends payment data unencrypted; use https://")
 
 
 MAIL: Final = PREFIX + "REPORTS__MAIL_"
@@ -331,10 +331,10 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
     """Check that every destination in the schedule is configured."""
     reports, schedule = settings.reports, PREFIX + "SCHEDULE"
     url = PREFIX + "REPORTS__URL"
-    missing = "is missing beside the secret; write where reports are posted to"
+    missing = "is missing, and the secret is set; write the address to which reports are posted"
     _is_whole(reading, url=url, secret=PREFIX + "REPORTS__SECRET", missing=missing)
     if (reports.url or "").startswith("http:") and reading.live:
-        reading.problem(url, "sends reports unencrypted; write https:// in front")
+        reading.problem(url, "sends reports unencrypted; use https://")
     to = reports.mail_to or settings.alarms.mail_to
     mail = {"SERVER": reports.mail_server, "FROM": reports.mail_from, "TO": to}
     entries = schedule_entries(settings.schedule)
@@ -342,26 +342,24 @@ def _reports_have_their_ways(settings: Settings, reading: SettingsReading) -> No
     if any(mail.values()) or reports.mail_user:
         for name, value in mail.items():
             if not value and (mailed or name != "TO") and MAIL + name not in reading.problems:
-                reading.problem(MAIL + name, "is missing beside what else is said of mail; give it")
+                reading.problem(MAIL + name, "is missing, and other mail settings are set; set it")
     if (reports.mail_user is None) != (reports.mail_password is None):
-        reading.problem(
-            MAIL + "USER", "goes with a password, and a password with a user; give both"
-        )
+        reading.problem(MAIL + "USER", "must be set together with the password; set both")
     ways = {"folder": reports.folder, "mail": reports.mail_server, "post": reports.url}
     for entry in entries:
         for way in entry.ways:
             if ways[way] is None and schedule not in reading.problems:
                 reading.problem(
                     schedule,
-                    f"{entry.name}: {way} is named, and {PREFIX}REPORTS__{_WAY[way]} is not given",
+                    f"{entry.name}: uses {way}, but {PREFIX}REPORTS__{_WAY[way]} is not set",
                 )
 
 
 def _alarms_have_their_ways(settings: Settings, reading: SettingsReading) -> None:
-    url, missing = PREFIX + "ALARMS__URL", "is missing beside the secret; write who takes alarms"
+    url, missing = PREFIX + "ALARMS__URL", "is missing, and the secret is set; write the address"
     _is_whole(reading, url=url, secret=PREFIX + "ALARMS__SECRET", missing=missing)
     if (settings.alarms.url or "").startswith("http:") and reading.live:
-        reading.problem(url, "sends alarms unencrypted; write https:// in front")
+        reading.problem(url, "sends alarms unencrypted; use https://")
 
 
 OIDC: Final = PREFIX + "OIDC__"
@@ -370,15 +368,15 @@ OIDC: Final = PREFIX + "OIDC__"
 def _company_account_is_whole(settings: Settings, reading: SettingsReading) -> None:
     oidc = settings.oidc
     secret = OIDC + "CLIENT_SECRET"
-    missing = "is missing beside the secret; write the provider's issuer"
+    missing = "is missing, and the secret is set; write the provider's issuer"
     _is_whole(reading, url=OIDC + "ISSUER", secret=secret, missing=missing)
     needed = {"ISSUER": oidc.issuer, "CLIENT_ID": oidc.client_id, "ROLES": oidc.roles}
     if any(needed.values()) or oidc.local_accounts == "off":
         for name, value in needed.items():
             if not value and OIDC + name not in reading.problems:
-                reading.problem(OIDC + name, "is missing beside what else is said of OIDC; give it")
+                reading.problem(OIDC + name, "is missing, and other OIDC settings are set; set it")
     if (oidc.issuer or "").startswith("http:"):
-        reading.only_in_sandbox(OIDC + "ISSUER", "is asked unencrypted; write https:// in front")
+        reading.only_in_sandbox(OIDC + "ISSUER", "would be called unencrypted; use https://")
 
 
 _WAY: Final = {"folder": "FOLDER", "mail": "MAIL_SERVER", "post": "URL"}
@@ -392,9 +390,9 @@ def _witnesses_fit_together(settings: Settings, reading: SettingsReading) -> Non
     if any(name in reading.problems for name in (WITNESSES + "ES", *names)):
         return
     for name in reading.given.keys() & set(names) if not count else ():
-        reading.problem(name, f"is given without {WITNESSES}ES; name them")
+        reading.problem(name, f"is set without {WITNESSES}ES; name the witnesses")
     if count and evidence.witness_quorum > count:
-        reading.problem(WITNESSES + "_QUORUM", f"is more than the witnesses, of which are {count}")
+        reading.problem(WITNESSES + "_QUORUM", f"must be at most {count}, the number of witnesses")
     if evidence.witness_alarm_s < 2 * evidence.witness_every_s:
         reading.problem(
             WITNESSES + "_ALARM_S",
@@ -458,16 +456,16 @@ def _each_source_has_secrets(settings: Settings, reading: SettingsReading) -> No
         both = {variable, variable + "_FILE"}
         others = {f"{PREFIX}SOURCES__{name.upper()}__{key}" for key in ("KEYS", "CREDENTIALS")}
         if both <= reading.given.keys():
-            reading.problem(variable, f"is given beside {variable}_FILE; keep one of the two")
+            reading.problem(variable, f"is set together with {variable}_FILE; keep one of the two")
         elif not (both | others) & (reading.given.keys() | reading.problems.keys()):
             reading.problem(
                 variable,
-                f"is missing; give it, or {variable}_FILE; of a provider that signs nothing,"
-                " the CREDENTIALS it is asked with",
+                f"is missing; set it, or {variable}_FILE, or CREDENTIALS for a provider that does "
+                "not sign its events",
             )
     if reading.serving and not settings.sources and not reading.problems:
         reading.warnings.append(
-            f"{PREFIX}SOURCES__<NAME>__SECRETS: no source is given, so every webhook is refused"
+            f"{PREFIX}SOURCES__<NAME>__SECRETS: no source is set up, so every webhook is refused"
         )
 
 
@@ -476,14 +474,12 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
         if not secret:
             reading.problem(variable, "holds an empty secret; write the provider's signing secret")
         elif secret[0] in _QUOTES and secret[-1] in _QUOTES:
-            reading.problem(
-                variable, "holds a secret in quotes; take them away, they are no part of it"
-            )
+            reading.problem(variable, "holds a secret in quotes; remove the quotes")
         elif len(re.sub(r"\A(whsec|whsk|whpk)_", "", secret)) < MIN_SECRET_CHARS:
             reading.problem(
                 variable,
-                f"holds a secret of fewer than {MIN_SECRET_CHARS} characters, and none is so short;"
-                " copy the whole of it",
+                f"holds a secret shorter than {MIN_SECRET_CHARS} characters, but no provider's "
+                "secret is that short; copy the whole secret",
             )
         elif len(set(secret)) < _MIN_DISTINCT or any(
             part in re.sub(r"[^a-z0-9]", "", secret.lower()) for part in _PLACEHOLDERS
@@ -491,7 +487,7 @@ def _secrets_are_sound(settings: Settings, reading: SettingsReading) -> None:
             reading.problem(variable, "holds a well-known secret; write the provider's own")
         elif secret in _PUBLISHED:
             reading.only_in_sandbox(
-                variable, "holds a secret that public documents print; write the provider's own"
+                variable, "holds a secret printed in public documents; write the provider's own"
             )
 
 
@@ -502,8 +498,8 @@ def _secrets_fit_the_environment(settings: Settings, reading: SettingsReading) -
         if kind and settings.environment and kind != settings.environment:
             reading.problem(
                 variable,
-                f"holds a {kind} secret in environment {settings.environment};"
-                f" write the {settings.environment} one",
+                f"holds a {kind} secret in environment {settings.environment}; use the "
+                f"{settings.environment} one",
             )
 
 
@@ -514,7 +510,7 @@ def _secrets_are_different(settings: Settings, reading: SettingsReading) -> None
             continue  # all accounts of a provider share its published key
         other = seen.setdefault(secret, variable)
         if other != variable:
-            reading.problem(variable, f"holds a secret that {other} holds too; each needs its own")
+            reading.problem(variable, f"holds the same secret as {other}; give each its own")
 
 
 def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -> None:
@@ -524,8 +520,8 @@ def _addresses_are_no_other_name(settings: Settings, reading: SettingsReading) -
             if end.get_secret_value() in settings.sources.keys() - {name}:
                 reading.problem(
                     f"{PREFIX}SOURCES__{name.upper()}__ADDRESS",
-                    "is the name of another source, whose deliveries come to that address; choose "
-                    "one that nobody can guess",
+                    "is the name of another source, which receives its deliveries at that "
+                    "address; choose an address that nobody can guess",
                 )
 
 
@@ -557,16 +553,16 @@ def _secrets(settings: Settings, reading: SettingsReading) -> Iterator[tuple[str
 
 def _checkout_is_whole_and_safe(settings: Settings, reading: SettingsReading) -> None:
     variable, url = PREFIX + "CHECKOUT__BASE_URL", settings.checkout.base_url or ""
-    missing = "is missing beside the token; write the payment service's address"
+    missing = "is missing, and the token is set; write the payment service's address"
     _is_whole(reading, url=variable, secret=PREFIX + "CHECKOUT__TOKEN", missing=missing)
     if url.startswith("http:") and settings.environment != "sandbox":
-        reading.problem(variable, "sends the token unencrypted; write https:// in front")
+        reading.problem(variable, "sends the token unencrypted; use https://")
     host = urlsplit(url).hostname or ""
     parts = {part for label in host.split(".") for part in label.split("-")}
     if reading.live and parts & _TRYING_OUT:
         reading.problem(
             variable,
-            "names a host for trying out, in environment live; write the live service's address",
+            "names a test host in environment live; write the live service's address",
         )
 
 
@@ -578,13 +574,13 @@ def _checkout_has_its_source(settings: Settings, reading: SettingsReading) -> No
     if settings.checkout.base_url and found is not None and found.orders == "own":
         reading.problem(
             f"{PREFIX}SOURCES__{(source or '').upper()}__ORDERS",
-            "must be shared: sessions are opened for the orders of the shop's records",
+            "must be shared: sessions are opened for orders in the shop's records",
         )
-    names = ", ".join(sorted(settings.sources)) or "none is given yet"
+    names = ", ".join(sorted(settings.sources)) or "none is configured yet"
     if source is not None and source not in settings.sources:
-        reading.problem(variable, f"is no source; write one of them: {names}")
+        reading.problem(variable, f"is not a configured source; write one of: {names}")
     elif settings.checkout.base_url and source is None and len(settings.sources) != 1:
-        reading.problem(variable, f"is missing; say which source its webhooks come from: {names}")
+        reading.problem(variable, f"is missing; name its webhooks' source: {names}")
 
 
 def _sizes_fit_together(settings: Settings, reading: SettingsReading) -> None:

@@ -36,7 +36,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.money import is_currency
 from reconcile.transparency.cosignatures import VerifierKey, read_cosigner
 
-_ANYBODY: Final = "lets any sender choose its address: name the proxies one by one"
+_ANYBODY: Final = "lets any sender forge its address; name the proxies one by one"
 
 _WIDEST: Final = {4: 8, 6: 7}
 """Prefix bits of the widest private networks, 10.0.0.0/8 and fc00::/7."""
@@ -96,7 +96,7 @@ class DatedSecret(SecretStr):
         try:
             self.until: Instant | None = parse_instant(end) if word else None
         except ValueError:
-            raise ValueError("has a secret whose end is not like 2026-12-01T00:00:00Z") from None
+            raise ValueError("has a secret without an end like 2026-12-01T00:00:00Z") from None
 
 
 def secrets(value: Any) -> Any:
@@ -112,7 +112,7 @@ def addresses(value: Any) -> Any:
     found = secrets(value)
     for each in found if isinstance(found, list) else ():
         if not _ADDRESS_END.fullmatch(each.get_secret_value()):
-            raise ValueError("must be of a-z, A-Z, 0-9, _ and -, at most 64: the end of the path")
+            raise ValueError("must be a path's end: at most 64 of a-z, A-Z, 0-9, _ and -")
     return found
 
 
@@ -135,7 +135,7 @@ def accounts(value: Any) -> Any:
         return value
     found = listed(value) if value.lstrip().startswith("[") else [value]
     if not found or any(not each or each != each.strip() for each in found):
-        raise ValueError('must be a name as the events state it, or a list: ["one", "other"]')
+        raise ValueError('must be a name as events state it, or a list of names: ["one", "other"]')
     return found
 
 
@@ -159,8 +159,8 @@ def only(value: Any) -> Any:
         for name, values in found.items()
     ):
         raise ValueError(
-            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values of your shop: "
-            '{"data.object.metadata.shop": ["north"]}'
+            f"must be a JSON object of 1 to {MAX_ONLY} members, each with the values that your "
+            'shop\'s payments have: {"data.object.metadata.shop": ["north"]}'
         )
     return {name: tuple(values) for name, values in found.items()}
 
@@ -209,7 +209,7 @@ def base_url(value: Any) -> Any:
     if parts.scheme not in ("http", "https") or not parts.hostname or blank:
         raise ValueError("must be a URL such as https://payments.example")
     if parts.username or parts.password or parts.query or parts.fragment:
-        raise ValueError("must be a URL without user, password, query and fragment")
+        raise ValueError("must be a URL without user, password, query or fragment")
     return _lower_scheme(parts, value).rstrip("/")
 
 
@@ -224,7 +224,7 @@ def endpoint_url(value: Any) -> Any:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("must be a URL such as https://shop.example/payments")
     if parts.username or parts.password or parts.fragment:
-        raise ValueError("must be a URL without user, password and fragment")
+        raise ValueError("must be a URL without user, password or fragment")
     return _lower_scheme(parts, value)
 
 
@@ -239,7 +239,7 @@ def public_url(value: Any) -> Any:
     found = value if value == "" else base_url(value)
     if isinstance(found, str) and urlsplit(found).path.split("/")[-2:-1] == ["webhooks"]:
         raise ValueError(
-            "must be scheme and host, without /webhooks and a source's name: "
+            "must be scheme and host, without /webhooks and the name of a source: "
             "https://hooks.shop.example"
         )
     return found
@@ -277,7 +277,7 @@ def roles(value: Any) -> Any:
     found = _object_in(value) or {}
     if not 0 < len(found) <= MAX_ROLES or any(each not in ROLES for each in found.values()):
         raise ValueError(
-            f"must be a JSON object of 1 to {MAX_ROLES} values of the claim, each with its role "
+            f"must be a JSON object of 1 to {MAX_ROLES} claim values, each with a role "
             f'({", ".join(ROLES)}): {{"tallyhook-finance": "finance"}}'
         )
     return found
@@ -288,7 +288,7 @@ def words(value: Any) -> Any:
     Raises ValueError for an invalid one."""
     texts = listed(value)
     if isinstance(texts, list) and any(not each or len(each.split()) != 1 for each in texts):
-        raise ValueError("must be names without blanks, with commas between")
+        raise ValueError("must be names without spaces, separated by commas")
     return texts
 
 
@@ -296,7 +296,7 @@ def domains(value: Any) -> Any:
     """Parse a list of mail domains, in lower case. Raises ValueError."""
     texts = words(value)
     if isinstance(texts, list) and not all(_HOST.fullmatch(each) for each in texts):
-        raise ValueError("must be domains of mail addresses, such as shop.example")
+        raise ValueError("must be mail domains, such as shop.example")
     return tuple(map(lowered, texts)) if isinstance(texts, list) else texts
 
 
@@ -340,7 +340,7 @@ def mail_server(value: Any) -> Any:
         return value
     host, _, port = value.strip().partition(":")
     if not _HOST.fullmatch(host) or (port and not (port.isdigit() and 0 < int(port) < 65_536)):
-        raise ValueError("must be a host and perhaps a port: smtp.example:587")
+        raise ValueError("must be a host, optionally with a port: smtp.example:587")
     return f"{host}:{port or 587}"
 
 
@@ -385,14 +385,14 @@ def witnesses(value: Any) -> Any:
             words = text.split()
             if len(words) != 2:
                 raise ValueError(
-                    "must be a verifier key, a blank and an address: NAME+ID+KEY https://..."
+                    "must be a verifier key, a space and an address: NAME+ID+KEY https://..."
                 )
             url = str(base_url(words[1]))
             if not url.startswith("https:") and not is_loopback(urlsplit(url).hostname or ""):
-                raise ValueError("is asked unencrypted; write https:// in front")
+                raise ValueError("would be called unencrypted; use https://")
             key = read_cosigner(words[0])
             if any(other.raw == key.raw or other.name == key.name for other in keys):
-                raise ValueError("has the key or the name of another: each is to be one of its own")
+                raise ValueError("has the same key or name as another witness; each needs its own")
             keys.append(key)
             found.append(f"{key.text} {url}")
         except ValueError as error:

@@ -244,7 +244,7 @@ async def do_link_company(view: View, reason: str) -> ActionResult:
 
 
 OTHERS: Final = "others"
-"""Form value that stands for all of the person's sessions but this one."""
+"""Form value for all of the person's sessions except this one."""
 
 
 async def _ended(view: View) -> list[sessions.OwnSession]:

@@ -475,7 +475,7 @@ def _to_sign_in(request: Request, wanted: str, *, kept: bool) -> Response:
         return JSONResponse({"problem": "sign in first"}, status_code=401)
     here = address_of(request)
     words = {"next": here} if here != "/" else {}
-    if request.method != "GET":  # a form has its own address; the search stands on the list
+    if request.method != "GET":  # a form has its own address; the list has the search
         words = {"next": here if here.startswith("/do/") else "/orders"}
         words[ENDED] = KEPT if kept else "1"
     query = f"?{urlencode(words)}" if words else ""

@@ -179,7 +179,7 @@ def _journals() -> list[dict[str, str]]:
 
 
 async def month_of(context: AppContext, name: str) -> Month:
-    """Return a closed month, or an open one as it stands now. Raises NotFoundError if there is
+    """Return a closed month, or the present state of an open one. Raises NotFoundError if there is
     none."""
     try:
         return await closed_periods.month_in_books(context, name)
@@ -465,8 +465,7 @@ async def bank_document(view: View) -> Document:
 
 
 async def rows_document(view: View) -> Document:
-    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows behind one number, matched by a
-    job."""
+    """GET /rows/{run}?side=&bucket=&currency=&skip=: the rows of one number, matched by a job."""
     number = int(view.subject) if view.subject.isdigit() and len(view.subject) < 19 else 0
     side: Side = stated("side", view.choice("side", SIDES))
     bucket: Bucket = stated("bucket", view.choice("bucket", BUCKETS))

@@ -156,8 +156,8 @@ class WorkerProcess:
         if self.ready or gone < MISSED_S:
             return None
         return (
-            "the process that reads what was accepted has not been running for "
-            f"{int(gone)} s: see the log"
+            f"the process that reads accepted deliveries has not been running for {int(gone)} s: "
+            "see the log"
         )
 
     @asynccontextmanager
@@ -285,7 +285,7 @@ class Parent:
                 ends = True
                 stop(STOP in received)
         if not ends:  # no other process of ours is left to report it
-            log.error("the receiver is gone, and this process ends, too", problem=_GONE)
+            log.error("the receiver has ended, so this process ends too", problem=_GONE)
         stop(False)
 
     def fail(self) -> None:
@@ -307,7 +307,7 @@ def give_way_to_parent(*, folding: bool = False) -> None:
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore signals that whoever started the parent sends to both processes."""
+    """Ignore signals that the starter of the parent sends to both processes."""
     loop = asyncio.get_running_loop()
     for number in ending_signals():
         loop.add_signal_handler(number, lambda: None)

@@ -12,7 +12,7 @@ from reconcile.instants import MINUTE, SECOND, Duration, Instant
 
 CLOCKS_DIFFER: Final[Duration] = 15 * MINUTE
 """Largest difference between clocks that counts as normal. A revision dated this far ahead soon
-becomes correct by itself; a date further ahead was set by a wrong clock."""
+becomes correct without a correction; a date further ahead was set by a wrong clock."""
 
 
 class Clock(Protocol):

@@ -105,8 +105,8 @@ class StrangeSchema(StorePoisoned):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"{found}; nothing is served from it: if you made that yourself, undo it; else put "
-            "back a backup from before with `tallyhook restore FILE --force`"
+            f"{found}; nothing is served from it: if you made that yourself, undo it; otherwise "
+            "restore an earlier backup with `tallyhook restore FILE --force`"
         )
         self.found = found
 

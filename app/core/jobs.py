@@ -29,7 +29,7 @@ async def computed(work: Callable[[], Result], *, size: int) -> Result:
 
 
 PATIENCE_S: Final = 8.0
-"""Seconds that an answer waits for a job: most have ended, and no proxy has timed out."""
+"""Seconds that an answer waits for a job: enough for most jobs, and less than proxies' timeouts."""
 
 KEPT: Final = 50
 """Number of ended jobs that are kept. Each takes some hundred bytes, a preview about a megabyte."""
@@ -103,7 +103,7 @@ class Jobs:
         """Begin a job. Raises UsageError if one of the same kind and subject is running."""
         before = self.newest(kind, subject)
         if before is not None and before.ended is None:
-            raise UsageError(f"{before.by} has begun this already, and it is still under way")
+            raise UsageError(f"{before.by} has already started this, and it is still running")
         now = self._clock.now()
         job = Job(name=new_id("job_", now), kind=kind, subject=subject, by=by, began=now, mark=mark)
         over = [name for name, each in self._jobs.items() if each.ended is not None]
@@ -117,7 +117,7 @@ class Jobs:
     def shared(
         self, kind: str, subject: str, *, by: str, mark: str, work: Callable[[], Awaitable[Any]]
     ) -> Job:
-        """Return a running or still valid job, whoever began it; otherwise begin one.
+        """Return a running or still valid job of any person; otherwise begin one.
 
         A job is valid for GOOD_FOR after its end, as long as `mark` is the same.
         """
@@ -171,7 +171,7 @@ class Jobs:
             job.problem = str(error)
         except Exception as error:
             log.error("a job of the console has failed", exc_info=error)
-            job.problem = "it has failed: the log names the place, and nothing was kept"
+            job.problem = "it failed and nothing was stored: see the log"
         finally:
             job.ended = self._clock.now()
             del self._tasks[job.name]

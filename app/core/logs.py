@@ -42,7 +42,7 @@ CALM_S: Final = 2.0
 """Seconds without a failure after which the failure counts as over."""
 
 MOST_REASONS: Final = 100
-"""Most reasons of one failure that are told apart."""
+"""Maximum number of different reasons of one failure."""
 
 
 class Repeating:
@@ -319,7 +319,7 @@ Everything else waits meanwhile. After that, lines are dropped at once until som
 
 
 class _Reader:
-    """Reader of the log behind a pipe, socket or terminal, which may stop reading."""
+    """Reader of the log at the other end of a pipe, socket or terminal; it may stop reading."""
 
     def __init__(self, descriptor: int) -> None:
         self._given = self._descriptor = descriptor

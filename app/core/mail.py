@@ -83,7 +83,7 @@ class MailServer:
             raise DeliveryFailed(_REFUSED)
 
 
-_REFUSED: Final = "the mail server refuses a recipient: see to whom mails are to go (…__MAIL_TO)"
+_REFUSED: Final = "the mail server refuses a recipient: check the recipients (…__MAIL_TO)"
 
 
 def mail_server(

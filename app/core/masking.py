@@ -97,7 +97,7 @@ def looks_like_a_phone(text: str, countries: Collection[str] = ()) -> bool:
 
 
 _TELLING: Final = 3
-"""Number of last digits that are shown. They tell texts apart, but not whose number it is."""
+"""Number of last digits that are shown. They distinguish texts, but identify nobody."""
 
 _MAYBE_PHONE: Final = re.compile(
     rf"(?<!\d)\d(?:{_BETWEEN}\d){{{_SIGNIFICANT - 1},14}}(?!\d)", re.ASCII

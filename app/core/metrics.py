@@ -102,13 +102,13 @@ class Metrics(Collector):
         )
         yield _counter(
             "deliveries_read",
-            "Deliveries read from the inbox, by what became of them.",
+            "Deliveries read from the inbox, by result.",
             by_verdict,
             self._read,
         )
         yield _counter(
             "deliveries_not_stored",
-            "Deliveries answered 503, by why.",
+            "Deliveries answered 503, by reason.",
             by_reason,
             {(reason,): count for reason, count in self._not_stored.items()},
         )
@@ -130,7 +130,7 @@ class Metrics(Collector):
         )
         yield _counter(
             "connections_refused",
-            "Connections that were not let in, or were closed for what came or did not come.",
+            "Connections refused, or closed because of their data or silence.",
             by_reason,
             {(reason,): count for reason, count in self._server.refused.items()},
         )
@@ -177,7 +177,7 @@ GAUGES: Final = {
     "inbox_set_aside": "Deliveries that could not be read; `tallyhook deliveries poisoned`.",
     "store_writable": "1 while deliveries can be stored; 0 while there is no room for them.",
     "write_faults": "Latest batches of deliveries in a row that could not be written.",
-    "notifications_waiting": "Notifications that the shop has not yet taken; 100000: or more.",
+    "notifications_waiting": "Notifications that the shop has not yet accepted; 100000: or more.",
     "notifications_given_up": "Notifications that are only sent again if a person asks for it.",
     "log_leaves": "Deliveries, records, revisions and audit entries that are sealed in the log.",
     "log_waiting": "Leaves that wait to be sealed; 100000: or more.",

@@ -50,7 +50,7 @@ class PeriodicTask:
 
     @property
     def stopping(self) -> bool:
-        """Return whether the task was told to stop."""
+        """Return whether the task was asked to stop."""
         return self._stopping.is_set()
 
     def stop(self) -> None:

@@ -46,8 +46,8 @@ class PhoneKey:
 
 
 def is_of_a_number(digest: bytes) -> bool:
-    """Return whether a digest is of a phone number. A name or the end of a card number is shared by
-    many people, and is weaker evidence of who paid."""
+    """Return whether a digest is of a phone number. Many people share a name or the end of a card
+    number, so those are weaker evidence of the payer."""
     return not digest[-1] & 1
 
 
@@ -69,8 +69,8 @@ def read_phone_key(path: Path) -> PhoneKey | None:
     except PermissionError:
         raise ConfigurationError(
             [
-                "TALLYHOOK_PHONES__KEY_FILE: this user may not read it; run this as the user of "
-                "the service, or let this user read it: what was once run as root belongs to root"
+                "TALLYHOOK_PHONES__KEY_FILE: this user may not read it; run this as the service's "
+                "user, or let this user read it: files made by root belong to root"
             ]
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -97,7 +97,7 @@ def make_phone_key(path: Path) -> PhoneKey:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise UnreachableError(
-            "the file of the phone key, which the database needs, cannot be made in "
+            "the file of the phone key, which the database needs, cannot be created in "
             f"{path.parent}: {reason}; let this user write there, or name another place in "
             "TALLYHOOK_PHONES__KEY_FILE"
         ) from None

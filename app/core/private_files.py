@@ -133,10 +133,10 @@ def read_private(path: Path, *, variable: str, what: str, most: int) -> bytes | 
         return None
     except OSError as error:
         user = isinstance(error, PermissionError)
-        do = "; run this as the user of the service, or let this user read it" if user else ""
+        do = "; run this as the service's user, or let this user read it" if user else ""
         raise ConfigurationError([f"{variable}: cannot be read ({error.strerror}){do}"]) from error
     if mode & _OTHERS:
         raise ConfigurationError(
-            [f"{variable}: names {what} that everyone may use (mode {mode:o}); chmod 600 it"]
+            [f"{variable}: names {what} that any user can access (mode {mode:o}); chmod 600 it"]
         )
     return content

@@ -116,9 +116,9 @@ async def on_api_problem(request: Request, error: Exception) -> Response:
 _SENTENCES = {
     404: (
         "not_found",
-        "There is nothing at this address; /api/v1/openapi.json lists what there is.",
+        "There is nothing at this address; /api/v1/openapi.json lists all addresses.",
     ),
-    405: ("method_not_allowed", "This address does not take that method; see the Allow header."),
+    405: ("method_not_allowed", "This address does not support that method; see the Allow header."),
 }
 
 

@@ -154,7 +154,7 @@ _CAUSES: Final = {
 
 
 def why_ended(code: int) -> str:
-    """Return a sentence on why a process ended with this exit code.
+    """Return a sentence that explains a process's exit code.
 
     code  as `subprocess` has it: negative for a signal
     """

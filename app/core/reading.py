@@ -16,7 +16,7 @@ class UnclearAmount(Unreadable):
 TRIAL: Final = b'{"tallyhook": "trial of the public endpoint before going live"}'
 """Start of the body with which `golive` tests the public endpoint."""
 
-TRIED: Final = "it is the trial of `tallyhook golive`, and no event"
+TRIED: Final = "it is a trial of `tallyhook golive`, not an event"
 """Reason that the test's body cannot be read. No profile is at fault."""
 
 

@@ -76,14 +76,14 @@ def requests_in(file: IO[bytes], name: str) -> Iterator[Recorded]:
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES or number > MAX_LINES:
-            raise UsageError(f"{name}:{number}: is more than this reads: cut the file in parts")
+            raise UsageError(f"{name}:{number}: is too long: split the file")
         if not line.strip():
             continue
         try:
             yield _request(json.loads(line))
         except (ValueError, KeyError, TypeError, binascii.Error, RecursionError):
             raise UsageError(
-                f"{name}:{number}: is no recorded request, such as "
+                f"{name}:{number}: is not a recorded request, such as "
                 '{"method": "POST", "url": "/webhooks/shop", "headers": [["name", "value"]], '
                 '"body": "…"}'
             ) from None
@@ -117,7 +117,7 @@ def target_of(to: str, url: str) -> str:
     except ValueError:
         sound = False
     if not sound or not (to.isascii() and to.isprintable()) or " " in to:
-        raise UsageError("the address is like http://127.0.0.1:8080/webhooks/shop")
+        raise UsageError("the address must be like http://127.0.0.1:8080/webhooks/shop")
     path, _, query = url.partition("?")
     base = to if parts.path not in ("", "/") else to.rstrip("/") + (path or "/")
     whole = base if not query else f"{base}{'&' if parts.query else '?'}{query}"

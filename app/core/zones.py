@@ -49,7 +49,7 @@ _LOCAL: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?))?", r
 def typed_instant(text: str, zone: tzinfo) -> Instant:
     """Parse an instant as a person types it: `2026-11-20 12:00` local time, a day, or RFC 3339.
 
-    A day means its start. Of a repeated hour the first counts. Raises ValueError.
+    A day means its start. If an hour is repeated, the first one counts. Raises ValueError.
     """
     found = _LOCAL.fullmatch(text)
     try:

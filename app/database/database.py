@@ -335,7 +335,7 @@ class Database:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
             raise StoreUnavailable(
-                f"there is no database at {self.path.absolute()} yet; `tallyhook serve` makes it"
+                f"there is no database at {self.path.absolute()} yet; `tallyhook serve` creates it"
             )
         self._check_is_file()
         if self.path is not None and not os.access(self.path, os.R_OK):  # SQLite's names no file
@@ -345,7 +345,7 @@ class Database:
     def _check_is_file(self) -> None:
         if self.path is not None and not self.path.is_file():  # SQLite would report an I/O error
             raise ConfigurationError(
-                ["TALLYHOOK_DATABASE_URL: names something that is no file; write the path of one"]
+                ["TALLYHOOK_DATABASE_URL: names something that is not a file; write a file's path"]
             )
 
     async def _open_reading(self) -> None:
@@ -412,10 +412,10 @@ class Database:
     async def create(self, *, anew: bool) -> Path:
         """Make an SQLite database, and return its path. Raises UsageError where there is one.
 
-        anew  also if an earlier database is gone
+        anew  also if an earlier database is missing
         """
         if self.path is None or self._made is None or self.service is None:
-            raise UsageError("PostgreSQL's databases are made by `createdb`, then `db upgrade`")
+            raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.service.serve()
         if self.path.exists() and self.path.stat().st_size:
@@ -467,7 +467,7 @@ async def sync_file(writer: Writer, path: Path) -> None:
     in this process, and another process could then delete the log.
     """
     if not await writer.checkpoint():
-        log.warning("another process is reading the database; its log stays until it ends")
+        log.warning("another process is reading the database; the log stays until it has finished")
     sync_folder(path.parent)
 
 
@@ -501,9 +501,9 @@ async def once_there(database: Database, opening: Callable[[], Awaitable[None]])
         if (full, moved) not in reported:
             reported.add((full, moved))
             if moved:
-                log.warning("waiting until a database server that took over is compared")
+                log.warning("waiting while a database server that took over is being checked")
             elif full:
-                log.warning("waiting for the database server, which has no connection free")
+                log.warning("waiting for the database server, which has no free connection")
             else:
                 log.warning("waiting for the database server, which does not answer yet")
         await asyncio.sleep(min(AGAIN_S, left))
@@ -519,14 +519,14 @@ def system_errors_explained() -> Iterator[None]:
 
 
 def _environment_unstated() -> ConfigurationError:
-    return ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live; this database is new"])
+    return ConfigurationError(["TALLYHOOK_ENVIRONMENT: write sandbox or live for a new database"])
 
 
 def _upgrade_is_due(current: str | None) -> ConfigurationError:
     at = (
-        "is empty: no table of Tallyhook's is in it yet"
+        "is empty and has no table of Tallyhook's yet"
         if current is None
-        else f"is at version {current}, and this program needs {schema.NEWEST}"
+        else f"is at version {current}, but this program needs {schema.NEWEST}"
     )
     return ConfigurationError(
         [f"TALLYHOOK_DATABASE_URL: the database {at}; run `tallyhook db upgrade`"]

@@ -83,7 +83,7 @@ def sqlite_path(url: str) -> Path:
     """
     database = make_url(url).database
     if not database or database == ":memory:":
-        raise ConfigurationError(["TALLYHOOK_DATABASE_URL: name a file; memory keeps nothing"])
+        raise ConfigurationError(["TALLYHOOK_DATABASE_URL: must name a file, not memory"])
     path = Path(database)
     try:
         return path.resolve() if path.is_symlink() else path
@@ -264,8 +264,8 @@ def _check_durable(plain: PlainConnection) -> None:
     if (journal, synchronous) != ("wal", 2):
         raise ConfigurationError(
             [
-                "TALLYHOOK_DATABASE_URL: this file system does not keep SQLite's write-ahead log "
-                f"(journal_mode={journal}, synchronous={synchronous}); use a local disk"
+                "TALLYHOOK_DATABASE_URL: this file system does not support SQLite's write-ahead "
+                f"log (journal_mode={journal}, synchronous={synchronous}); use a local disk"
             ]
         )
 

@@ -19,8 +19,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from app.core.errors import NotStored, StorePoisoned, StoreUnavailable, TallyhookError
 
 PUT_BACK: Final = (
-    "put back a backup with `tallyhook restore FILE --force`, which keeps what is there beside it, "
-    "or move the file away and start afresh"
+    "restore a backup with `tallyhook restore FILE --force`, which keeps the present file beside "
+    "it, or move the file away and start with an empty one"
 )
 """Next step after a file was damaged. SQLite cannot tell which rows are still right."""
 
@@ -83,15 +83,15 @@ _PASSING_POSTGRESQL = {
     "42501": "the user of TALLYHOOK_DATABASE_URL lacks a right on the database, its schema or a "
     "table (the server's log names it); make that user their owner",
     "08": "the connection to the database was lost; try again",
-    "25": "the connection to the database was lost, as a transaction took too long; try again",
+    "25": "the connection to the database was lost because a transaction took too long; try again",
     "28": "the server does not accept this user or password; correct TALLYHOOK_DATABASE_URL, and "
     "start again",
     "3D": "there is no such database on the server; create it",
     "40": "the database is busy; try again",
     "53": "the server is out of memory, or at another limit of its machine; see its log",
     "53100": "the disk of the database server is full; free some space there",
-    _NO_CONNECTION: "the server has no connection free; end what holds them, or raise "
-    "max_connections",
+    _NO_CONNECTION: "the server has no free connection; end programs that hold connections, or "
+    "raise max_connections",
     "55": "the database is busy; try again",
     "57": "the server is stopping, starting, or took too long; try again",
     "58": "the server reports a system error; see its log",
@@ -138,15 +138,15 @@ def as_store_error(error: Exception) -> TallyhookError | None:
         return StoreUnavailable(untrusted)
     if _is_of_driver(error, "TargetServerAttributeNotMatched"):  # asked for by the URL
         return StoreUnavailable(
-            "no server of TALLYHOOK_DATABASE_URL is as its target_session_attrs says; try again"
+            "no server in TALLYHOOK_DATABASE_URL matches its target_session_attrs; try again"
         )
     usable = isinstance(error, DBAPIError) and not error.connection_invalidated
     if usable and not _is_driver_confused(error):
         return None
     if any(isinstance(cause, FileNotFoundError) for cause in _chain(error)):
         return StoreUnavailable(
-            "the database does not answer: its socket, or the file that PGSSLROOTCERT names, is "
-            "not there"
+            "the database does not answer: its socket, or the file that PGSSLROOTCERT names, does "
+            "not exist"
         )
     return StoreUnavailable(SILENT)
 
@@ -174,8 +174,8 @@ def why_not_opened(error: OSError) -> str:
     why = error.strerror or type(error).__name__
     if isinstance(error, PermissionError) and isinstance(error.filename, str):
         return (
-            f"{why}: {error.filename}; run this as the user of the service, or let this user write "
-            "there: what was once run as root belongs to root"
+            f"{why}: {error.filename}; run this as the service's user, or let this user write "
+            "there: files made by root belong to root"
         )
     return why
 
@@ -225,13 +225,13 @@ def _of_certificates(error: BaseException) -> str | None:
     for cause in _chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
-                "the server's certificate is not trusted; name its authority's file in "
-                "PGSSLROOTCERT, and the server as the certificate does"
+                "the server's certificate is not trusted; set PGSSLROOTCERT to its authority's "
+                "file, and name the server as the certificate does"
             )
         if isinstance(cause, misled):
             return (
-                "the driver cannot do what TALLYHOOK_DATABASE_URL says; "
-                "ssl=verify-full needs the authority's file in PGSSLROOTCERT"
+                "the driver cannot use TALLYHOOK_DATABASE_URL: ssl=verify-full needs the "
+                "authority's file in PGSSLROOTCERT"
             )
     return None
 

@@ -65,8 +65,7 @@ def _sentence(gap: "FoundGap | Gap") -> str:
     else_ = (
         ""
         if gap.kind == "inbox"
-        else "; what the shop stated, checkout sessions, acts of people and published numbers "
-        "of that time may be"
+        else "; the shop's statements, checkout sessions, acts and feed numbers may be lost"
     )
     span = f"{format_instant(gap.since)} to {format_instant(gap.until)}"
     return f"{gap.detail} ({span}): {lost}{else_}"

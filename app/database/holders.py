@@ -35,7 +35,7 @@ BEAT_S: Final = 15.0
 slow server does not cost it its place."""
 
 KEPT: Final[Duration] = 7 * DAY
-"""Time for which the row of a holder that was taken over is kept. It tells that holder so."""
+"""Time for which the row of a holder that was taken over is kept, so that it notices."""
 
 _numbers = count()
 
@@ -114,8 +114,8 @@ def find(connection: PlainConnection, holder: Holder) -> None:
 
 
 TAKEN_OVER: Final = (
-    "another process took this one's place, which had not been heard of for a minute; nothing more "
-    "is written here: start it again"
+    "this process was silent for a minute, so another one took its place; this one writes nothing "
+    "more: start it again"
 )
 
 
@@ -215,7 +215,7 @@ def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
     if now < other.until <= now + HOLD:
         who += f"; if that machine is lost, wait until {format_instant(other.until)}"
     if alone:
-        return UsageError(f"another process serves this database; stop all of them first ({who})")
+        return UsageError(f"other processes use this database; stop all of them first ({who})")
     return StoreUnavailable(
-        f"another process rebuilds this database; try again when it is done ({who})"
+        f"another process rebuilds this database; try again when it has finished ({who})"
     )

@@ -48,7 +48,7 @@ RARELY: Final = 10
 
 FORMER: Final = (
     "the server is on an older timeline than the one used before, so it is a former primary; stop "
-    "it, or start this service again where a backup was restored"
+    "it or, if a backup was restored, start this service again"
 )
 
 _UNUSABLE: Final = (

@@ -47,7 +47,7 @@ async def require_noted(connection: AsyncConnection) -> None:
     if noted != is_spread(connection):
         raise ConfigurationError(
             [
-                "TALLYHOOK_DATABASE_URL: deliveries and events lie otherwise than noted ("
+                "TALLYHOOK_DATABASE_URL: deliveries and events are not stored as recorded ("
                 + ("on no other node)" if noted else "on other nodes)")
                 + "; run `tallyhook db distribute`"
             ]
@@ -124,7 +124,7 @@ def settle(connection: PlainConnection, *, long: bool = False) -> None:
             raise StoreUnavailable("a node of the database does not answer", reason="busy")
         if found != "0":
             raise StoreUnavailable(
-                "a node of the database has not heard yet what became of a commit", reason="busy"
+                "a database node does not know the result of a commit yet; try again", reason="busy"
             )
 
 

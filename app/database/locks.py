@@ -46,8 +46,8 @@ def take_lock(connection: PlainConnection, lock: int) -> None:
         return
     if lock == LINKING and connection.spread and connection.ask(_HELD, (SCANNING,)):
         raise StoreUnavailable(
-            "a report, a reconciliation or a check reads the whole database, and appends wait for "
-            "it on a cluster; try again when it is done",
+            "a report, a reconciliation or a check is reading the whole database, and on a "
+            "cluster writes wait for it; try again when it has finished",
             reason="busy",
         )
     connection.ask("SELECT pg_advisory_xact_lock(?)", (lock,))
@@ -184,7 +184,7 @@ class WriteLock:
             while not (self._queue.is_next(place) and _flock(self._file)):
                 if waited >= WAIT_S:
                     raise StoreUnavailable(
-                        "another process holds the database; try again", reason="busy"
+                        "another process has locked the database; try again", reason="busy"
                     )
                 await anyio.sleep(_PAUSE_S)
                 waited += _PAUSE_S

@@ -78,55 +78,52 @@ def not_personal(
 
 
 _CODES: Final = "ids, codes and digests"
-_REFERENCE: Final = "a reference, which somebody may have made of a number"
-_STAFF_WORDS: Final = "words of a person who works here"
-_PROVED: Final = "a closed month is proved by it"
+_REFERENCE: Final = "a reference, which may contain a phone number"
+_STAFF_WORDS: Final = "text written by staff"
+_PROVED: Final = "it proves a closed month"
 
-ALARM_WORDS: Final = not_personal("words of ours; it goes with the alarm")
-ARRIVED: Final = personal("what arrived, as it came", erased="emptied")
-BANK_WORDS: Final = possibly_personal("what the bank states of who paid", erased="emptied")
+ALARM_WORDS: Final = not_personal("Tallyhook's own text; deleted with the alarm")
+ARRIVED: Final = personal("a delivery as it arrived", erased="emptied")
+BANK_WORDS: Final = possibly_personal("the bank's text about the payer", erased="emptied")
 CLOSED: Final = possibly_personal("holds references", because=_PROVED, ground="accounts")
 CODES: Final = not_personal(_CODES)
 CODES_DELETED: Final = not_personal(_CODES, erased="deleted", because="")
-COMMITMENT: Final = not_personal("says nothing without the key")
+COMMITMENT: Final = not_personal("means nothing without the key")
 COSIGNATURES: Final = not_personal("hashes, signatures, and names of witnesses")
 COUNTS: Final = not_personal("codes and counts")
-CREDENTIALS: Final = not_personal("of operators, and no customers")
-DESTINATION: Final = not_personal("a digest, and words of ours")
+CREDENTIALS: Final = not_personal("operators' credentials, none of customers")
+DESTINATION: Final = not_personal("a digest and Tallyhook's own text")
 FACTS: Final = not_personal("facts of the database")
 HASHES: Final = not_personal("hashes")
 IMPORT_WORDS: Final = possibly_personal(_STAFF_WORDS, because=_PROVED, ground="accounts")
-KEYED_DIGESTS: Final = not_personal("keyed digests: nobody is learned without the key")
-OWN_NOTES: Final = possibly_personal("what an operator keeps for themselves", erased="deleted")
-PROBLEM: Final = not_personal("a sentence of ours without text of the body")
+KEYED_DIGESTS: Final = not_personal("keyed digests, which identify nobody without the key")
+OWN_NOTES: Final = possibly_personal("an operator's own notes", erased="deleted")
+PROBLEM: Final = not_personal("Tallyhook's own sentence, without text from the body")
 PROBLEM_DELETED: Final = not_personal(PROBLEM.what, erased="deleted", because="")
 PUBLIC_KEYS: Final = not_personal("the merchant's public keys")
 REFERENCE: Final = possibly_personal(
-    _REFERENCE, because="ledgers, books and proofs are found by it", ground="accounts"
+    _REFERENCE, because="ledgers, books and proofs are looked up by it", ground="accounts"
 )
 REFERENCE_DELETED: Final = possibly_personal(_REFERENCE, erased="deleted")
 REFERENCE_EMPTIED: Final = possibly_personal(_REFERENCE, erased="emptied")
-REFUSED: Final = personal("what was refused, as it came", erased="deleted")
+REFUSED: Final = personal("a refused delivery as it arrived", erased="deleted")
 RULES: Final = not_personal("the merchant's own rules")
-SCHEDULE_WORDS: Final = not_personal("words of ours, and addresses of the settings")
-SEALED: Final = not_personal("salted commitments, digests and dates: no words")
+SCHEDULE_WORDS: Final = not_personal("Tallyhook's own text and addresses from the settings")
+SEALED: Final = not_personal("salted commitments, digests and dates, without text")
 SET_ASIDE: Final = personal(
-    "what arrived and could not be read",
-    because="it may be about a payment: `deliveries poisoned --retry` has it read, and it goes "
-    "then",
+    "a delivery that could not be read",
+    because="it may be about a payment; `deliveries poisoned --retry` reads and deletes it",
     ground="claims",
 )
 SIGNED_HASHES: Final = not_personal("hashes and signatures")
-STAFF: Final = not_personal(
-    "names people who work here, and programs", because="it says who did what"
-)
+STAFF: Final = not_personal("names of staff and programs", because="it records who did what")
 STAFF_ADDRESS: Final = not_personal(
-    "mail addresses of people who work here", because="it is theirs, who can take it away"
+    "mail addresses of staff", because="it belongs to an operator, who can remove it"
 )
 TRAIL_WORDS: Final = possibly_personal(
     _STAFF_WORDS,
-    because="the trail says for ever who did what, and why",
+    because="the trail permanently records who did what, and why",
     ground="accountability",
 )
-WHOSE_NUMBER: Final = personal("whose number it is", erased="deleted")
-WITNESSES: Final = not_personal("names of witnesses, and codes")
+WHOSE_NUMBER: Final = personal("the owner of a phone number", erased="deleted")
+WITNESSES: Final = not_personal("names of witnesses and codes")

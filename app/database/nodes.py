@@ -82,8 +82,8 @@ class Nodes(NamedTuple):
         named = copies if len(copies) > 1 else {"server": self.own}
         named |= {f"node {name}": state for name, state in self.rows.items()}
         found += [
-            f"the database {name} has {setting}=off and would lose what was acknowledged; turn it "
-            "on"
+            f"the database {name} has {setting}=off and would lose acknowledged deliveries; turn "
+            "it on"
             for name, state in named.items()
             if state is not None
             for setting in state.off

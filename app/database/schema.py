@@ -64,18 +64,18 @@ async def current_version(connection: AsyncConnection) -> str | None:
         return version
     if is_before_release(version):
         raise _refused(
-            f"the database is at version {version}, from before 0.1.0, and cannot be brought up to "
-            "date: move it away and start with a new one, or keep using the program that made it"
+            f"the database is at version {version}, from before 0.1.0, and cannot be upgraded: "
+            "move it away and start with a new one, or keep using the program that made it"
         )
     if re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise _refused(
-            f"the database is at version {version}, and this program knows none after {NEWEST}: "
-            "start the newer program that brought it there, or put back a backup from before that"
+            f"the database is at version {version}, but this program knows only versions up to "
+            f"{NEWEST}: start the newer program that upgraded it, or restore an older backup"
         )
     raise _refused(_ANOTHER_PROGRAM)
 
 
-_ANOTHER_PROGRAM: Final = "names a database of another program; name one that is Tallyhook's own"
+_ANOTHER_PROGRAM: Final = "names another program's database; name one that Tallyhook made"
 
 
 def is_before_release(version: str) -> bool:
@@ -227,9 +227,9 @@ async def strange_objects(connection: AsyncConnection) -> list[str]:
         wanted = await _made_on_postgresql(connection)
     known, there = ({each[:3] for each in objects} for objects in (wanted, found))
     return [
-        f"{each} is not as Tallyhook makes it"
+        f"{each} differs from Tallyhook's definition"
         if each[:3] in known
-        else f"{each} is none of Tallyhook's"
+        else f"{each} does not belong to Tallyhook"
         for each in sorted((Counter(found) - Counter(wanted)).elements())
     ] + [f"{each} is missing" for each in wanted if each[:3] not in there]
 
@@ -281,8 +281,8 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
         if getattr(error.orig, "sqlstate", None) != "42501":  # insufficient_privilege
             raise
         raise StorePoisoned(
-            "the database's schema is not the one that this program knows, and this user may not "
-            "make one to compare it with; let its owner run `tallyhook db check`"
+            "the database's schema differs from this program's, and this user may not make one to "
+            "compare it with; let the database's owner run `tallyhook db check`"
         ) from error
     finally:
         await savepoint.rollback()
@@ -351,9 +351,9 @@ class Made:
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
-                f"the database {self._database} is gone, and {self.path.name} says that there was "
-                "one; put it back, or `tallyhook restore` a backup; only to start over with an "
-                "empty one: `tallyhook db create --new`"
+                f"the database {self._database} is gone, but {self.path.name} records that it "
+                "existed; put it back, or restore a backup with `tallyhook restore`; to start "
+                "over with an empty one, run `tallyhook db create --new`"
             )
 
     def note(self, identity: str) -> None:
@@ -362,9 +362,9 @@ class Made:
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):
                 raise _refused(
-                    f"{self._database} is another database than the one that was here, says "
-                    f"{self.path.name}; put the right one back, or `tallyhook restore` this one; "
-                    f"if it is meant, delete {self.path}"
+                    f"{self._database} is not the database that {self.path.name} names; put the "
+                    "right one back, or restore this one with `tallyhook restore`; if this one "
+                    f"is right, delete {self.path}"
                 )
             if found:
                 return

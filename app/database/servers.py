@@ -35,7 +35,7 @@ _HOW_MANY: Final = re.compile(r"\s*(?:(?:FIRST|ANY)\s+)?(\d+)\s*\(", re.IGNORECA
 
 AWAITS_STANDBY: Final = (
     "the server waits for a standby that is not connected (synchronous_standby_names), and "
-    "confirms nothing before it is; start the standby, or change that setting on the server"
+    "confirms nothing until it is; start the standby, or change that setting on the server"
 )
 
 
@@ -65,13 +65,13 @@ class State(NamedTuple):
         if self.recovers:
             return (
                 "the server is a standby and takes no writes; name all hosts in "
-                "TALLYHOOK_DATABASE_URL with target_session_attrs=read-write; where the primary is "
-                "gone for good, have this one take over"
+                "TALLYHOOK_DATABASE_URL with target_session_attrs=read-write; if the primary is "
+                "lost, promote this server"
             )
         if self.reads_only:
             return (
-                "the server takes no writes (default_transaction_read_only is on); ask whoever "
-                "runs it why, such as a full disk, and have it switched off for the server, "
+                "the server takes no writes (default_transaction_read_only is on); ask its "
+                "administrator why (a full disk, for example), and turn it off for the server, "
                 "database and user"
             )
         return None
@@ -98,8 +98,8 @@ class State(NamedTuple):
         why = "" if self.names else ", and synchronous_standby_names is empty"
         copies = counted(self.synchronous + 1, "copy", "copies")
         return (
-            f"{self.synchronous} of {expected} synchronous standbys (TALLYHOOK_STANDBYS) "
-            f"copy the server{why}: what is acknowledged rests on {copies}; start the others"
+            f"{self.synchronous} of {expected} synchronous standbys (TALLYHOOK_STANDBYS) copy the "
+            f"server{why}: acknowledged deliveries are on {copies}; start the missing standbys"
         )
 
     def unsafe(self) -> Iterator[str]:
@@ -135,8 +135,8 @@ def check_server(cursor: Any) -> None:
     if off:
         raise ConfigurationError(
             [
-                f"TALLYHOOK_DATABASE_URL: the server has {name}=off and would lose what was "
-                "acknowledged; turn it on"
+                f"TALLYHOOK_DATABASE_URL: the server has {name}=off and would lose acknowledged "
+                "deliveries; turn it on"
                 for name in off
             ]
         )

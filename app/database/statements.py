@@ -396,8 +396,8 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query in which `IN ({})` stands for a list of values, which are all texts, all integers
-    or all bytes. `first` has the values of each `?` before the list."""
+    """Run a query in which `IN ({})` is replaced by a list of values, which are all texts, all
+    integers or all bytes. `first` has the values of each `?` before the list."""
     wanted = list(values)
     if not wanted:
         return []

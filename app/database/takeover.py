@@ -107,7 +107,7 @@ def _note(connection: PlainConnection, name: str, value: str) -> None:
 # --- a look at it ---------------------------------------------------------------------------------
 
 _LACKS: Final = "a standby took over that lacks commits of a running process"
-_OTHER: Final = "the database is another one than before, and lacks commits of a running process"
+_OTHER: Final = "the database is not the one used before, and lacks commits of a running process"
 _LOOSE: Final = "a standby took over, and not every commit had waited for it"
 _NOBODY: Final = (
     "a standby took over or a base backup was put back, and no process that ran before has "
@@ -205,12 +205,12 @@ AGAIN_S: Final = 1.0
 RESTORED: Final = "stop all processes, and run `tallyhook db restored"
 
 _MOVED: Final = (
-    "the database was put back from a backup since it was last noted (the server, the database or "
-    f"its tables are others); {RESTORED}`: where nothing was lost, that harms nothing"
+    "the database was restored from a backup since it was last recorded (its server, id or "
+    f"tables changed); {RESTORED}`, which is harmless if nothing was lost"
 )
 _CHECKED: Final = (
-    "a standby took over, and what it has is being compared with what running processes have "
-    f"committed; where that does not end within a minute, {RESTORED} {ACCEPT}`"
+    "a standby took over, and its data is being compared with the commits of running processes; "
+    f"if that takes more than a minute, {RESTORED} {ACCEPT}`"
 )
 
 

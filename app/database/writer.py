@@ -73,8 +73,8 @@ class Space:
         if free is None or free >= self._low_water_mib * MIB + log_bytes + reserved:
             return
         needed = self._low_water_mib + -(-(log_bytes + reserved) // MIB)
-        reader = "end what reads the database for long, such as a backup, " if log_bytes else ""
-        unread = ", which what is accepted and not read yet will need" if reserved else ""
+        reader = "end long reads, such as a backup, " if log_bytes else ""
+        unread = ", and unread deliveries need that space" if reserved else ""
         raise StoreUnavailable(
             f"less than {needed} MiB of the database's disk is free{unread}; free some, {reader}"
             "or lower TALLYHOOK_DISK_LOW_WATER_MB",
@@ -199,10 +199,8 @@ def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded
 
 
 RESTORE: Final = "put the file back, or restore a backup with tallyhook restore, then start"
-START_NAMES_LOSS: Final = (
-    "start the service again, which names what may be lost and says how to go on"
-)
-START_MAKES_ANEW: Final = "start the service again, which makes this file anew; nothing is lost"
+START_NAMES_LOSS: Final = "start the service again; it names what may be lost and what to do next"
+START_MAKES_ANEW: Final = "start the service again; it makes this file anew, and nothing is lost"
 """Next steps after a file was removed, replaced or truncated."""
 REPLACED: Final = "was replaced"
 
@@ -235,7 +233,7 @@ class DatabaseFiles:
         path, what = lost
         mend = self._mends[path]
         if what == REPLACED:
-            mend = f"after a restore start it again; else {mend}"
+            mend = f"after a restore, start the service again; otherwise {mend}"
         return f"{path} {what} while the service was running; nothing more is acknowledged: {mend}"
 
     def lost(self) -> tuple[Path, str] | None:
@@ -465,7 +463,7 @@ class Writer:
                 await self._turn.acquire()
         except TimeoutError:
             raise StoreUnavailable(
-                "another write has not ended for some seconds; try again", reason="busy"
+                "another write has been running for some seconds; try again", reason="busy"
             ) from None
         finally:
             self._waiting -= 1

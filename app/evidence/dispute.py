@@ -1,7 +1,7 @@
 """Known facts of an order's dispute, and the evidence that a bank asks for by its reason.
 
 A dispute's reason is the provider's word or a card network's code. Both are sorted here into
-families. Where no line lists a reason, a person can choose the family.
+families. If no line lists a reason, a person can choose the family.
 """
 
 import re

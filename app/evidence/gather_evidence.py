@@ -52,7 +52,7 @@ class ProvenSignature:
 
     scheme       the profile's word for it, such as `hmac-sha256`
     signed       the profile's template of the signed content; None if code builds it
-    where        where the signature stands in the request
+    where        where the signature is in the request
     key          fingerprint of the key that verifies it; None if no present key does
     public       that key in PEM, where it is a public one
     content      the signed bytes, where they can be shown without a secret

@@ -1,4 +1,4 @@
-"""Limits on a letter: those of the channel that carries it, and of the card network behind it.
+"""Limits on a letter: those of the channel that carries it, and of the card network.
 
 The smaller limit counts. Each row names the page that states it, with the page's own date where it
 has one. A limit is left out of a row where no page was found that states it.

@@ -76,7 +76,7 @@ class InclusionProof:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proofs:
-    """Proofs of several leaves against one checkpoint, in the log's order."""
+    """Proofs of several leaves to one checkpoint, in the log's order."""
 
     checkpoint: Checkpoint
     note: str
@@ -169,7 +169,7 @@ async def paths_to(
 
 
 async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
-    """Return one proof against the newest checkpoint as JSON. Raise NotFoundError."""
+    """Return one proof to the newest checkpoint as JSON. Raise NotFoundError."""
     found = await prove_each(context, [subject], with_texts=True)
     return {**found.pop("proofs")[0], **found}
 
@@ -177,8 +177,8 @@ async def prove_sealed(context: AppContext, subject: str) -> dict[str, Any]:
 async def prove_each(
     context: AppContext, subjects: Collection[str], *, with_texts: bool = False
 ) -> dict[str, Any]:
-    """Return proofs of several subjects against the newest checkpoint, as JSON. They include the
-    texts and salts that open the leaves of records, revisions and audit entries; `with_texts` says
+    """Return proofs of several subjects to the newest checkpoint, as JSON. They include the texts
+    and salts that open the leaves of records, revisions and audit entries; `with_texts` says
     whether possibly personal parts are included. Raise as `proofs_of` does."""
     async with context.database.reading() as connection:
         found = await proofs_of(connection, subjects)

@@ -60,7 +60,7 @@ document."""
 _UNITS: Final[dict[str, Duration]] = {"s": SECOND, "ms": MILLISECOND, "us": TICK}
 
 _MARK: Final = "\ue000"
-"""A character of Unicode's private use that stands for a date while the body is one text."""
+"""A private-use character of Unicode that replaces a date while the body is one text."""
 
 
 class StandIns:

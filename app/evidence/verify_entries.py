@@ -135,7 +135,7 @@ class _Thing(NamedTuple):
 
 
 class _Things(dict):  # type: ignore[type-arg]  # of Python 3.8, where a base has no brackets
-    """Parts by name. Duplicate names are refused: a forged part could hide behind a sealed one."""
+    """Parts by name. Duplicate names are refused: a sealed part could hide a forged one."""
 
     def __setitem__(self, name: str, thing: _Thing) -> None:
         if name in self:
@@ -253,7 +253,7 @@ def _digest(
 
 class Readings(NamedTuple):
     """Deliveries by how far their reading is proved: `proved`; `masked`, proved except for masked
-    texts; or `bare`, not sealed yet. `several` were read in several ways, and only the body tells
+    texts; or `bare`, not sealed yet. `several` were read in several ways, and only the body shows
     which one is right."""
 
     proved: list[str]

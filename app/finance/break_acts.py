@@ -299,7 +299,7 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[break_store.Run]:
-    """Return the last runs, newest first. before: only lower numbers."""
+    """Return the last runs, newest first. before: only runs with lower numbers."""
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
 

@@ -336,7 +336,7 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
     """Act on each part in a transaction of its own; match each break with its suggestion.
 
-    If one part is refused, raises UsageError that tells how many breaks were done before.
+    If one part is refused, raises UsageError that says how many breaks were done before.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

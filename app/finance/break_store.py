@@ -226,7 +226,7 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """Return the finished runs, newest first. before: only lower numbers."""
+    """Return the finished runs, newest first. before: only runs with lower numbers."""
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)

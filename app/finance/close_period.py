@@ -439,7 +439,7 @@ async def _write(
 ) -> closings.Closing:
     month, made = looked.month, looked.made
     rests = await _rests_on(context, report.scope.as_of, looked, progress=progress)  # 4
-    # After its evidence even if the clock stands still: the audit entry is no part of it.
+    # Later than its evidence even on a stopped clock: the audit entry is no part of that.
     closed_at = max(context.clock.now(), report.scope.as_of + TICK)
     async with context.database.reading() as connection:
         closer = await operators.permitted(connection, by=request.by, action="period_closed")

@@ -54,9 +54,9 @@ class FileIdentity:
     sources  the sources whose statement it can be; if one, it is known
     preset   the preset, or saved mapping, whose heading it has, if exactly one
     mapping  the name of the saved mapping that fits it
-    because  why, one sentence each
-    nearly   which presets it nearly fits, if nothing does; part of `because`
-    unsure   whether the file names an account other than that of the only source left
+    because  reasons, one sentence each
+    nearly   presets that it nearly fits, if none fits; part of `because`
+    unsure   whether the file names another account than that of the only possible source
     """
 
     kinds: Sequence[ImportKind] = ()

@@ -186,7 +186,7 @@ _PUBLISHED: Final = _IMPORTS.c.published_at.is_not(None)
 async def imports(
     connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
 ) -> list[Import]:
-    """Return the published imports, newest first. before: only lower numbers."""
+    """Return the published imports, newest first. before: only imports with lower numbers."""
     number = _IMPORTS.c.number
     published = select(_IMPORTS).where(_IMPORTS.c.kind == kind, _PUBLISHED, number < before)
     rows = await connection.execute(published.order_by(number.desc()).limit(limit))

@@ -448,7 +448,7 @@ async def past_imports(
     limit: int,
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
-    """Return the published imports of a kind, newest first. before: only lower numbers."""
+    """Return the published imports of a kind, newest first. before: only lower import numbers."""
     async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 

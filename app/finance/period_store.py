@@ -34,8 +34,8 @@ LEVEL: Final = 9
 """Compression level. Reports are stored forever and written once, so they use the highest."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Bytes of a stored report or journal in one row, before compression. A journal is as long as its
-month."""
+"""Bytes of a stored report or journal in one row, before compression. A journal has no limit: a
+month may have any number of transactions."""
 
 
 class PrintParts:

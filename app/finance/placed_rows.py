@@ -1,4 +1,4 @@
-"""Rows behind a number of a run: those in one bucket of one side.
+"""Rows of a number of a run: those in one bucket of one side.
 
 A run stores only its totals and breaks. Its rows are matched again as of the run, under its rules.
 """

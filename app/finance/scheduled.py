@@ -212,7 +212,7 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """Error: the work took longer than its lease, and another worker has it."""
+    """Error that another worker has taken over work that outlasted its lease."""
 
 
 async def note(

@@ -124,7 +124,7 @@ class Withdrawn(Foreseen):
     """A withdrawn import.
 
     number    the import that withdrew it
-    restored  number of its lines that state again what was stated before
+    restored  number of its lines that restore an earlier line
     """
 
     number: int

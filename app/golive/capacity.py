@@ -158,8 +158,8 @@ _BODY: Final = (
 
 
 def work_time() -> float:
-    """Return the processor seconds to verify and read a delivery, and to fold its order, which has
-    four: the median of many, so that other work on the machine hardly matters."""
+    """Return the processor seconds to verify and read a delivery and to fold its order of four
+    deliveries. It is the median of many, so that other work hardly matters."""
     secret = f"whsec_{base64.b64encode(new_secret()).decode()}"
     source = Source(name="shop", profile=load_profile("checkout"), secrets=[secret])
     now, requests = SystemClock().now(), []
@@ -204,7 +204,7 @@ def judge(found: Capacity) -> Iterator[Check]:
 
 def _rates(rates: monitoring_store.ArrivalRates) -> Check:
     if not rates.busiest_minute:
-        return ok("deliveries", "None has been read in the last 90 days: nothing is extrapolated.")
+        return ok("deliveries", "None was read in the last 90 days, so nothing is extrapolated.")
     day, minute = EARLIEST + rates.day * DAY, EARLIEST + rates.minute * MINUTE
     return ok(
         "deliveries",
@@ -222,21 +222,21 @@ def _space(found: Capacity) -> Iterator[Check]:
     """Yield the space of a delivery and of a year, and the days until the disk is full."""
     stored, rates = found.stored, found.rates
     if stored is None:
-        sentence = "The size of a cluster's nodes cannot be seen from here."
+        sentence = "This command cannot see the size of a cluster's nodes."
         yield weak("disk", sentence, "watch each node with the server's own tools")
         return
     held = f"Measured: {_size(stored.size)} for {counted(stored.deliveries, *DELIVERY)}"
     each = stored.size // max(1, stored.deliveries)
     if stored.deliveries < FEW:
         each = USUAL_BYTES
-        held += f", too few to divide by: {each:,} bytes each are assumed"
+        held += f", too few to average: {each:,} bytes each are assumed"
     else:
         held += f", {each:,} bytes each with ledgers and log"
     years = [_size(rate * 365 * each) for rate in (rates.daily, rates.busiest_day)]
     more = f" Extrapolated: {years[0]} a year, {years[1]} if every day were the busiest."
     yield ok("disk", f"{held}.{more if rates.busiest_day else ''}")
     if found.free is None:
-        sentence = "The database server's disk cannot be seen from here."
+        sentence = "This command cannot see the database server's disk."
         yield weak("disk full", sentence, "watch it with the server's own tools")
     elif rates.busiest_day:
         days, soonest = (
@@ -256,18 +256,18 @@ def _days(days: float) -> str:
 
 def _memory(memory: Mapping[int, int | None]) -> Check:
     if not memory:
-        return ok("memory", "No process of this database can be seen from here.")
+        return ok("memory", "This command cannot see any process of this database.")
     read = {process: size for process, size in memory.items() if size is not None}
     if len(read) < len(memory):
         sentence = "The memory of its processes cannot be read."
-        return weak("memory", sentence, "run this as the user of the service")
+        return weak("memory", sentence, "run this as the service's user")
     parts = ", ".join(f"{process}: {_size(size)}" for process, size in read.items())
     return ok("memory", f"Measured: {_size(sum(read.values()))}, by process: {parts}.")
 
 
 def _sync(found: Capacity) -> Check:
     if found.sync_s is None:
-        sentence = "Its sync time cannot be measured from here; each acknowledgement waits for one."
+        sentence = "Its sync time cannot be measured from here; each answer waits for a sync."
         return ok("sync", sentence)
     milliseconds, rate = found.sync_s * 1_000, 1 / max(found.sync_s, 1e-6)
     return ok(
@@ -286,7 +286,7 @@ def _next_step(found: Capacity) -> Check:
         step, do = "Another machine", "start a receiver and a worker on another machine: RUNNING.md"
     sentence = (
         f"Derived: the busiest minute took {used:.2%} of what this machine carries. Extrapolated "
-        f"with such peaks: it carries {rates.busiest_day / used:,.0f} deliveries a day."
+        f"for such peaks: it carries {rates.busiest_day / used:,.0f} deliveries a day."
     )
     if used >= CROWDED:
         return weak("growth", sentence, do)

@@ -74,7 +74,7 @@ def _check_token(settings: Settings) -> None:
     try:
         load_profile(source.profile)
     except ConfigurationError:
-        return  # reported by whoever compiles it
+        return  # reported when it is compiled
     client_settings(settings)
 
 
@@ -142,7 +142,7 @@ def key_files(settings: Settings) -> dict[str, Path]:
 
 
 def _may_be_there(path: Path) -> bool:
-    """Return whether a file exists. A file that cannot be looked at is not reported as missing."""
+    """Return whether a file exists. A file that cannot be examined is not reported as missing."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -237,7 +237,7 @@ async def _services(settings: Settings, client: httpx2.AsyncClient) -> list[Chec
             preflight.weak(
                 "provider",
                 "No address is configured, so nothing was asked.",
-                "set TALLYHOOK_CHECKOUT__BASE_URL where sessions are opened from here",
+                "set TALLYHOOK_CHECKOUT__BASE_URL if this service opens sessions",
             )
         )
     else:
@@ -319,7 +319,7 @@ def _key_problems(context: AppContext) -> Iterator[str]:
     token = context.settings.checkout.token
     live = context.database.environment == "live"
     if live and token is not None and token.get_secret_value() == SANDBOX_TOKEN:
-        yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's; write the live one"
+        yield "TALLYHOOK_CHECKOUT__TOKEN: is the simulated provider's token; write the live one"
 
 
 async def _tried(context: AppContext) -> golive.ChecklistItem:

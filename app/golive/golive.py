@@ -55,7 +55,7 @@ def requests(
     """
     good = source.signed(TRIAL, event_id=event_id, now=now, url=url)
     if not _is_genuine(source, good, url=url, now=now):
-        raise ValueError("the provider signs something that a trial does not have")
+        raise ValueError("the provider signs something that the trial cannot produce")
     yield "unsigned", Signed([], TRIAL, good.url), False
     tampered = good._replace(body=good.body.replace(b"public", b"Public"))
     # Some providers' signatures don't cover the body, or it is wrapped and stays as it was.
@@ -74,16 +74,15 @@ def _is_genuine(source: Source, request: Signed, *, url: str, now: Instant) -> b
 
 
 ELSEWHERE: Final = (
-    "the good request was accepted and did not come into this database: the address leads to "
-    "another installation, such as one that was moved away from, or the reader is behind (see "
-    "`tallyhook doctor`)"
+    "the genuine request was accepted but did not reach this database: the address leads to "
+    "another installation, such as a former one, or the reader is behind (see `tallyhook doctor`)"
 )
 
 
 NO_WEBHOOKS: Final = (
-    "{url} was answered with status 404, as an address that receives no webhooks of this source: "
-    "does TALLYHOOK_PUBLIC_URL name this service, does the proxy pass the path on as it came, and "
-    "was `tallyhook serve` started again since the source was configured?"
+    "{url} answered with status 404, like an address that receives no webhooks of this source: "
+    "check that TALLYHOOK_PUBLIC_URL names this service, that the proxy passes the path on "
+    "unchanged, and that `tallyhook serve` was restarted after the source was configured"
 )
 
 
@@ -121,7 +120,7 @@ async def try_endpoint(
             return Trial(
                 source=source.name, wrong=(f"no answer came from {url} ({why})",), unreached=True
             )
-        if answer.status == 404:  # the others would get the same
+        if answer.status == 404:  # the others would get it too
             return Trial(source=source.name, wrong=(NO_WEBHOOKS.format(url=url),))
         if not (answer.taken if accepted else answer.status == 401):
             wrong.append(f"the {name} request was answered with {answer.why.replace('_', ' ')}")
@@ -131,8 +130,8 @@ async def try_endpoint(
 
 
 UNREACHED: Final = (
-    "Is `tallyhook serve` running, does TALLYHOOK_PUBLIC_URL name its address, and do DNS, TLS and "
-    "the proxy lead to it from here?"
+    "Check that `tallyhook serve` runs, that TALLYHOOK_PUBLIC_URL names its address, and that "
+    "DNS, TLS and the proxy lead to it from here."
 )
 """Hint for an endpoint that did not answer."""
 
@@ -147,15 +146,15 @@ WHOLE: Final = "golive"
 """Item under which the result of a whole checklist run is stored."""
 
 STATED: Final[Mapping[str, str]] = {
-    "support_ownership": "who answers customers and the provider, and how they are reached",
+    "support_ownership": "who answers customers and the provider, and how to reach them",
     "legal_documents": "that contract, terms, privacy notice and refund policy are in force",
-    "rollback": "how payments are turned off again, who decides it, and that it was tried",
+    "rollback": "how to turn payments off again, who decides it, and that it was tried",
 }
 """Items that only a person can know, and what to state about them."""
 
 REHEARSED: Final[Mapping[str, str]] = {
-    "idempotency": "that the same start twice gives one session",
-    "duplicates": "that webhooks which come repeatedly release an order once",
+    "idempotency": "that starting a payment twice gives one session",
+    "duplicates": "that repeated webhooks release an order once",
     "rehearsal": "that every scenario was rehearsed, and where",
 }
 """Items that `tallyhook rehearse` checks.
@@ -213,7 +212,7 @@ class ChecklistItem:
         }
 
 
-NO_SOURCE: Final = "No source is configured: `tallyhook connect` makes one; then run the checks."
+NO_SOURCE: Final = "No source is configured: run `tallyhook connect`, then the checks."
 
 
 def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
@@ -223,7 +222,7 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
         return ChecklistItem(
             item=name,
             state="not_run_yet",
-            sentence="Set TALLYHOOK_PUBLIC_URL, then run the checks: the endpoint is tried from "
+            sentence="Set TALLYHOOK_PUBLIC_URL, then run the checks: they try the endpoint from "
             "outside.",
         )
     wrong = [f"{trial.source}: {each}" for trial in trials for each in trial.wrong or ()]
@@ -240,8 +239,9 @@ def webhook_item(trials: Sequence[Trial], *, public_url: str) -> ChecklistItem:
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence=f"Nothing here can sign as the provider of {', '.join(untried)} does: have it "
-            f"send a test event, see it in `tallyhook deliveries list`, and sign: {_signing(name)}",
+            sentence=f"No trial can sign like the provider of {', '.join(untried)}: let the "
+            "provider send a test event, find it in `tallyhook deliveries list`, and sign: "
+            f"{_signing(name)}",
             sources=tuple(untried),
         )
     tried = ", ".join(dict.fromkeys(word for trial in trials for word in trial.tried))
@@ -258,14 +258,14 @@ def separation_item(environment: str, *, unmarked: Sequence[str]) -> ChecklistIt
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence=f"Events of {', '.join(unmarked)} do not say their environment: sign that its "
-            f"sandbox has other secrets and another address: {_signing(name)}",
+            sentence=f"Events of {', '.join(unmarked)} do not state their environment: sign that "
+            f"the sandbox uses other secrets and another address: {_signing(name)}",
             sources=tuple(unmarked),
         )
     return ChecklistItem(
         item=name,
         state="passed",
-        sentence=f"Database, secrets, token and events are of {environment} alone.",
+        sentence=f"Database, secrets, token and events are all for {environment}.",
     )
 
 
@@ -280,13 +280,13 @@ def sharing_item(*, unknown: Sequence[str], apart: Sequence[str]) -> ChecklistIt
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence="Nobody has said whether another shop or system uses the account of "
-            f"{', '.join(unknown)}: its payments could count as yours. Set SHARED of the source to "
-            f"yes or no, or sign that none does: {_signing(name)}",
+            sentence="It is unknown whether another shop or system uses the account of "
+            f"{', '.join(unknown)}; if one does, its payments could count as yours. Set SHARED of "
+            f"the source to yes or no, or sign that none does: {_signing(name)}",
             sources=tuple(unknown),
         )
-    shared = f" The settings tell the payments of {', '.join(apart)} apart." if apart else ""
-    sentence = f"It is stated of every account whether another shop uses it.{shared}"
+    shared = f" The settings separate the payments of {', '.join(apart)}." if apart else ""
+    sentence = f"For every account it is known whether another shop uses it.{shared}"
     return ChecklistItem(item=name, state="passed", sentence=sentence)
 
 
@@ -300,12 +300,12 @@ def limits_item(*, currencies: Sequence[str]) -> ChecklistItem:
         return ChecklistItem(
             item=name,
             state="failed",
-            sentence="Nothing limits what one person may write off alone: set accept_alone_max of "
-            "your currencies in the matching rules (`tallyhook reconcile rules save FILE`).",
+            sentence="One person may write off any amount alone: set accept_alone_max of your "
+            "currencies in the matching rules (`tallyhook reconcile rules save FILE`).",
         )
     sentence = (
-        f"One person may decide up to a limit in {', '.join(sorted(currencies))}, and in no other "
-        "currency."
+        "One person alone may write off amounts up to a limit in "
+        f"{', '.join(sorted(currencies))}, and in no other currency."
     )
     return ChecklistItem(item=name, state="passed", sentence=sentence)
 
@@ -329,11 +329,11 @@ def keys_item(
         return ChecklistItem(
             item=name,
             state="to_sign",
-            sentence="The secrets are set, and fit; TALLYHOOK_CHECKOUT__BASE_URL and its token are "
-            "not, so no payment can be started from here. Set both; or, if the shop starts its "
-            f"payments itself, state that: {_signing(name)}",
+            sentence="The secrets are set and valid, but TALLYHOOK_CHECKOUT__BASE_URL and its "
+            "token are not set, so no payment can be started from here. Set both; or, if the "
+            f"shop starts its payments itself, sign that: {_signing(name)}",
         )
-    return ChecklistItem(item=name, state="passed", sentence="Token and secrets are set, and fit.")
+    return ChecklistItem(item=name, state="passed", sentence="Token and secrets are set and valid.")
 
 
 def _signing(name: str) -> str:
@@ -358,7 +358,7 @@ async def last_checklist(
 def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
     """Return an item's state after the last run. Only a run says whether it can be signed."""
     if last is None:
-        sentence = "It was never checked: run the checks, or `tallyhook golive` on the machine."
+        sentence = "This was never checked: run the checks, or `tallyhook golive` on the machine."
         return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
     left = last.note.removeprefix("open: ").split(", ")
     state: State = "failed" if name in left else "passed"
@@ -366,9 +366,9 @@ def _as_last_found(name: str, last: Signoff | None) -> ChecklistItem:
         state = "not_run_yet"
     again = "run the checks to see why, and what to do."
     sentence = {
-        "passed": "It held when the list was last run.",
-        "failed": f"It was open when the list last changed: {again}",
-        "not_run_yet": f"It could not be checked when the list last changed: {again}",
+        "passed": "This was in order at the last check.",
+        "failed": f"This was open at the last change of the list: {again}",
+        "not_run_yet": f"This could not be checked at the last change of the list: {again}",
     }[state]
     return ChecklistItem(item=name, state=state, sentence=sentence, by=last.signer, at=last.at)
 
@@ -388,7 +388,7 @@ def _assembled(
         if item.state != "to_sign" or signoff is None:
             continue
         if later := _later(signed, item):
-            before = f"{signoff.signer} signed before {', '.join(later)} was a source here."
+            before = f"{signoff.signer} signed before {', '.join(later)} was added as a source."
             items[place] = replace(item, sentence=f"{before} {item.sentence}")
             continue
         items[place] = replace(
@@ -464,11 +464,11 @@ def _rehearsed(name: str, by_program: Mapping[str, Signoff], *, live: bool) -> C
         )
     if live:
         return ChecklistItem(item=name, state="to_sign", sentence=_ask(name))
-    sentence = "Run `tallyhook rehearse` on the machine; it finds this out."
+    sentence = "Run `tallyhook rehearse` on the machine; it checks this."
     if "rehearsal" in by_program:
         sentence = (
-            f"No rehearsal has found it out: it takes the scenario {SHOWN_BY[name]!r}, for which "
-            "TALLYHOOK_REHEARSAL__NUMBERS, where it is set, must have a number. Then run "
+            f"No rehearsal has checked this: it needs the scenario {SHOWN_BY[name]!r}. If "
+            "TALLYHOOK_REHEARSAL__NUMBERS is set, add a number for that scenario. Then run "
             "`tallyhook rehearse` on the machine."
         )
     return ChecklistItem(item=name, state="not_run_yet", sentence=sentence)
@@ -502,14 +502,14 @@ async def sign(context: AppContext, item: str, *, by: str, note: str) -> None:
     Raises UsageError for an unknown item, a missing name or note, and a person without permission.
     """
     if item not in ITEMS:
-        raise UsageError(f"{item!r} is none of: {', '.join(ITEMS)}")
+        raise UsageError(f"{item!r} is not an item; the items are: {', '.join(ITEMS)}")
     note = note.strip()
     if by != by.strip():  # `strip` would make plain text of a proven name
         by = by.strip()
     if not by or len(by) > 200 or by.startswith(PROGRAM) or not is_human_text(by):
-        raise UsageError("--by is a person's name, of 1 to 200 characters")
+        raise UsageError("--by must be a person's name of 1 to 200 characters")
     if not note or len(note) > MAX_NOTE or "\0" in note:
-        raise UsageError(f"--note says what is stated, in 1 to {MAX_NOTE:,} characters")
+        raise UsageError(f"--note must say what you state, in 1 to {MAX_NOTE:,} characters")
     signoff = Signoff(item=item, state="passed", at=context.clock.now(), signer=by, note=note)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="item_signed")
@@ -531,8 +531,9 @@ async def vouch(context: AppContext, one: str, other: str, *, reason: str) -> No
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
         if closed or any(each.state == "passed" for each in runs):
             raise UsageError(
-                "set-up is over: the checklist was complete, or a month is closed. The two approve "
-                "each other's proposals a week after the invitation; until then a third person does"
+                "set-up is over: the checklist was complete, or a month is closed. The two may "
+                "approve each other's proposals a week after the invitation; before that, others "
+                "must"
             )
         at = context.clock.now()
         await vouch_for_founders(connection, (one, other), reason=reason, at=at)
@@ -543,14 +544,14 @@ async def what_a_signature_is_worth(context: AppContext, item: str) -> str | Non
     found = next(each for each in await last_checklist(context) if each.item == item)
     if item in CHECKED:
         return (
-            "It counts where `tallyhook golive` lists the item as to be signed; what that finds "
-            "wrong, or could not try, stays open. Run it to see."
+            "It counts if `tallyhook golive` lists the item as to be signed; an item that a check "
+            "failed, or could not try, stays open. Run the command to see."
         )
     if found.by is not None and not found.by.startswith(PROGRAM):
         return None
     if found.state == "passed":
-        return "Nothing rests on that: `tallyhook rehearse` has found it in order."
-    return f"That does not count here. {found.sentence}"
+        return "This signature is not needed: `tallyhook rehearse` has found the item in order."
+    return f"This signature does not count here. {found.sentence}"
 
 
 async def unfinished(context: AppContext) -> str | None:
@@ -561,5 +562,5 @@ async def unfinished(context: AppContext) -> str | None:
         runs = [each for each in await signoffs(connection) if each.item == WHOLE]
     if runs and runs[-1].state == "passed":
         return None
-    found = runs[-1].note if runs else "it was never run"
+    found = runs[-1].note if runs else "the checklist was never run"
     return f"the go-live checklist is not complete ({found}); run `tallyhook golive`"

@@ -120,10 +120,10 @@ def numbers_for(given: Mapping[str, str], *, environment: str | None) -> Mapping
     unknown = [name for name in given if name not in EXPECTED]
     if unknown:
         known = ", ".join(EXPECTED)
-        raise ConfigurationError([f"{NUMBERS}: names a scenario that is none of: {known}"])
+        raise ConfigurationError([f"{NUMBERS}: names an unknown scenario; known are: {known}"])
     if not given and environment != "sandbox":
         raise ConfigurationError(
-            [f"{NUMBERS}: is missing; in live, only numbers for testing may be charged: name them"]
+            [f"{NUMBERS}: is missing; in live only test numbers may be charged: name them"]
         )
     return given or {row.name: SIMULATED + row.ending for row in SCENARIOS.values()}
 
@@ -260,8 +260,8 @@ class _Stage:
         explanation: str = ledger["explanation"][0].partition(" [")[0]
         if not ledger["timeline"]:
             explanation = (
-                "No verified event came: is `tallyhook serve` running, and does the provider send "
-                "to it? See `tallyhook deliveries list`."
+                "No verified event came: check that `tallyhook serve` runs and that the provider "
+                "sends to it. See `tallyhook deliveries list`."
             )
         passed = expected.met_by(ledger)
         return ended(seen, explanation, passed=passed, order=ledger["order"])
@@ -288,9 +288,9 @@ class _Stage:
             seen=ONE_SESSION if one else "other sessions",
             passed=one,
             seconds=round(monotonic() - began, 1),
-            explanation=f"Session {first.session} was answered each time."
+            explanation=f"Each request was answered with the session {first.session}."
             if one
-            else "The provider does not keep to the idempotency key: ask it why.",
+            else "The provider ignores the idempotency key: ask it why.",
             order=request.order,
         )
         self._progress(played)
@@ -322,7 +322,7 @@ def judged(played: Sequence[RehearsedScenario]) -> tuple[bool, str]:
     """Return whether the played scenarios are a passed rehearsal, and a sentence about it."""
     scenarios = {each.scenario: each.passed for each in played if each.scenario != SAME_START}
     count = counted(len(scenarios), "scenario")
-    sentence = f"{sum(scenarios.values())} of {count} ended as they must"
+    sentence = f"{sum(scenarios.values())} of {count} ended as expected"
     left = [name for name in EXPECTED if name not in scenarios]
     if left:
         sentence += f"; not rehearsed: {', '.join(left)}"

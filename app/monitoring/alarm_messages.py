@@ -99,11 +99,11 @@ class AlarmNotice:
         if self.over:
             mail["In-Reply-To"] = f"<{self._id('raised')}@{domain}>"
         raised = f"Raised at {instants.format_instant(message.raised_at)}."
-        entry = f"What it means and what to do: the runbook, Alarms, `{message.alarm}`."
+        entry = f"Meaning and next steps: see the runbook, Alarms, `{message.alarm}`."
         lines = [message.sentence, raised, entry]
         if message.over_at is not None:
             over = instants.format_instant(message.over_at)
-            ended = f"The alarm {message.alarm} is over since {over}."
+            ended = f"The alarm {message.alarm} ended at {over}."
             lines = [ended, raised, f"It said: {message.sentence}"]
         lines = [local_text(line, self.zone, named=True) for line in lines]
         mail.set_content("\n\n".join(lines) + "\n")
@@ -170,7 +170,7 @@ class AlarmMessages:
         except DeliveryFailed as error:
             if times := self._failed.times(f"{message.way} {error}"):
                 log.warning(
-                    "an alarm was not told", way=message.way, problem=str(error), count=times
+                    "an alarm was not sent", way=message.way, problem=str(error), count=times
                 )
             now = self._context.clock.now()
             async with self._context.database.writing() as connection:
@@ -223,7 +223,7 @@ async def take_alarm(
     """
     alarm = lasting.get(name)
     if alarm is None:
-        raise NotFoundError(f"the alarm {name!r} does not last any more")
+        raise NotFoundError(f"the alarm {name!r} has ended")
     async with context.database.writing() as connection:
         now = context.clock.now()
         who = await permitted(connection, by=by, action="alarm_taken")

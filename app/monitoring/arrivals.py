@@ -21,7 +21,7 @@ DAYS: Final = 7
 """Number of earlier days whose same time span is compared."""
 
 LONGEST: Final[instants.Duration] = instants.DAY
-"""Longest time span that is compared. Of a longer silence only the beginning counts."""
+"""Longest time span that is compared. If a silence is longer, only its beginning counts."""
 
 SESSIONS: Final = 3
 """Sessions without an event that raise an alarm. With fewer, all customers may have left."""
@@ -46,7 +46,7 @@ class Arrivals:
     sessions: Sequence[Instant]
 
 
-_DO: Final = "look at the provider's dashboard, and at `tallyhook deliveries list` for refused ones"
+_DO: Final = "check the provider's dashboard, and `tallyhook deliveries list` for refused ones"
 
 
 def silence(arrivals: Arrivals) -> Alarm | None:
@@ -140,11 +140,11 @@ def no_order(seen: Seen) -> Alarm | None:
     count = sum(map(len, untied.values()))
     return Alarm(
         reason="payments_of_no_order",
-        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no order,"
-        " so no ledger has their money: look at one with `tallyhook deliveries show`, see "
-        "that `order` in the source's profile says where an order's reference stands, stop the "
-        "service, run `tallyhook reindex` and start it again. Where the provider names only its "
-        "session, open the sessions through this service, which keeps both references.",
+        sentence=f"The last {counted(count, 'payment')} that succeeded ({each}) belong to no "
+        "order, so no ledger has their money: look at one with `tallyhook deliveries show`, let "
+        "`order` in the source's profile name the member with the order's reference, stop the "
+        "service, run `tallyhook reindex` and start it again. If the provider names only its "
+        "session, open sessions through this service, which stores both references.",
         pressing=False,
     )
 

@@ -195,8 +195,8 @@ async def reader_behind(
     waited = 0 if oldest is None else (now - oldest) // SECOND
     if waited >= limit_s:
         return (
-            f"deliveries that came {waited} s ago are accepted and not read yet: see the log, and "
-            "whether the machine is overloaded"
+            f"accepted deliveries have been unread for {waited} s: check the log, and whether the "
+            "machine is overloaded"
         )
     if elsewhere is None:
         return None
@@ -204,7 +204,7 @@ async def reader_behind(
         seen = await run(connection, inbox_store.counter, inbox_store.BEAT)
     silent = (now - (seen or elsewhere)) // SECOND
     if silent >= limit_s:
-        return f"no `tallyhook worker` has read for {silent} s: see that one runs"
+        return f"no `tallyhook worker` has read deliveries for {silent} s: check that one runs"
     return None
 
 

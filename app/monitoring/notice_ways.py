@@ -79,7 +79,7 @@ class PostsNotices:
         )
         if not answer.taken:
             why = answer.why.replace("_", " ")
-            raise DeliveryFailed(f"what listens at TALLYHOOK_ALARMS__URL does not take it ({why})")
+            raise DeliveryFailed(f"the receiver at TALLYHOOK_ALARMS__URL refuses it ({why})")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

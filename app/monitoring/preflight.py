@@ -87,13 +87,13 @@ def of_configuration(problems: tuple[str, ...]) -> Iterator[Check]:
 
 
 MEND_SETTING: Final = (
-    "change it, then run this again; a running service keeps the settings that it was started with"
+    "change it, then run this again; a running service keeps the settings from its start"
 )
 
 
 def of_settings(changed: Sequence[str]) -> Iterator[Check]:
-    """Check that a service uses the present settings. `changed` are variables that now have another
-    value, or another file behind it, than when it was started."""
+    """Check that a service uses the present settings. `changed` are variables whose value, or whose
+    file's content, has changed since it was started."""
     if changed:
         more = len(changed) - NAMED
         names = f"{', '.join(changed[:NAMED])}{f' and {more} more' if more > 0 else ''}"
@@ -109,27 +109,27 @@ def of_service(note: ServiceNote, answer: Exchange) -> Iterator[Check]:
     if answer.problem == "connection_failed" or (
         answer.status is not None and answer.headers.get(ANSWERED_BY.lower()) != note.name
     ):
-        sentence = f"The service that was started last does not answer {at}: it ended, or runs"
+        sentence = f"The service that was started last does not answer {at}: it has ended, or runs"
         yield weak("service", f"{sentence} elsewhere.", "start it, or run this on its machine")
     elif answer.status is None:
-        sentence = f"It does not answer {at} ({answer.problem})."
-        yield must("service", sentence, "see its log, and whether the machine is overloaded")
+        sentence = f"The service does not answer {at} ({answer.problem})."
+        yield must("service", sentence, "check its log, and whether the machine is overloaded")
     elif reasons := json.loads(answer.body)["reasons"]:
         for reason in reasons:
             sentence = f"Not ready: {reason}."
-            yield must("service", sentence, "see its log; `/readyz` says when it is over")
+            yield must("service", sentence, "check its log; `/readyz` shows when it is ready")
     else:
-        yield ok("service", f"It is ready {at}.")
+        yield ok("service", f"The service is ready {at}.")
 
 
 def of_secret_file(variable: str, mode: int | None) -> Check:
     """Check the permission bits of a file with secrets. `mode` is None if it cannot be read."""
     if mode is None:
-        return must(variable, "The file cannot be looked at.", "let this user read it")
+        return must(variable, "The file's permissions cannot be read.", "give this user access")
     permissions = f"Its mode is {stat.S_IMODE(mode):o}"
     if mode & 0o027:
-        return must(variable, f"{permissions}: others may read or change it.", "chmod 640 it")
-    return ok(variable, f"{permissions}: nobody else may change it.")
+        return must(variable, f"{permissions}: others can read or change it.", "chmod 640 it")
+    return ok(variable, f"{permissions}: no other user can change it.")
 
 
 def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
@@ -138,8 +138,8 @@ def of_database_folder(folder: Path, *, writable: bool) -> Iterator[Check]:
     if not writable:
         yield must(
             "database folder",
-            f"This user cannot write to {folder}, where the database and the files beside it lie.",
-            "run this as the user of the service, or let this user write there; see with `mount` "
+            f"This user cannot write to {folder}, the folder of the database and its files.",
+            "run this as the service's user, or let this user write there; check with `mount` "
             "whether its file system is read-only",
         )
 
@@ -151,8 +151,8 @@ def of_import_folder(folder: Path, *, usable: bool) -> Check:
         return ok(what, f"{folder} is watched.")
     return must(
         what,
-        f"{folder} is no folder that this user may write to: nothing in it is imported.",
-        "make it, with a folder for each source, and let the service's user write there",
+        f"{folder} is not a folder that this user can write to, so nothing in it is imported.",
+        "create it with a folder for each source, and let the service's user write there",
     )
 
 
@@ -182,7 +182,7 @@ def of_gap(gap: Gap, *, held: int) -> Check:
     orders = counted(held, "order is", "orders are")
     return weak(
         "gap",
-        f"{sentence} {orders} held by it still.",
+        f"{sentence} {orders} still held because of it.",
         "look each up at its provider and in the shop's books, then `tallyhook orders release "
         "--held-for gap_accepted`",
     )
@@ -220,7 +220,7 @@ def of_readings(sources: Iterable[str]) -> Iterator[Check]:
         yield must(
             f"source {source} settings",
             "PROFILE, its file, ACCOUNT, ONLY, ORDERS, LINK_BY or CAPTURES has changed since its "
-            "deliveries were read, so that payments before and after it are judged differently.",
+            "deliveries were read, so earlier and later payments are judged differently.",
             "stop the service, run `tallyhook reindex` and start it again",
         )
 
@@ -231,42 +231,42 @@ def of_erasure_journal(variable: str, state: JournalState) -> Iterator[Check]:
         what, _, do = state.problem.rpartition("; ")
         yield must(variable, f"{what[:1].upper()}{what[1:]}.", do)
     elif state.path is None:
-        sentence = "Is not set: nobody's personal data can be erased."
-        yield weak(variable, sentence, "name a file on a disk that no restore puts back")
+        sentence = "It is not set, so nobody's personal data can be erased."
+        yield weak(variable, sentence, "name a file on a disk that a restore does not replace")
     elif state.begun:
-        sentence = "No backup of the database holds it, nor its key: keep copies in another safe "
+        sentence = "No database backup contains it or its key: keep copies in another safe "
         yield ok(variable, f"{sentence}place, and copy it after each erasure.")
     if state.pending:
         lines = counted(state.pending, "line of it is", "lines of it are")
-        sentence = f"{lines} not carried out in this database: personal data that was erased is in "
+        sentence = f"{lines} not carried out in this database: erased personal data is in "
         yield must(variable, f"{sentence}it.", "; ".join(state.waits))
     if state.restricted:
-        next_end = "none of their ends is known"
+        next_end = "their ends are not known"
         if state.next_end is not None:
             next_end = f"the next period ends at {format_instant(state.next_end)}"
         are = counted(state.restricted, "thing is", "things are")
-        sentence = f"{are} kept of people who were erased, hidden from searches: {next_end}."
+        sentence = f"{are} kept about erased people and hidden from searches: {next_end}."
         yield ok("restricted data", sentence)
     if state.torn:
-        sentence = "Its last line was cut short: that erasure was not begun."
-        yield weak(variable, sentence, "ask for that erasure again")
+        sentence = "Its last line is incomplete: that erasure was not started."
+        yield weak(variable, sentence, "request that erasure again")
 
 
 def of_reach(what: str, probe: Probe, *, now: Instant) -> Iterator[Check]:
     """Check whether the address answers, whether it uses TLS, and when its certificate expires."""
     if probe.tls_problem is not None:
-        yield must(what, f"TLS fails: {probe.tls_problem}.", "mend the certificate or the address")
+        yield must(what, f"TLS fails: {probe.tls_problem}.", "fix the certificate or the address")
         return
     if probe.problem is not None:
         yield must(
             what,
             f"It does not answer ({probe.problem}).",
-            "see that it runs; check the address and the firewall",
+            "check that it runs, and check the address and the firewall",
         )
         return
     yield ok(what, f"It answers, with status {probe.status}.")
     if probe.tls is None:
-        do = "accept this only on one machine, or for a trial"
+        do = "use this only on one machine, or for a trial"
         yield weak(f"{what} TLS", "The connection has no TLS.", do)
     elif probe.certificate_ends is not None:
         ends = format_instant(probe.certificate_ends)
@@ -279,7 +279,7 @@ def of_company(issuer: str, problem: str | None) -> Check:
     """Check that people can be sent to the company's sign-in, and its tokens verified."""
     what = "company's sign-in"
     if problem is None:
-        return ok(what, f"{issuer} answers, and publishes its addresses and keys.")
+        return ok(what, f"{issuer} answers, and states its addresses and keys.")
     sentence = f"Nobody can sign in there: {problem}."
     return must(
         what, sentence, "check TALLYHOOK_OIDC__ISSUER and the provider, then run this again"
@@ -289,7 +289,7 @@ def of_company(issuer: str, problem: str | None) -> Check:
 def of_clock(probe: Probe, *, before: Instant, after: Instant) -> Check:
     """Compare our clock with the Date of an answer requested at `before` and read at `after`."""
     if probe.date is None:
-        return weak("clock", "There was no other time to compare with.", "keep the clock by NTP")
+        return weak("clock", "There was no other clock to compare with.", "keep the clock by NTP")
     # The header is truncated to the second, so the time may be anywhere within that second.
     ahead, behind = before - (probe.date + SECOND), probe.date - after
     skew = max(ahead, behind, 0)
@@ -336,13 +336,13 @@ def of_database(facts: DatabaseFacts) -> Iterator[Check]:
     elif facts.kind == "SQLite" and has_reset_bug(facts.version):
         yield weak(
             "database",
-            f"{name} can lose data when one program folds the log while another writes. Tallyhook "
-            "never lets that happen; other programs may.",
-            "let no other program open the file (backups: `tallyhook backup`), or take "
-            "SQLite 3.51.3",
+            f"{name} can lose data if one program checkpoints the log while another writes. "
+            "Tallyhook prevents that; other programs may not.",
+            "let no other program open the file (backups: `tallyhook backup`), or install SQLite "
+            "3.51.3",
         )
     elif not facts.off:
-        yield ok("database", f"{name} keeps what it has confirmed.")
+        yield ok("database", f"{name} keeps confirmed commits.")
 
 
 def has_reset_bug(version: tuple[int, ...]) -> bool:
@@ -356,11 +356,11 @@ def of_order_records(*, required: bool, since: Instant | None, live: bool) -> Ch
     """Check who states an order's price. `since` is None before a first start with the rule."""
     what = "prices"
     if not required:
-        sentence = "An order for which the shop has stated no price is paid by what the event says."
+        sentence = "An order without a price of the shop's counts as paid at the event's price."
         do = "set TALLYHOOK_REQUIRE_ORDER_RECORD=on, and state each order's price"
         return weak(what, sentence, do) if live else ok(what, sentence)
     begun = "the first start" if since is None else format_instant(since)
-    return ok(what, f"Orders first heard of after {begun} need a price of the shop's own.")
+    return ok(what, f"Orders first known after {begun} need a price stated by the shop.")
 
 
 def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
@@ -368,7 +368,7 @@ def of_tokens(ending: Iterable[TokenEntry]) -> Iterator[Check]:
     for entry in ending:
         assert entry.until is not None
         sentence = f"The token {entry.name} ends {format_instant(entry.until)}."
-        yield weak("tokens", sentence, "make another with `tallyhook tokens add` for the program")
+        yield weak("tokens", sentence, "create another with `tallyhook tokens add` for the program")
 
 
 def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
@@ -376,7 +376,7 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
     if free is None:
         return
     mib = free // MIB
-    sentence = f"{mib:,} MiB are free; below {low_water_mib:,} nothing is accepted."
+    sentence = f"{mib:,} MiB are free; below {low_water_mib:,} deliveries are refused."
     if mib <= low_water_mib:
         yield must("disk", sentence, "free some")
     elif mib < low_water_mib + SPARE_MIB:
@@ -396,33 +396,33 @@ def of_merchant() -> Check:
     """State the one-merchant rule: two shops' orders with one reference would be one order."""
     return ok(
         "merchant",
-        "This instance serves one merchant: an order reference means the same order to all sources,"
-        " but for those with ORDERS=own.",
+        "This instance serves one merchant: an order reference names the same order at all "
+        "sources, except those with ORDERS=own.",
     )
 
 
 def of_profile(source: str, profile: Profile) -> Iterator[Check]:
     """Report what the provider's signatures do not cover."""
     what, found = f"profile of {source}", dict[str, str]()
-    asked = "its events count only once the provider was asked, which needs it to be reachable"
+    asked = "its events count only after the provider has confirmed them, so it must be reachable"
     if profile.signature.mac == "none":
         found[f"it signs nothing; {asked}."] = "let only the provider's addresses through"
     elif profile.signature.mac in TOKENS:
-        found[f"it sends a password instead of a signature; {asked}."] = "change it now and then"
+        found[f"it sends a password instead of a signature; {asked}."] = "change it regularly"
     elif profile.account.undocumented:
         found[
-            "all of the provider's merchants share its key, and nothing signed says whose an "
-            "event is: no event counts by itself, and orders stay pending."
-        ] = "go by your records and its statements"
+            "all of the provider's merchants share its key, and no signed data names the account: "
+            "no event counts by itself, and orders stay pending."
+        ] = "rely on your records and the provider's statements"
     elif profile.confirm:
-        found[f"its signature does not cover all that events say; {asked}."] = "nothing"
+        found[f"its signature does not cover everything in its events; {asked}."] = "nothing"
     elif profile.timestamp is None:
         found["it signs no time: a copied delivery can be sent again, and is then a duplicate."] = (
-            "keep the secret new: change it once a year"
+            "change the secret once a year"
         )
     if not profile.environment.where and not profile.verifies_only:
-        found["its events do not say whether they are of the sandbox or live."] = (
-            "give the provider's sandbox and live account different secrets and instances"
+        found["its events do not state sandbox or live."] = (
+            "use different secrets and instances for the provider's sandbox and live accounts"
         )
     for sentence, do in found.items():
         yield weak(what, f"Profile {profile.name}: {sentence}", do)

@@ -42,7 +42,7 @@ class ServiceNote:
 
 async def note_service(context: AppContext, *, address: str, name: str) -> None:
     """Note that this process serves. Raises the errors of `Writer.commit`."""
-    assert context.phone_key is not None, "whoever serves has made one"
+    assert context.phone_key is not None, "the serving process has created one"
     digests = settings_digests(context.settings, context.phone_key)
     note = ServiceNote(address=address, name=name, settings=digests)
     await context.database.writer.commit(put_fact, _FACT, json.dumps(asdict(note)))
@@ -55,7 +55,7 @@ async def noted_service(context: AppContext) -> ServiceNote | None:
 
 
 def changed_settings(note: ServiceNote, settings: Settings, key: PhoneKey) -> list[str]:
-    """Return the variables whose value, or the file behind it, has changed since that start."""
+    """Return the variables whose value, or whose file's content, has changed since that start."""
     now = settings_digests(settings, key)
     names = sorted({*now, *note.settings})
     return [name for name in names if now.get(name) != note.settings.get(name)]

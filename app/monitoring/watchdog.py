@@ -117,7 +117,7 @@ def _watch(figure: str, *, dated: bool = False) -> Callable[[Look], Look]:
     return add
 
 
-@_watch("1 while fewer verified events come than is usual at this time.")
+@_watch("1 while fewer verified events arrive than is usual at this time.")
 async def _silence(watched: Watched) -> Alarm | None:
     if await behind_s(watched.context, patience="none"):
         return None  # deliveries arrive but are not read, which the alarm `reader` reports
@@ -169,12 +169,12 @@ async def _no_order(watched: Watched) -> Alarm | None:
     )
 
 
-@_watch("1 while a source brings only payments of other shops or sellers.")
+@_watch("1 while a source delivers only payments of other shops or sellers.")
 async def _not_ours(watched: Watched) -> Alarm | None:
     return await _of_sources(watched, "not_ours", reason="only_other_shops")
 
 
-@_watch("1 while requests of a source that signs nothing were not kept within a day.")
+@_watch("1 while unsigned requests were not stored within a day.")
 async def _flooded(watched: Watched) -> Alarm | None:
     return await _of_sources(watched, "flooded", reason="requests_not_kept")
 
@@ -197,7 +197,7 @@ async def _unallocated(watched: Watched) -> Alarm | None:
         count = counted(len(found.back_of_unknown), "payment")
         return Alarm(
             reason="money_back_of_unknown_shop",
-            sentence=f"Money of {count} went back, and nothing says whether this shop's "
+            sentence=f"Money of {count} went back, and it is unknown whether this shop's "
             f"({', '.join(found.back_of_unknown[:NAMED])}): look each up at the provider, then "
             "assign it to its order, or dismiss it as other business (`tallyhook unallocated "
             "list`, or the page Unallocated payments).",
@@ -233,7 +233,7 @@ async def _clock(watched: Watched) -> Alarm | None:
 
 
 @_watch(
-    "1 while the shop takes no notifications: see what listens at TALLYHOOK_SHOP__URL.", dated=True
+    "1 while the shop accepts no notifications: check what runs at TALLYHOOK_SHOP__URL.", dated=True
 )
 async def _shop_away(watched: Watched) -> Alarm | None:
     url = watched.context.settings.shop.url
@@ -247,18 +247,17 @@ async def _shop_away(watched: Watched) -> Alarm | None:
     given_up = f", {dead:,} given up" if dead else ""
     return Alarm(
         reason="shop_takes_no_notifications",
-        sentence="The shop has taken no notification since "
-        f"{instants.format_instant(health.since)} "
-        f"({counted(health.failures, 'try', 'tries')}, the last ended with {health.problem}; "
-        f"{waiting:,} waiting{given_up}): see that what listens at TALLYHOOK_SHOP__URL runs, can "
-        "be reached and answers 2xx. One notification is tried at a time, every minute or when the "
-        "shop asks for it, and the first that is taken sends all that wait; `tallyhook "
-        "notifications redeliver` tries at once.",
+        sentence="The shop has accepted no notification since "
+        f"{instants.format_instant(health.since)} ({counted(health.failures, 'try', 'tries')}, "
+        f"the last ended with {health.problem}; {waiting:,} waiting{given_up}): check that the "
+        "receiver at TALLYHOOK_SHOP__URL runs, is reachable and answers 2xx. One notification is "
+        "tried every minute, or when the shop asks for it. Once one is accepted, all waiting "
+        "ones are sent; `tallyhook notifications redeliver` tries at once.",
         since=health.since,
     )
 
 
-@_watch("1 while the shop refuses a notification again and again, and is not away.", dated=True)
+@_watch("1 while the shop repeatedly refuses a notification but accepts others.", dated=True)
 async def _notification_stuck(watched: Watched) -> Alarm | None:
     url = watched.context.settings.shop.url
     if url is None:
@@ -273,14 +272,14 @@ async def _notification_stuck(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="notifications_stuck",
         sentence=f"The shop refuses the notification of order {found.order}{others}, the first "
-        f"since {instants.format_instant(found.since)} (its last try ended with {found.problem}), "
-        "and is not away: see in the shop's log why it fails on this order; `tallyhook "
-        "notifications list --state stuck` lists them. Each is tried again by itself.",
+        f"since {instants.format_instant(found.since)} (its last try ended with {found.problem}) "
+        "but accepts others: check in the shop's log why it fails on this order; `tallyhook "
+        "notifications list --state stuck` lists them. Each is tried again automatically.",
         since=found.since,
     )
 
 
-@_watch("1 while orders are held, and not to be fulfilled until a person releases them.")
+@_watch("1 while orders are held until a person releases them.")
 async def _held(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await hold_store.count_held(connection)
@@ -289,15 +288,15 @@ async def _held(watched: Watched) -> Alarm | None:
     orders = counted(count, "order is", "orders are")
     return Alarm(
         reason="orders_held",
-        sentence=f"{orders} held, and not to be fulfilled before a person has looked: "
-        "`tallyhook orders list --finding held_back` shows them and why, then `tallyhook orders "
-        "release` releases them (what is held for a delivery that could not be read is released by "
-        "itself once `tallyhook deliveries poisoned --retry` has had it read).",
+        sentence=f"{orders} held, and must not be fulfilled before a person has checked: "
+        "`tallyhook orders list --finding held_back` shows them and why, and `tallyhook orders "
+        "release` releases them. An order held for an unreadable delivery is released "
+        "automatically once `tallyhook deliveries poisoned --retry` has read it.",
         pressing=False,
     )
 
 
-@_watch("1 while orders have events that speak of money going back and that no profile knows.")
+@_watch("1 while orders have events of unknown kinds that speak of money going back.")
 async def _unread_money(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = (await counter_store.finding_counts(connection, (UNREAD_MONEY,)))[UNREAD_MONEY]
@@ -307,9 +306,9 @@ async def _unread_money(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="money_events_unread",
         sentence=f"{orders} an event of a kind that speaks of money going back and that the "
-        "source's profile does not know; what it may take is not to be fulfilled. `tallyhook "
-        f"orders list --finding {UNREAD_MONEY}` shows them: say in the profile's [claims] what the "
-        'kind means, or "ignored", then `tallyhook reindex`.',
+        "source's profile does not know; the money that it may take back must not be fulfilled. "
+        f"`tallyhook orders list --finding {UNREAD_MONEY}` shows them: map the kind in the "
+        'profile\'s [claims] to its meaning or "ignored", then run `tallyhook reindex`.',
     )
 
 
@@ -323,8 +322,8 @@ async def _reader(watched: Watched) -> Alarm | None:
         return None
     return Alarm(
         reason="deliveries_not_read",
-        sentence=f"Deliveries that came from {instants.format_instant(oldest)} on are accepted and "
-        "kept, but not read yet, so orders may say less than is known: see the log, whether the "
+        sentence=f"Deliveries received from {instants.format_instant(oldest)} on are accepted and "
+        "stored but not read yet, so orders may be out of date: check the log, whether the "
         "machine is overloaded, and on PostgreSQL whether a `tallyhook worker` runs.",
         since=oldest,
     )
@@ -335,7 +334,7 @@ KEPT_MOST: Final = 256 * MIB
 database's log is folded."""
 
 
-@_watch("1 while the inbox has more than 256 MiB of deliveries that were read.")
+@_watch("1 while the inbox has more than 256 MiB of deliveries that were already read.")
 async def _inbox_kept(watched: Watched) -> Alarm | None:
     kept = await watched.context.inbox.kept_bytes()
     if kept <= KEPT_MOST:
@@ -343,13 +342,13 @@ async def _inbox_kept(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="inbox_not_emptied",
         sentence=f"The inbox still has {kept // MIB:,} MiB of deliveries that were read, because "
-        "the database's write-ahead log cannot be folded: end what reads the database for long, "
-        "such as a backup. Nothing is lost.",
+        "the database's write-ahead log cannot be checkpointed: end long reads, such as a "
+        "backup. Nothing is lost.",
         pressing=False,
     )
 
 
-@_watch("1 while accepted deliveries are set aside that nothing could read.")
+@_watch("1 while accepted deliveries are set aside as unreadable.")
 async def _poisoned(watched: Watched) -> Alarm | None:
     async with watched.context.database.reading() as connection:
         count = await run(connection, inbox_store.count_set_aside)
@@ -358,13 +357,13 @@ async def _poisoned(watched: Watched) -> Alarm | None:
     deliveries = counted(count, "accepted delivery is", "accepted deliveries are")
     return Alarm(
         reason="deliveries_set_aside",
-        sentence=f"{deliveries} set aside, which nothing could read: `tallyhook deliveries "
-        "poisoned` shows them, the log says why; once that is mended, `tallyhook deliveries "
-        "poisoned --retry`.",
+        sentence=f"{deliveries} set aside as unreadable: `tallyhook deliveries poisoned` lists "
+        "them, and the log says why; correct that, then run `tallyhook deliveries poisoned "
+        "--retry`.",
     )
 
 
-@_watch("1 while the last run of an entry of TALLYHOOK_SCHEDULE has come to nothing.", dated=True)
+@_watch("1 while the last run of an entry of TALLYHOOK_SCHEDULE has failed.", dated=True)
 async def _schedule(watched: Watched) -> Alarm | None:
     scheduled = [entry.name for entry in schedule_entries(watched.context.settings.schedule)]
     if not scheduled:
@@ -376,7 +375,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
     each = "; ".join(
         f"{run.name}: {run.problem}; "
         + (
-            "not tried again by itself"
+            "not tried again automatically"
             if run.until is None
             else f"again at {instants.plain_instant(run.until)}"
         )
@@ -385,8 +384,7 @@ async def _schedule(watched: Watched) -> Alarm | None:
     entries = counted(len(failed), "scheduled run", "scheduled runs")
     return Alarm(
         reason="scheduled_run_failed",
-        sentence=f"{entries} came to nothing ({each}). `tallyhook schedule run NAME` does it at "
-        "once.",
+        sentence=f"{entries} failed ({each}). `tallyhook schedule run NAME` repeats one at once.",
         pressing=False,
         since=min([run.due_at for run in failed]),
     )
@@ -414,8 +412,8 @@ async def _schedule_waits(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="scheduled_run_waits",
         sentence=f"{entries} for accepted deliveries to be read ({', '.join(long)}): nothing is "
-        "reconciled or reported over unread deliveries. See the log and `/readyz` for why the "
-        "reader stands still; the runs go on by themselves once all is read.",
+        "reconciled or reported while deliveries are unread. See the log and `/readyz` for why "
+        "the reader has stopped; the runs continue automatically once all are read.",
         since=min(long.values()),
     )
 
@@ -439,8 +437,8 @@ async def _witnesses(watched: Watched) -> Alarm | None:
         return Alarm(
             reason="witness_contradicts",
             sentence=f"A witness has cosigned another log than this one ({problems}): `tallyhook "
-            "log verify` says what does not fit. If a backup was put back, run `tallyhook log "
-            "rename`; else somebody who has the key has rewritten the log.",
+            "log verify` shows the differences. If a backup was restored, run `tallyhook log "
+            "rename`; otherwise somebody with the key has rewritten the log.",
             since=min(Instant(each.since or 0) for each in against),
         )
     asked = [each.since or each.cosigned_at for each in own.values() if each]
@@ -453,9 +451,9 @@ async def _witnesses(watched: Watched) -> Alarm | None:
     return Alarm(
         reason="checkpoints_not_cosigned",
         sentence=f"Since {instants.plain_instant(since)} no checkpoint was cosigned by "
-        f"{counted(witnesses.quorum, 'witness', 'witnesses')} of {len(witnesses.each)}"
-        f"{f' ({problems})' if problems else ''}: `tallyhook log witnesses` shows them. They are "
-        "asked again by themselves.",
+        f"{counted(witnesses.quorum, 'witness', 'witnesses')} of "
+        f"{len(witnesses.each)}{f' ({problems})' if problems else ''}: `tallyhook log witnesses` "
+        "shows them. They are asked again automatically.",
         pressing=False,
         since=since,
     )
@@ -472,8 +470,8 @@ async def _erasures(watched: Watched) -> Alarm | None:
     lines = counted(count, "line of the journal of erasures is", "lines of the journal are")
     return Alarm(
         reason="erasures_pending",
-        sentence=f"{lines} not carried out: personal data that was erased is in this database. "
-        f"Where they wait: {'; '.join(reasons)}. They are tried again every minute.",
+        sentence=f"{lines} not carried out: erased personal data is in this database. Reasons: "
+        f"{'; '.join(reasons)}. They are tried again every minute.",
         since=since,
     )
 
@@ -572,5 +570,5 @@ class Watchdog:
                 log.error("an alarm is raised", alarm=name, reason=alarm.reason)
         for name, alarm in before.items():
             if name not in self.alarms:
-                log.info("an alarm is over", alarm=name, reason=alarm.reason)
+                log.info("an alarm has ended", alarm=name, reason=alarm.reason)
         return 0

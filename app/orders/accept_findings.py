@@ -37,7 +37,7 @@ async def accept_finding(
     left = left_to_settle(await explain_order(context, order))
     if accepted not in left:
         what = f"it has {', '.join(left)}" if left else "it has nothing left to settle"
-        raise UsageError(f"{order} has no {code} to accept: {what}")
+        raise UsageError(f"{code} of {order} cannot be accepted: {what}")
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="finding_accepted")
         phones = await phones_of(connection, order, sources=context.sources)

@@ -111,7 +111,7 @@ class ClockWatch:
             return
         self._look_at = elapsed + CLOCKS_DIFFER
         if self._again and (count := await call_up_early(context)):
-            log.warning("orders waited for a clock that was ahead", count=count)
+            log.warning("orders were waiting because the clock was ahead", count=count)
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
@@ -137,10 +137,10 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
         return ClockState.RIGHT
     agree = await database.on_snapshot(store.providers_agree, now, looked_at=COMPARED)
     if agree is None and seen is None:
-        log.warning("nothing tells whether this clock is behind, or was ahead; set it by NTP")
+        log.warning("cannot tell whether this clock is behind, or was ahead; set it by NTP")
         return ClockState.BEHIND
     if agree is False:
-        log.warning("this clock is behind what providers have dated; set it by NTP")
+        log.warning("this clock is behind the providers' clocks; set it by NTP")
         return ClockState.BEHIND
     since = None if seen is None else seen.since
     if since is None:
@@ -149,7 +149,7 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
     things, at, is_all = 0, now, False
     while not is_all:
         now = context.clock.now()
-        at = max(at, now)  # after what a moment ago was still later than now
+        at = max(at, now)  # after dates that were just later than now
         more, is_all = await database.writer.commit(_redate, now, at)
         things, at = things + more, Instant(at + more * TICK)
     orders = await _fold_again(context, now)
@@ -157,7 +157,7 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
     await database.writer.commit(_note, correction, leapt or now, things, orders)
     context.signals.alarming.set()
     log.warning(
-        "the clock was ahead and is right again; what it dated counts from now",
+        "the clock was ahead and is right again; entries that it dated in the future now count",
         count=things,
     )
     return ClockState.RIGHT
@@ -219,7 +219,7 @@ def _note(
         decision="withdrawn",
         who=SERVICE.name,
         role=SERVICE.role,
-        reason="It was proposed while the clock was ahead: propose it anew if it is still needed.",
+        reason="Proposed while the clock was ahead: propose it again if it is still needed.",
         at=until,
     )
     withdraw_later(connection, withdrawn, after=after)
@@ -250,10 +250,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     if newest - now > CLOCKS_DIFFER:
         return Alarm(
             reason="dated_later_than_now",
-            sentence=f"Something here is dated {format_instant(newest)}, "
+            sentence=f"The newest stored date is {format_instant(newest)}, "
             f"{format_duration(newest - now)} later than this machine's clock: set the clock by "
-            "NTP; if it is right, it was ahead, and a running service puts right what it dated, "
-            "where providers' dates or the setting back of the clock tell so.",
+            "NTP. If it is right, it was ahead before, and a running service corrects the dates "
+            "once providers' dates or a clock set back prove that.",
         )
     if last is None or not now - REPORTED_FOR < last.until <= now:
         return None
@@ -261,10 +261,10 @@ async def clock_alarm(context: AppContext) -> Alarm | None:
     return Alarm(
         reason="clock_was_ahead",
         sentence=f"The clock was ahead by {format_duration(last.latest - last.until)} "
-        f"{begun or 'until '}{format_instant(last.until)}, and what it dated later counts from "
-        "then: keep it by NTP, run `tallyhook deliveries reverify` to accept what was refused "
-        "meanwhile, and see `tallyhook audit list --action clock_put_right` for how much was put "
-        "right.",
+        f"{begun or 'until '}{format_instant(last.until)}, and its later dates were corrected: "
+        "set it by NTP, run `tallyhook deliveries reverify` to accept deliveries refused "
+        "meanwhile, and see `tallyhook audit list --action clock_put_right` for the number of "
+        "corrections.",
         pressing=False,
         since=last.until,
     )

@@ -57,7 +57,7 @@ async def phones_of(
 ) -> list[str]:
     """Return the phone numbers in the stored bodies of an order, as E.164 digits.
 
-    Of a request with several events, only numbers in this order's own event count.
+    If a request has several events, only numbers in this order's own event count.
 
     most  number of deliveries that are read
     """
@@ -92,11 +92,10 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
-        raise UsageError(f"--reason says why, in 1 to {MAX_REASON} printable characters")
+        raise UsageError(f"--reason must say why, in 1 to {MAX_REASON} printable characters")
     if Masking(phones).touches(checked) or looks_like_a_phone(checked, context.countries):
         raise UsageError(
-            "leave the phone number out of --reason, and the email address: the trail is kept for "
-            "ever"
+            "remove the phone number or email address from --reason: the trail is kept permanently"
         )
     return checked
 
@@ -162,12 +161,12 @@ async def _kept_body(
         if await find_in_log(connection, delivery_id) is None:
             raise no_delivery(delivery_id)
         raise UsageError(
-            "it brought the same bytes as an earlier delivery of the same event, which keeps them: "
-            "open that one, from the order's page"
+            "this delivery has the same bytes as an earlier one of the same event, which stores "
+            "them: open the earlier one from the order's page"
         )
     body = delivery.body if delivery.whole is None else delivery.whole
     if body is None:
-        raise UsageError("its body was deleted; its digest, dates and amounts are kept")
+        raise UsageError("the delivery's body was deleted; its digest, dates and amounts are kept")
     return body, phones_in(delivery, sources)
 
 
@@ -182,14 +181,14 @@ NAME: Final = "unmask"
 PURPOSES: Final[Mapping[str, str]] = {
     "payment": "ask customers about their payment",
     "refund": "pay money back to customers",
-    "delivery": "ask customers about what they got",
-    "warning": "warn customers of something that went wrong",
+    "delivery": "ask customers about their delivery",
+    "warning": "warn customers of a problem",
     "authority": "answer a bank or an authority",
-    "other": "do something else, which the reason names",
+    "other": "do something else, named in the reason",
 }
 """Purposes of seeing numbers. The list is closed, so that the trail can be counted by purpose."""
 
-NOT_ALONE: Final = "numbers of several customers at once take two operators"
+NOT_ALONE: Final = "seeing the numbers of several customers takes two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,12 +204,12 @@ class UnmaskRequest:
 class CustomerNumbersDocument(TypedDict):
     order: OrderReference
     phones: Annotated[list[Annotated[str, Keywords(examples=["254700000001"])]], "As E.164 digits."]
-    note: Annotated[str, "Why there is none, such as that it was erased."]
+    note: Annotated[str, "Why there is no number, such as an erasure."]
 
 
 class NumbersDocument(TypedDict):
     proposal: str
-    open_until: Annotated[InstantText, "Until when they may be asked for again."]
+    open_until: Annotated[InstantText, "Until when the numbers may be requested again."]
     orders: list[CustomerNumbersDocument]
 
 
@@ -240,11 +239,10 @@ async def chosen_orders(
         )
     if len(found) > MOST_ORDERS:
         raise UsageError(
-            f"more than {MOST_ORDERS} orders fit that: choose some of them, or a list that is "
-            "shorter"
+            f"more than {MOST_ORDERS} orders match: choose some of them, or a shorter list"
         )
     if not found:
-        raise UsageError("no order fits that: there is nothing to see")
+        raise UsageError("no order matches, so there is nothing to see")
     return [each.order for each in found]
 
 
@@ -270,8 +268,8 @@ async def propose_unmasking(
             if order not in known or not spoken_of(known[order]):
                 # The typed text may be a phone number, so it is not repeated in full.
                 raise NotFoundError(
-                    f"there is no order {masked_words(order)[:80]!r}, which is number {place} of "
-                    "those named: leave it out, or write it as the list of orders does"
+                    f"there is no order {masked_words(order)[:80]!r} (number {place} in your "
+                    "list): leave it out, or write it as the list of orders does"
                 )
         count = counted(len(orders), "order")
         # Eight digits tell this proposal's subject from that of other orders.
@@ -375,8 +373,8 @@ async def _why_none(connection: Connection, history: History) -> str:
     )
     if erased:
         return (
-            f"Erased at {format_instant(erased[0].at)}: the customer's personal data is gone, and "
-            "stays so."
+            f"Erased at {format_instant(erased[0].at)}: the customer's personal data is "
+            "permanently gone."
         )
     deliveries = [each.delivery_id for each in history.deliveries]
     pruned = await run(connection, pruned_among, deliveries)

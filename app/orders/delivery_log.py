@@ -138,8 +138,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
     """Return the minutes in which a delivery of a source was last accepted and last refused.
 
-    Each is None where there was none in the last ninety days. An empty name stands for all names
-    that no source has.
+    Each is None if there was none in the last ninety days. An empty name means all names without a
+    source.
     """
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
@@ -190,26 +190,26 @@ class ArrivalDocument(TypedDict):
     received_at: InstantText
     source: str
     verdict: Annotated[str, Keywords(enum=VERDICTS)]
-    kind: Annotated[str | None, "The provider's word for its event; null where none was read."]
+    kind: Annotated[str | None, "The provider's word for its event; null if none was read."]
     order: Annotated[
-        str | None, "The order whose ledger has the event; null where no order has it."
+        str | None, "The order whose ledger contains the event; null if there is none."
     ]
-    claim: Annotated[str | None, "What the event says of a payment."]
+    claim: Annotated[str | None, "What the event claims about a payment."]
     money: MoneyDocument | None
     event: str | None
     size: Count
-    problem: Annotated[str | None, "Why it was refused or could not be read."]
+    problem: Annotated[str | None, "Why the delivery was refused or could not be read."]
 
 
 class WholeArrivalDocument(ArrivalDocument):
     digest: str
-    phones: Annotated[list[str], "Its customers' numbers, masked."]
+    phones: Annotated[list[str], "The phone numbers of its customers, masked."]
     pruned_at: Annotated[
         InstantText | None,
-        "When its body was deleted; of a redelivery of what was deleted, its arrival.",
+        "When its body was deleted; for a redelivery of a deleted body, its arrival.",
     ]
     headers: Annotated[
-        list[str], "As `name: value`; secrets are hidden, and numbers of customers masked."
+        list[str], "As `name: value`. Secrets are hidden, and customers' numbers are masked."
     ]
 
 

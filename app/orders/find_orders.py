@@ -61,19 +61,19 @@ It is as many as one can make during phone calls, and too few to go through a li
 PERSON_SOUGHT: Final[Action] = "person_sought"
 
 NATIONAL: Final = (
-    "If this is a phone number, write it with its country, such as +254 700 000 001: no source "
-    "and no setting says which country a number without one is of."
+    "If this is a phone number, write it with its country code, such as +254 700 000 001: no "
+    "source and no setting names a country for numbers without one."
 )
 
 NATIONAL_ELSEWHERE: Final = (
-    "If this is a phone number, write it with its country, such as +254 700 000 001: it is no "
-    "number of +{}, which the sources and settings name."
+    "If this is a phone number, write it with its country code, such as +254 700 000 001: it is "
+    "no number of +{}, the countries that the sources and settings name."
 )
 
 
 RESTRICTED: Final = (
-    "Data that an erasure restricted are not searched: an order with them is found by its own "
-    "reference alone."
+    "Data that an erasure restricted are not searched: such an order is found only by its own "
+    "reference."
 )
 
 
@@ -178,7 +178,7 @@ async def find_orders(
                 payment = await run(connection, found_payment, context.policy, now, name)
             except NotFoundError:  # its event says nothing of money
                 found.notes.append(
-                    f"The event {event.event_id} is stored, and belongs to no order yet."
+                    f"The event {event.event_id} is stored, but belongs to no order yet."
                 )
                 continue
             if await run(connection, restricted_deliveries, payment.deliveries):
@@ -199,8 +199,8 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
         return []
     count = counted(len(ids), "refused delivery", "refused deliveries")
     return [
-        f"Nothing was received of it, but {count} may be about it; they count for nothing: "
-        f"`tallyhook deliveries show {ids[0]}` says why one was refused ({', '.join(ids[:3])})."
+        f"Nothing was received about it, but {count} may be about it and do not count: `tallyhook "
+        f"deliveries show {ids[0]}` says why it was refused ({', '.join(ids[:3])})."
     ]
 
 
@@ -225,7 +225,7 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
     hidden = restricted_deliveries(connection, [each.delivery_id for each in naming])
     notes = [
         f"A message of {each.source}, received at {format_instant(each.received_at)}, names "
-        f"{each.value} and cannot be read: `tallyhook deliveries show {each.delivery_id}` says why."
+        f"{each.value} but is unreadable: `tallyhook deliveries show {each.delivery_id}` says why."
         for each in naming
         if each.delivery_id not in hidden
     ]
@@ -233,8 +233,8 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
     if nameless:
         count = counted(len(nameless), "message")
         notes.append(
-            f"{count} came from which no value can be read, and which may be about it: `tallyhook "
-            "deliveries list --verdict unreadable` lists them."
+            f"{count} without any readable value may be about it: `tallyhook deliveries list "
+            "--verdict unreadable` lists them."
         )
     return notes
 
@@ -247,8 +247,8 @@ def _not_kept_notes(
     if not count:
         return []
     return [
-        f"{count:,} requests that nobody signs were not kept in the last day, and one may be about "
-        "it: look it up at the provider."
+        f"{count:,} unsigned requests were not stored in the last day, and one may be about it: "
+        "look it up at the provider."
     ]
 
 
@@ -258,15 +258,15 @@ def _gap_notes(connection: PlainConnection) -> list[str]:
     if not gaps:
         return []
     return [
-        f"What came {spans_of(gaps)} may be lost, and what is sought may have been among that: "
-        "look it up at the provider."
+        f"Data received {spans_of(gaps)} may be lost, and your search may concern it: look it up "
+        "at the provider."
     ]
 
 
 async def _refused_search(context: AppContext, sought: Sought, *, by: str | None) -> str:
     """Note a search for a person in the audit trail, and return why it is not allowed.
     Returns an empty text where it is allowed."""
-    only = f"{sought.of_a_person} was not looked for, only references and amounts".capitalize()
+    only = f"only references and amounts were searched, not {sought.of_a_person}".capitalize()
     async with context.database.writing() as connection:
         try:
             who = await permitted(connection, by=by, action=PERSON_SOUGHT)
@@ -279,7 +279,7 @@ async def _refused_search(context: AppContext, sought: Sought, *, by: str | None
         if len(last) == PERSON_SEARCHES and last[-1].at > now - HOUR:
             return (
                 f"{only}: {who.name} has searched for {PERSON_SEARCHES} persons within the last "
-                f"hour, which is the limit; try again at {format_instant(last[-1].at + HOUR)}."
+                f"hour, the limit; try again at {format_instant(last[-1].at + HOUR)}."
             )
         await note_in_trail(
             connection, who, action=PERSON_SOUGHT, subject=sought.of_a_person, at=now
@@ -329,7 +329,7 @@ class _Look:
             (self._by_names, NAMED_IN),
             (self._by_phone, "customers' phone numbers, in events and order books"),
             (self._by_identifiers, "customers' email addresses, names and cards, in events"),
-            (self._by_day, "the events, orders and order books of the day"),
+            (self._by_day, "events, orders and order books of the day"),
             (self._by_amount, "the amounts of the newest events, and of the shop's orders"),
         ):
             if look == self._by_amount and self._sought.message and found:
@@ -370,7 +370,7 @@ class _Look:
             ):
                 found = True
                 same = backwards(order) == tail
-                how = "this is its reference" if same else "its reference ends with this"
+                how = "this is its reference" if same else "its reference ends with this text"
                 yield order, f"{how}, written {order}" if same else how
         if found:
             return
@@ -379,8 +379,8 @@ class _Look:
         known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
         for line in lines:
             if line.order in known:
-                whose = f"a statement of {line.source}" if line.source else "the order book"
-                yield line.order, f"{whose} names it, written {line.order}"
+                whose = f"a statement from {line.source}" if line.source else "the order book"
+                yield line.order, f"{whose} names it as {line.order}"
             else:
                 self._notes.append(_nothing_received(line))
 
@@ -399,14 +399,14 @@ class _Look:
             elif event.standing == UNCONFIRMED:
                 yield (
                     event.order,
-                    f"an unconfirmed message of {event.source} names this payment: it counts once "
-                    "the provider confirms it",
+                    f"an unconfirmed message from {event.source} names this payment: it counts "
+                    "once the provider confirms it",
                 )
             else:
                 yield event.order, f"this is a {_movement(event)} of it, at {event.source}"
         for owner, kind in await search_store.orders_of_event(connection, name, limit=self._enough):
             if owner is not None:
-                yield owner, f"this is the id of one {kind} of it"
+                yield owner, f"this is the id of its {kind}"
         further = identifiers.further_id(name)
         if further is not None:
             async for order in self._by_digest(further):
@@ -415,7 +415,7 @@ class _Look:
         for order in await search_store.orders_of_payout(connection, name, limit=limit):
             yield order, f"it was settled in the payout {name}"
         for order in await search_store.orders_named(connection, name, beginning=True, limit=limit):
-            yield order, "its reference begins with this"
+            yield order, "its reference begins with this text"
 
     async def _by_digest(self, identifier: str) -> AsyncIterator[str]:
         """Yield orders by the keyed digest of an identifier, and note unallocated payments."""
@@ -468,8 +468,7 @@ class _Look:
             )
             known = {mark.order for mark in await marks_of(self._connection, named)}
             self._notes += [
-                f"The order book's line {each} names this number; no order of that reference is "
-                "known."
+                f"The order book's line {each} names this number, but no order has that reference."
                 for each in named
                 if each not in known
             ]
@@ -477,8 +476,8 @@ class _Look:
                 yield reference, f"its line in the order book names {masked_phone(digits)}"
         if await has_other_keys(self._connection, key.name):
             self._notes.append(
-                "Some phone numbers were noted with another key and are not found: put that key's "
-                "file back, or run `tallyhook reindex` while the service is stopped."
+                "Some phone numbers were stored with another key and cannot be found: put that "
+                "key's file back, or run `tallyhook reindex` while the service is stopped."
             )
 
     async def _by_day(self) -> AsyncIterator[tuple[str, str]]:
@@ -499,7 +498,7 @@ class _Look:
                 self._connection, minors, limit=MAX_HITS, during=(day, end)
             ):
                 if self._stated(money):
-                    yield order, f"the shop asked {money} for it, and it was ordered that day"
+                    yield order, f"the shop stated its price as {money}, and it was placed that day"
             async for each in self._in_books(minors, day, end):
                 yield each
 
@@ -514,7 +513,7 @@ class _Look:
         known = {mark.order for mark in await marks_of(self._connection, sorted(orders))}
         for line in lines:
             if line.order in known:
-                yield line.order, f"the order book says that {line.money} was ordered that day"
+                yield line.order, f"the order book has it on that day with {line.money}"
             else:
                 self._notes.append(_nothing_received(line))
 
@@ -529,14 +528,14 @@ class _Look:
                 yield each
             if left:
                 self._notes.append(
-                    f"Only the newest {search_store.MOST:,} events were looked through for the "
-                    "amount: add the day, such as 1500.00 2026-11-20."
+                    f"Only the newest {search_store.MOST:,} events were searched for the amount: "
+                    "add the day, such as 1500.00 2026-11-20."
                 )
         for order, money in await search_store.records_of_amount(
             self._connection, minors, limit=MAX_HITS
         ):
             if self._stated(money):
-                yield order, f"the shop asked {money} for it"
+                yield order, f"the shop stated its price as {money}"
 
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
@@ -565,19 +564,19 @@ def _nothing_received(line: search_store.ImportedLine) -> str:
     """Return a sentence that says what support can do about a line without an order."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
-        return f"The order book has {line.order}, {line.money}{status}; no event names it so."
+        return f"The order book has {line.order}, {line.money}{status}, but no event names it."
     order = f" of {line.order}" if line.order else ""
     payment = f" {line.payment}" if line.payment else ""
     return (
-        f"A statement of {line.source} has the {line.what}{payment}{order}, {line.money}, and no "
-        "order here has it: ask the provider to send its event again. `tallyhook breaks list` has "
-        "the difference after a run."
+        f"A statement from {line.source} has the {line.what}{payment}{order}, {line.money}, but "
+        "no order here has it: ask the provider to send its event again. After a run, `tallyhook "
+        "breaks list` shows the difference."
     )
 
 
 NAMED_IN: Final = (
     "orders by reference; payments, sessions, refunds, disputes, charges, payouts, events and "
-    "deliveries by id, also those of no order; order books and statements"
+    "deliveries by id, including those without an order; order books and statements"
 )
 
 NEWEST_UNPLACED: Final = 10
@@ -596,8 +595,8 @@ def _unconfirmed(event: search_store.FoundEvent) -> str:
     money = event.money or event.order_money
     amount = "" if money is None else f", {money}"
     return (
-        f"A message of {event.source} speaks of {event.unplaced_name}{amount}, received at "
-        f"{format_instant(event.received_at)}. It is not confirmed, since anyone can send such a "
+        f"A message from {event.source} names {event.unplaced_name}{amount}, received at "
+        f"{format_instant(event.received_at)}. It is unconfirmed, because anyone can send such a "
         "message: it counts once the provider confirms it; look again later."
     )
 
@@ -614,7 +613,7 @@ def _without_order(payment: Unallocated) -> str:
         state = WHY[payment.why]
     return (
         f"We have the payment {payment.reference} of {payment.source}{amount}, received at {at} "
-        f"({payment.outcome}), but not on an order by itself. {state} `tallyhook unallocated show "
+        f"({payment.outcome}), but it is linked to no order. {state} `tallyhook unallocated show "
         f"{payment.id}` shows it."
     )
 

@@ -85,7 +85,7 @@ class FoldingProcess(PeriodicTask):
         """Take the functions and settings.
 
         waiting   returns how many deliveries are accepted and not read
-        leave     tells the reading process whether to leave folding and sealing to another
+        leave     says whether the reading process leaves folding and sealing to another
         failed    called with the reason when the disk under the database has failed
         settings  settings by which a child folds
         """
@@ -127,7 +127,7 @@ class FoldingProcess(PeriodicTask):
         try:
             code = await self._live()
         except OSError as error:  # no memory, no descriptor: perhaps in a moment
-            log.error("the process that folds beside it cannot be started", exc_info=error)
+            log.error("the second process that folds cannot be started", exc_info=error)
         self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
         refused = code == ConfigurationError.exit_code
         self._rest_s = REFUSED_S if refused else self._pause_s
@@ -175,7 +175,7 @@ class FoldingProcess(PeriodicTask):
                 async with asyncio.timeout(SILENT_S):
                     received = await bytes_of(reader)
             except TimeoutError:
-                log.error("the second process has finished nothing for long")
+                log.error("the second process has made no progress for a long time")
                 return
             if not received:
                 return
@@ -183,10 +183,7 @@ class FoldingProcess(PeriodicTask):
                 self._loading = None
             if FAILED in received:
                 self._stopping.set()
-                self._failed(
-                    "the disk reported an I/O error or became read-only: "
-                    "the process that folds met it"
-                )
+                self._failed("the process that folds reported a disk I/O error or a read-only disk")
             if READY in received and not self.working:
                 self.working = True
                 self._leave(True)

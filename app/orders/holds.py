@@ -193,11 +193,11 @@ async def release(
             are = "is not held" if len(missing) == 1 else "are not held"
             others = sorted({each.reason for each in found if each.order in missing})
             apart = "".join(
-                f"say `--held-for {other}` for what is held for that; " for other in others
+                f"use `--held-for {other}` for orders held for that reason; " for other in others
             )
             raise NotFoundError(
-                f"{names} {are} ({reason}), so nothing was released; {apart}`tallyhook orders list "
-                "--finding held_back` shows what is held, and why"
+                f"{names} {are} ({reason}), so nothing was released; {apart}`tallyhook orders "
+                "list --finding held_back` shows the held orders and why they are held"
             )
         await _release(connection, context, standing, who=who, why=why)
     context.signals.evidence_arrived.set()

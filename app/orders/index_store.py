@@ -82,7 +82,7 @@ def _index(
     known, linking = KnownEvents(), Linking(LinkMemory())
     events = [reread.event for reread in rereads if reread.event is not None]
     linking.load_of(connection, events)
-    known.load(connection, events)  # once all nodes have what was committed
+    known.load(connection, events)  # once all nodes have the commits
     came = ((r.event, r.delivery.delivery_id, r.delivery.received_at) for r in rereads)
     verdicts, fresh = judge_all(came, known, linking)
     linking.assign(connection, [event for event, _ in fresh])

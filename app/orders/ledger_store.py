@@ -78,7 +78,7 @@ ALL_PUBLISHED = (
     "LEFT JOIN ledgers ON ledgers.order_key = revisions.order_key "
     "ORDER BY revisions.order_key, revisions.seq"
 )
-"""Condition for a scan. Of several rows of one order, the last was published last."""
+"""Condition for a scan. If an order has several rows, the last one was published last."""
 
 
 def positions_of(condition: str) -> str:

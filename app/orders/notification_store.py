@@ -182,8 +182,8 @@ async def take_notifications(
     """Take up to `limit` notifications that are due, at most one of each order, for `lease`.
 
     Notifications that were never tried come first, then those that have waited longest since their
-    last try. Where there are both, the latter get a quarter of the places. So refused ones do not
-    hold up new ones, and new ones do not hold up the others until they are given up.
+    last try. If there are both, repeated ones get a quarter of the places. So refused ones do not
+    delay new ones, and new ones do not delay the others until they are given up.
 
     whenever_due  also take those that are due later, after the others, because one must be tried
                   now. The newest that was never tried then comes first: where the shop refuses

@@ -192,9 +192,9 @@ async def _settle(
         context.signals.alarming.set()
     if health is not None and is_away:
         if not was_away:
-            log.error("the shop takes no notifications", reason=health.problem)
+            log.error("the shop does not accept notifications", reason=health.problem)
     elif before is not None and was_away:
-        log.info("the shop takes notifications again", count=before.failures)
+        log.info("the shop accepts notifications again", count=before.failures)
     for one in results:
         if one.delivered or (is_away and not one.given_up):  # away, it has one line for all
             continue
@@ -240,10 +240,10 @@ def judge(
         _result(each, answer, now=now, again_at=None if own else probe_at) for each, answer in sent
     ]
     if any(one.again_at is None for one in results):
-        probe_at = now  # what is behind one that was given up need not wait for it any more
+        probe_at = now  # later ones need not wait for an abandoned one
     since = now if before is None else before.since
     if alone and results[0].given_up:
-        return None, results  # the next of the same order is judged anew
+        return None, results  # the order's next one is judged separately
     health = Away(
         since=since,
         failures=failures,
@@ -358,7 +358,7 @@ async def list_notifications(
 
 
 class SentDocument(TypedDict):
-    id: Annotated[int, Keywords(minimum=1), "That of the change in the feed."]
+    id: Annotated[int, Keywords(minimum=1), "The id of the change in the feed."]
     order: OrderReference
     outcome: Outcome
     state: State
@@ -366,7 +366,7 @@ class SentDocument(TypedDict):
     published_at: InstantText
     due_at: InstantText | None
     delivered_at: InstantText | None
-    problem: Annotated[str | None, "Why the last try failed, a code."]
+    problem: Annotated[str | None, "A code for why the last try failed."]
 
 
 class SentPageDocument(TypedDict):
@@ -408,8 +408,8 @@ async def redeliver(
         who = await permitted(connection, by=by, action="notifications_redelivered")
         found = await notification_store.send_again(connection, now=now, revisions=revisions)
         if revisions is not None and found < len(set(revisions)):
-            raise NotFoundError("not all of these are notifications; see `notifications list`")
-        subject = "all that were not taken"
+            raise NotFoundError("some of these are not notifications; see `notifications list`")
+        subject = "all that were not accepted"
         if revisions is not None:
             subject = ", ".join(map(str, sorted(set(revisions))[:MOST_NAMED]))
         await note_in_trail(

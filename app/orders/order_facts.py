@@ -46,13 +46,13 @@ async def start_requiring(context: AppContext) -> Instant | None:
         async with database.writing() as connection:
             await note_required(connection, now=context.clock.now())
             since = await required_since(connection)
-        log.info("from now on orders are fulfillable only at a price of the shop's own")
+        log.info("from now on an order is fulfillable only if the shop has stated its price")
     elif not required and since is not None:
         async with database.writing() as connection:
             await forget_required(connection)
         log.warning(
-            "orders do not need a price of the shop's own any more; switched on again, that holds "
-            "for orders first heard of after that"
+            "orders no longer need a price stated by the shop; if you turn this on again, it "
+            "applies to orders first known after that"
         )
     return since if required else None
 
@@ -113,7 +113,7 @@ class ReferenceTaken(UsageError):
     def __init__(self, reference: Reference, *, order: str) -> None:
         super().__init__(
             f"{reference.name[:1].upper()}{reference.name[1:]} belongs to order {order}, and one "
-            "payment pays one order; nothing was written. Name it for the order that it was "
+            "payment pays one order; nothing was stored. Name it for the order that it was "
             "started for."
         )
         self.reference = reference
@@ -133,7 +133,7 @@ async def tell_order(
     """
 
     def record(connection: PlainConnection) -> list[Record]:
-        take_lock_of(connection, STATING, facts.order)  # the same stated twice is written once
+        take_lock_of(connection, STATING, facts.order)  # a repeated statement is written once
         known, now = order_records(connection, facts.order), context.clock.now()
         lost_at = last_loss(connection)
         fresh = news(known, facts, now=after_all(known, now=now), author=author, lost_at=lost_at)
@@ -202,9 +202,9 @@ def _priced(
         or any(each.money.currency != facts.money.currency for each in tenders)
     ):
         raise TendersDoNotFit(
-            f"The tenders of order {facts.order} are {' and '.join(map(_money_of, tenders))}, and "
-            f"its price is {facts.money}: state tenders in the price's currency that are together "
-            "at most the price."
+            f"The tenders of order {facts.order} are {' and '.join(map(_money_of, tenders))}, but "
+            f"its price is {facts.money}: state tenders in the price's currency whose sum is at "
+            "most the price."
         )
     if facts.placed_at is not None:
         made = replace(made, at=facts.placed_at)

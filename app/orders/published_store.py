@@ -66,8 +66,8 @@ AHEAD: Final = 2**40
 """Fewest numbers that a restore skips: more than were assigned since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers that stand for one second of the restore's time: more than are assigned in a second.
-So a later restore has higher numbers, whatever the last numbers of the two backups."""
+"""Numbers reserved for each second of the restore's time: more than are assigned in a second. So a
+later restore always has higher numbers."""
 
 MAX_NUMBER: Final = 2**53 - 1
 """Largest integer that every JSON reader represents exactly. The seconds reach it in 2242."""
@@ -88,8 +88,8 @@ def first_after_restore(head: int, now: Instant, *, given: int = 0) -> int:
     first = max(head + AHEAD, now // SECOND * A_SECOND, given + 1)
     if first > MAX_NUMBER:
         raise StoreUnavailable(
-            f"the backup's last revision has the number {head}, after which there is no room for "
-            "others; restore another backup"
+            f"the backup's last revision has the number {head}, and no higher number is possible; "
+            "restore another backup"
         )
     return first
 
@@ -163,5 +163,5 @@ async def feed_gaps(connection: AsyncConnection) -> list[str]:
     if not count == sum(between) == wanted:
         found.append("the outcome feed has gaps")
     if (counter or 0) != head:
-        found.append("the outcome feed would go on at another number")
+        found.append("the outcome feed would continue with a wrong number")
     return found

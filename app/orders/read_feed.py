@@ -31,7 +31,7 @@ async def read_feed(
 ) -> list[Published]:
     """Return revisions after a cursor; wait up to `wait_s` seconds for the first.
 
-    gone  tells whether the reader has left
+    gone  says whether the reader has left
     """
     ends = monotonic() + wait_s
     while True:
@@ -46,8 +46,7 @@ async def read_feed(
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
     """Return the numbers of those revisions in a page whose order has a later revision by now.
 
-    Otherwise a reader far behind would ship an order that was paid then and has been refunded
-    since.
+    Otherwise a late reader would ship an order that was paid then and has been refunded since.
     """
     if not page:
         return []
@@ -76,28 +75,27 @@ class OutcomeDocument(ShopFactsDocument, WindowDocument):
     """`fulfilled_at`, `canceled_at`, `expected_by`, `method_class` and `revocable_until` are as of
     this reading; all else is as it was published."""
 
-    id: Annotated[int, Keywords(minimum=1), "Rises; none is given twice."]
+    id: Annotated[int, Keywords(minimum=1), "Increases with each change; never given twice."]
     order: OrderReference
     outcome: Outcome
     fulfillable: bool
-    before: Annotated[BeforeDocument | None, "What was published before; null at first."]
+    before: Annotated[BeforeDocument | None, "The outcome published before; null for the first."]
     because: list[str]
     at: InstantText
 
 
 class OutcomePageDocument(TypedDict):
     outcomes: list[OutcomeDocument]
-    cursor: Annotated[Count, "Ask the next page with it as `after`."]
+    cursor: Annotated[Count, "Send it as `after` to get the next page."]
     superseded: Annotated[
         NotRequired[list[Count]],
-        "The ids among these whose order has a later outcome in the feed by now: what they "
-        "say is not how it stands, so nothing is to be shipped on them. Missing where there is "
-        "none.",
+        "The ids of changes here whose order has a newer outcome in the feed: ship nothing "
+        "because of them. Missing if there are none.",
     ]
     alarms: Annotated[
         NotRequired[list[str]],
-        "Sentences on what goes wrong that no outcome shows, such as that no verified event "
-        "comes any more. Missing while nothing does.",
+        "Sentences about problems that no outcome shows, such as that verified events have "
+        "stopped arriving. Missing if there are none.",
     ]
 
 

@@ -75,31 +75,31 @@ class LedgerDocument(
     pruned: PrunedDocument
     unread: Annotated[
         list[UnreadMessageDocument],
-        "Messages of its payment service that may be about the order and cannot be read; there "
-        "only where there are any. One that does not name the order is one from which no value "
-        "can be read. The fingerprint does not cover it.",
+        "Unreadable messages of its payment service that may be about the order; missing if there "
+        "are none. One that does not name the order has no readable value. The fingerprint does "
+        "not cover it.",
     ]
     unallocated: Annotated[
         list[PaymentOfNoOrderDocument],
-        "Payments of no order that may be for this one: each names it and may not be linked by "
-        "that, or is what is still due and its payer has this customer's phone number. There "
-        "only where there are any. The fingerprint does not cover it.",
+        "Payments without an order that may be for this one: each names the order but may not be "
+        "linked by that, or its amount is still due and its payer has this customer's phone "
+        "number. Missing if there are none. The fingerprint does not cover it.",
     ]
     refusing: Annotated[
         list[RefusingDocument],
-        "Sources of the order of which nothing was accepted since refusals began; there only "
-        "where there are any. The fingerprint does not cover it.",
+        "The order's sources from which nothing was accepted since refusals began; missing if "
+        "there are none. The fingerprint does not cover it.",
     ]
     gaps: Annotated[
         list[LostSpanDocument],
-        "Accepted gaps in the order's time, in which messages and statements may be lost; "
-        "`looked_at` where its providers were asked since, or a person released it. There only "
-        "where there are any. The fingerprint does not cover it.",
+        "Accepted gaps in the order's time, in which messages and statements may be lost. "
+        "`looked_at` is set if its providers were asked since, or a person released it. Missing "
+        "if there are none. The fingerprint does not cover it.",
     ]
     behind_s: Annotated[
         Count,
-        "For how many seconds something accepted has waited to be read; there only where "
-        "something does, and then `fulfillable` is false.",
+        "For how many seconds the oldest accepted delivery has been unread. Missing if none is; "
+        "otherwise `fulfillable` is false.",
     ]
 
 
@@ -185,7 +185,7 @@ def _document(found: _Explained) -> LedgerDocument:
         document["pruned"] = {
             "deliveries": pruned.deliveries,
             "last_at": last,
-            "sentence": f"The bodies and headers of {count} were deleted, the last at {last}; "
+            "sentence": f"The bodies and headers of {count} were deleted, the last one at {last}; "
             "their digests, dates, amounts and references are kept.",
         }
     if found.restricted is not None:
@@ -282,14 +282,14 @@ def nothing_known(
     """
     if message is not None:
         return NotFoundError(
-            f"nothing is known yet of order {history.order!r}: a message of {message.source} names "
-            f"it and cannot be read; `tallyhook deliveries show {message.delivery_id}` says why",
+            f"nothing is known yet of order {history.order!r}: a message from {message.source} "
+            f"names it but is unreadable: see `tallyhook deliveries show {message.delivery_id}`",
             behind_s=behind_s,
         )
     if behind_s:
         return NotFoundError(
-            f"nothing is known yet of order {history.order!r}: deliveries that came up to "
-            f"{spoken_age(behind_s)} ago are accepted and not read yet; ask again later",
+            f"nothing is known yet of order {history.order!r}: accepted deliveries up to "
+            f"{spoken_age(behind_s)} old have not been read yet; ask again later",
             behind_s=behind_s,
         )
     if refusing is not None and not spoken_of(history):
@@ -300,33 +300,33 @@ def nothing_known(
         )
     if not_kept and not spoken_of(history):
         return NotFoundError(
-            f"nothing is known yet of order {history.order!r}: {not_kept:,} requests that nobody "
-            "signs came within a day and were not kept, and its callback may be among them; look "
-            "the payment up at the provider"
+            f"nothing is known yet of order {history.order!r}: within a day {not_kept:,} unsigned "
+            "requests were not stored, and its callback may be among them; look the payment up "
+            "at the provider"
         )
     if aside is not None:
         why, payment = aside
         whose = (
-            "is of another shop or seller on the same account"
+            "belongs to another shop or seller on the same account"
             if why == "other"
-            else "may be of another shop on the same account, since nothing says yet whose it is"
+            else "may belong to another shop on the same account"
             if why == "unknown"
-            else "is a standalone refund, by which alone an order does not begin"
+            else "is a standalone refund, and a refund alone starts no order"
         )
         return NotFoundError(
-            f"nothing is known of order {history.order!r}: the payment {payment} names this "
-            f"number, and {whose}; `tallyhook unallocated show {payment}` shows it"
+            f"nothing is known of order {history.order!r}: the payment {payment} names it, but "
+            f"{whose}; `tallyhook unallocated show {payment}` shows the payment"
         )
     if gaps and not spoken_of(history):
         return NotFoundError(
-            f"nothing is known of order {history.order!r}; what came {spans_of(gaps)} may be lost, "
-            "and it may have been among that: look it up at the provider, and state it again"
+            f"nothing is known of order {history.order!r}; data received {spans_of(gaps)} may be "
+            "lost, perhaps with this order: look it up at the provider, and state it again"
         )
     if as_of is None or not spoken_of(history):
         return NotFoundError(f"nothing is known of order {history.order!r}")
     return NotFoundError(
-        f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; what is known "
-        "of it came later"
+        f"nothing is known of order {history.order!r} as of {format_instant(as_of)}; evidence "
+        "arrived later"
     )
 
 

@@ -168,8 +168,8 @@ async def _folding(context: AppContext, jobs: int, *, now: Instant) -> AsyncIter
         yield here
         return
     died = (
-        "a process that folds has ended before its time; what was published is whole: run "
-        "`tallyhook refold --all` again, with --jobs 1 if memory was short"
+        "a folding process ended unexpectedly; published outcomes are complete: run `tallyhook "
+        "refold --all` again, with --jobs 1 if memory ran out"
     )
     async with processes(context, jobs, died=died) as elsewhere:
         yield lambda orders: elsewhere(_folded_elsewhere, orders, now)

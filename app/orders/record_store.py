@@ -138,7 +138,7 @@ def details_of(connection: PlainConnection, record: Record) -> str | None:
 
 
 BY_SERVICE: Final = "service"
-"""The author of records that the service writes by itself."""
+"""The author of records that the service writes without a person."""
 
 
 def hold_record(

@@ -113,20 +113,18 @@ class TakingUp:
     def _warn(self) -> None:
         if self._by_other_form:
             log.warning(
-                "this version folds by other rules; all orders were set due to be folded by "
-                "them, and what only they make fulfillable is held until it is released",
+                "this version folds by other rules; all orders will be folded again, and orders "
+                "that become fulfillable only by these rules are held until released",
                 count=self._count,
             )
         elif self._known:
             log.warning(
-                "the settings that orders are judged by have changed; all orders were set due to "
-                "be folded by them",
+                "settings that affect outcomes have changed; all orders will be folded again",
                 count=self._count,
             )
         else:
             log.warning(
-                "by which settings the orders were folded is not known; all were set due to "
-                "be folded by these",
+                "the settings of the last folds are unknown; all orders will be folded again",
                 count=self._count,
             )
 
@@ -134,8 +132,8 @@ class TakingUp:
 def warn_of_several() -> None:
     """Log a warning that another process folds by another policy."""
     log.warning(
-        "another process folds by other settings; give all the same, and start them again: every "
-        "order is then folded anew"
+        "another process folds with other settings; give all processes the same settings and "
+        "restart them: every order is then folded again"
     )
 
 
@@ -143,8 +141,8 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which other workers skip a taken order: many times what a round takes.
-If the worker that took the order dies, another one takes it then."""
+"""Time for which other workers skip a taken order: many times the duration of a round. If the
+worker that took the order dies, another one takes it then."""
 
 CALLED_AT_ONCE: Final = 1_000
 """Most orders called up in one transaction. A delivery never waits longer."""
@@ -165,7 +163,7 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
         return 0
     left, histories = await gathered(context, due)
     said_at = {order: history.instant_at(now) for order, history in histories.items()}
-    latest = context.clock.now()  # what is dated beyond it is of a clock that was ahead
+    latest = context.clock.now()  # later dates came from a fast clock
     later = {order: at for order, at in said_at.items() if now < at <= latest}
     policy_now = context.policy
     ledgers = {
@@ -323,7 +321,7 @@ async def call_up_early(context: AppContext) -> int:
 
 
 async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
-    """Return due orders to fold. Where other processes fold too, claim the orders first."""
+    """Return due orders to fold. If other processes fold too, claim the orders first."""
     if not context.database.shared:
         return await context.database.on_snapshot(due_store.due_orders, now=now, limit=limit)
     async with context.database.writing() as connection:

@@ -62,21 +62,19 @@ def read_bytes_again(
     except Unreadable as unreadable:
         return index_store.Reread(delivery=delivery, problem=str(unreadable))
     if environment is not None and reading.environment not in (None, environment):
-        other = f"it is of {reading.environment}, and this database is of {environment}"
+        other = f"it is from {reading.environment}, but this database is for {environment}"
         return index_store.Reread(delivery=delivery, problem=other)
     if reading.foreign:
-        return index_store.Reread(
-            delivery=delivery, problem="it names another account than its source's"
-        )
+        return index_store.Reread(delivery=delivery, problem="its account is not its source's")
     if delivery.whole is None and reading.raws:
-        problem = "it was kept as one event, and the profile now finds several in such a body"
+        problem = "it was stored as one event, but the profile now finds several in its body"
         return index_store.Reread(delivery=delivery, problem=problem)
     for place, event in enumerate(reading.events):
         if delivery.whole is None or event.digest == delivery.digest:
             return index_store.Reread(
                 delivery=delivery, event=event, customer=reading.customer(place)
             )
-    problem = "the body has no such event where the profile says that its events are"
+    problem = "the body has no event at the place that the profile names"
     for raw, why in reading.unread:
         if hashlib.sha256(raw).hexdigest() == delivery.digest:
             problem = why
@@ -171,14 +169,14 @@ def renormalize(
     """Read a delivery by the current settings of its source.
     Without all bytes, keep the old reading."""
     if delivery.body is None or delivery.lone:
-        problem = None if delivery.kept is not None else "its body and its event are gone"
+        problem = None if delivery.kept is not None else "its body and event were deleted"
         return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)
     source = sources.get(delivery.source)
     if source is None:
         raise ConfigurationError(
             [
-                f"TALLYHOOK_SOURCES__{delivery.source.upper()}__PROFILE: deliveries of this source "
-                "are stored; configure it, or they could not be read again"
+                f"TALLYHOOK_SOURCES__{delivery.source.upper()}__PROFILE: deliveries of this "
+                "source are stored; configure the source so that they can be read again"
             ]
         )
     reread = read_bytes_again(source, delivery, environment=environment)

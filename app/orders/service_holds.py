@@ -1,4 +1,4 @@
-"""Holds that the service records by itself: for unreadable messages, and for accepted gaps.
+"""Holds that the service records automatically: for unreadable messages, and for accepted gaps.
 
     1 judge   which holds begin or end by everything known. An unreadable message that names an
               order, or a payment of it, may say that money went back: the order is held for those

@@ -172,8 +172,8 @@ async def judge_unread(
         who = await permitted(connection, by=by, action="message_judged")
         if not await run(connection, unread_store.is_unread, delivery):
             raise NotFoundError(
-                f"{delivery} is no unreadable message that waits for a person; `tallyhook "
-                "deliveries list --verdict unreadable` lists those that could not be read"
+                f"{delivery} is not an unreadable message that waits for a person; `tallyhook "
+                "deliveries list --verdict unreadable` lists the unreadable ones"
             )
         orders = await run(connection, unread_store.forget_unread, [delivery])
         now = context.clock.now()

@@ -36,11 +36,11 @@ StatedText = InstantText | Literal["unknown"] | None
 class ShopFactsDocument(TypedDict):
     fulfilled_at: Annotated[
         StatedText,
-        "When the shop fulfilled the order, as it has stated it by now; null where it has not. "
-        "`unknown` after a restore, until it states it or states null. Ship only where it is null.",
+        "When the shop fulfilled the order, as last stated; null if it has not. After a restore "
+        "`unknown` until the shop states a time or null. Ship only if it is null.",
     ]
     canceled_at: Annotated[
-        StatedText, "When the shop canceled the order, in the same way as `fulfilled_at`."
+        StatedText, "When the shop canceled the order; its values are like those of `fulfilled_at`."
     ]
 
 

@@ -193,7 +193,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
     if (message := _message(text)) is not None:
         return message
     if not (0 < len(text) <= MAX_TEXT) or not text.isprintable():
-        raise UsageError(f"nothing can be looked for by that: {GRAMMAR}")
+        raise UsageError(f"this text cannot be searched for: {GRAMMAR}")
     words = text.split()
     dated = [word for word in words if _DAY.fullmatch(word.rstrip(","))]
     rest = " ".join(word for word in words if word not in dated)
@@ -258,7 +258,7 @@ def _priced(text: str) -> Iterator[tuple[tuple[str, ...], dict[int, int]]]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """Join words for a sentence. Of more than three, name only the first."""
+    """Join words for a sentence. If there are more than three, name only the first ones."""
     shown = [*words[:3], *(["another of that sign"] if len(words) > 3 else [])]
     return " or ".join(filter(None, (", ".join(shown[:-1]), *shown[-1:])))
 

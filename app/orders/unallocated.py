@@ -61,16 +61,15 @@ Why = Literal[
 
 WHY: Final[Mapping[Why, str]] = {
     "names_no_order": "It names no order, and nobody has said which one it is for.",
-    "may_not_link": "The order that it names is only suggested: the shop has named neither it nor "
-    "its session.",
-    "order_not_made": "It is a standalone refund: the order that it names must first be placed, or "
-    "named by other evidence.",
-    "renewal": "It renews an agreement: only the agreement's first payment is for the order that "
-    "it names.",
+    "may_not_link": "Its order is only suggested: the shop has not named this payment or its "
+    "session.",
+    "order_not_made": "It is a standalone refund: its order must first be placed, or be named by "
+    "other evidence.",
+    "renewal": "It renews an agreement: only the agreement's first payment is for the named order.",
     "assignment_withdrawn": "It was assigned to an order, and the assignment was withdrawn.",
-    "whose_shop_unknown": "Several shops use this account of the provider, and nothing says yet "
-    "whose payment it is.",
-    "other_shop": "It is of another shop or seller on the same account of the provider.",
+    "whose_shop_unknown": "Several shops use this provider account, and nothing says yet whose "
+    "payment it is.",
+    "other_shop": "It belongs to another shop or seller on the same provider account.",
 }
 
 State = Literal["open", "dismissed", "assigned", "named", "not_ours"]
@@ -108,7 +107,7 @@ class UnallocatedDocument(TypedDict):
     outcome: AttemptOutcome
     captured: MoneyDocument | None
     refunded: MoneyDocument | None
-    held: Annotated[MoneyDocument | None, "What is left of it; `null` where that is not clear."]
+    held: Annotated[MoneyDocument | None, "The part still held; `null` if that is unclear."]
     amount_unclear: bool
     disputed: bool
     occurred_at: InstantText
@@ -119,9 +118,9 @@ class UnallocatedDocument(TypedDict):
     why: UnallocatedReasonDocument
     state: State
     assigned_to: str | None
-    suggested: Annotated[list[str], "Orders that its events name, and that may not link it."]
+    suggested: Annotated[list[str], "Orders that its events name but that may not link it."]
     named: Annotated[list[str], "Orders that its events, or the shop, name."]
-    last_act: Annotated[str | None, "The last decision about it, for `replaces`."]
+    last_act: Annotated[str | None, "The latest decision about it, for `replaces`."]
     dismissed: DismissalDocument | None
     deliveries: list[str]
     events: list[str]
@@ -474,7 +473,7 @@ class UnallocatedPage:
 async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> UnallocatedPage:
     """Return a page of unallocated payments. Raises UsageError for an `after` of another list."""
     if request.after and not (request.after.isascii() and request.after.isdecimal()):
-        raise UsageError("after is no place in this list: begin without it")
+        raise UsageError("after is not a position in this list: start without it")
     found: list[tuple[Unallocated, int]] = []
     async with context.database.reading() as connection:
         after = min(int(request.after or 0), GREATEST)
@@ -506,7 +505,7 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
         if found.state == "named":
             raise NotFoundError(
-                f"{payment} is no unallocated payment: it is of order {', '.join(found.named)}"
+                f"{payment} is no unallocated payment: it belongs to order {', '.join(found.named)}"
             )
         return await _with_phone(context, connection, found)
 
@@ -596,10 +595,10 @@ def found_payment(
         return replace(only, named=tuple(sorted({*only.named, *shop})))
     if found:
         names = ", ".join(each.id for each in found[:5])
-        raise UsageError(f"{payment} may be any of {names}: give the id of the one that you mean")
+        raise UsageError(f"{payment} may be any of {names}: give the id of the right one")
     raise NotFoundError(
-        f"there is no unallocated payment {payment[:80]!r}; `tallyhook unallocated list` shows "
-        f"them, and `tallyhook orders find REFERENCE` finds the order of any other"
+        f"there is no unallocated payment {payment[:80]!r}; `tallyhook unallocated list` lists "
+        "them, and `tallyhook orders find REFERENCE` finds the order of another payment"
     )
 
 

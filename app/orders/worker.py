@@ -33,11 +33,11 @@ sealed once for each row.
 """
 
 LONG_BACKLOG_S: Final = 5.0
-"""Longest such pause, where the reader is far behind. The pause is a quarter of its delay."""
+"""Longest such pause, for a reader with a long delay. The pause is a quarter of its delay."""
 
 
 class FoldWorker:
-    """Folds orders until it is stopped. `alive` tells the readiness check whether it is running."""
+    """Folds orders until it is stopped. The readiness check reads `alive`."""
 
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
         """Take the context.

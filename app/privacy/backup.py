@@ -1,18 +1,18 @@
 """Backup and restore: the database copied while it is served, and a copy put in its place.
 
-SQLite only. For PostgreSQL, use its own tools; a command of ours would only do it worse. The steps
+SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours. The steps
 of a restore:
 
     1 lock     nobody may serve or write
     2 copy     the backup beside the database; the copy is sound, and of this environment
     3 open     the copy: every object of its schema is one that the migrations make, and it is
                brought up to date
-    4 erase    again whoever was erased since: see `replay_after_restore`
+    4 erase    again all people erased since then: see `replay_after_restore`
     5 follow   what every restored database needs before its first start: see `follow_on`
     6 switch   the database that is there is kept under another name; the copy gets its name
 
-Until the last step nothing is changed, so a restore that fails or is cut short leaves what is
-there. What PostgreSQL's own tools have put back gets steps 3 to 5 by `db restored`.
+Until the last step nothing is changed, so a failed or interrupted restore leaves the database as it
+was. `db restored` runs steps 3 to 5 on a database that PostgreSQL's own tools have restored.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ from reconcile.instants import SECOND, Instant
 Result = TypeVar("Result")
 
 _POSTGRESQL: Final = (
-    "this database is PostgreSQL's: use `pg_dump --format=custom`, or `pg_basebackup` and an "
-    "archive of its log to return to any moment"
+    "this is a PostgreSQL database: use `pg_dump --format=custom`, or `pg_basebackup` and a log "
+    "archive for any point in time"
 )
 
 _OURS: Final = (
@@ -68,7 +68,7 @@ _OURS: Final = (
 async def rewrite(context: AppContext) -> None:
     """Rewrite an SQLite database without deleted content. Raises UsageError for PostgreSQL."""
     if context.database.shared:
-        raise UsageError("PostgreSQL has its own: VACUUM (FULL) of the tables, which locks them")
+        raise UsageError("PostgreSQL does this itself: VACUUM (FULL), which locks the tables")
     await context.database.writer.rewrite()
     await context.inbox.rewrite()
 
@@ -112,16 +112,16 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
     Made(source).check_there()
     if not source.exists():
         raise StoreUnavailable(
-            f"there is no database at {source.absolute()} yet; `tallyhook serve` makes it"
+            f"there is no database at {source.absolute()} yet; `tallyhook serve` creates it"
         )
     if target.absolute() in [Path(f"{source.absolute()}{name}") for name in _OURS] or (
         target.exists() and target.samefile(source)
     ):
-        raise UsageError(f"{target} belongs to the database itself; name another file")
+        raise UsageError(f"{target} is the database itself or a file of it; name another file")
     if not target.parent.is_dir():
-        raise UsageError(f"there is no folder {target.parent}; make it first")
+        raise UsageError(f"there is no folder {target.parent}; create it first")
     if target.is_dir() or (target.exists() and not replace):
-        raise UsageError(f"{target} exists; name another file, or say --force to replace it")
+        raise UsageError(f"{target} exists; name another file, or use --force to replace it")
 
 
 async def in_thread(
@@ -142,8 +142,8 @@ async def in_thread(
 
 
 _RESTORED_BY_POSTGRESQL: Final = (
-    "this database is PostgreSQL's: use `pg_restore`, or start from a base backup and the archived "
-    "log; then `tallyhook db restored`, before anything is started"
+    "this is a PostgreSQL database: use `pg_restore`, or a base backup and the archived log; then "
+    "run `tallyhook db restored` before you start anything"
 )
 
 
@@ -183,17 +183,17 @@ class FollowedLog:
         have = counted(self.leaves, *LEAF)
         if self.renamed is not None:
             return [
-                f"The log that was there had {counted(self.cut, *LEAF)}, and the backup's, of "
-                f"{have}, lacks the last of them: it goes on under another origin, {self.renamed}. "
-                "Give the operators of its witnesses what `tallyhook log key` prints, and whoever "
-                "has kept a later checkpoint the reason."
+                f"The replaced log had {counted(self.cut, *LEAF)}, and the backup's has only "
+                f"{have}: it continues under a new origin, {self.renamed}. Send the output of "
+                "`tallyhook log key` to the operators of its witnesses, and explain this to "
+                "everyone who has a later checkpoint."
             ]
         if self.sure or not self.leaves:
             return []
         return [
-            f"Whether the log went on after the backup's last checkpoint ({have}) is unknown "
-            "here. Where it did, it must not go on under the same origin: run `tallyhook log "
-            "rename --reason TEXT` before anything is started."
+            f"Whether the log continued after the backup's last checkpoint ({have}) is unknown. "
+            "If it did, it must not continue under the same origin: run `tallyhook log rename "
+            "--reason TEXT` before you start anything."
         ]
 
 
@@ -229,18 +229,18 @@ class Followed:
     def sentences(self) -> list[str]:
         """Describe, for a person, what the restore did."""
         lines = [
-            f"Revisions go on at {self.first}; readers of the feed and of notifications need "
-            "nothing changed. No login session is left."
+            f"Revisions continue at {self.first}; readers of the feed and of notifications need "
+            "no change. All login sessions have ended."
         ]
         lines += self.log.sentences()
-        may = "are in force again" if self.gone is not None else "are in force"
+        may = "are valid again" if self.gone is not None else "are in force"
         for kind, names, undo in (
             ("tokens", self.may.tokens, "tokens revoke"),
             ("operators", self.may.operators, "operators disable"),
         ):
             if names:
                 sentence = f"These {kind} {may}: {', '.join(names)}"
-                lines.append(f"{sentence}. End what should not be with `tallyhook {undo} NAME`.")
+                lines.append(f"{sentence}. End wrong ones with `tallyhook {undo} NAME`.")
         for kind, names in (
             ("tokens", self.gone.tokens if self.gone else ()),
             ("operators", self.gone.operators if self.gone else ()),
@@ -433,7 +433,7 @@ async def adopt_inbox(
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()
         if database.path is None:
-            raise UsageError("on PostgreSQL the inbox is a table of the database; there is no file")
+            raise UsageError("on PostgreSQL the inbox is a table of the database, not a file")
         file, lost = inbox_file_store.facts_at(database.path), await inbox.loss()
         gaps = [each for each in (lost, await inbox.gap()) if each is not None]
         if not gaps:
@@ -489,5 +489,5 @@ def _check_backup(database: Path, backup: Path, *, replace: bool) -> None:
         raise UsageError(f"{backup} is the database itself; name a backup")
     if database.exists() and not replace:
         raise UsageError(
-            f"{database} exists; say --force to put the backup in its place and keep it aside"
+            f"{database} exists; use --force to replace it with the backup and keep it aside"
         )

@@ -158,13 +158,13 @@ def _contents_of(path: Path, *, called: Path) -> Contents:
             return _contents(database, path)
     except (sqlite3.Error, ValueError, TypeError, OverflowError) as error:  # of a row's own kind
         raise errors.StoreUnavailable(
-            f"{called} is no database of Tallyhook's: {_one_line(error)}"
+            f"{called} is not a Tallyhook database: {_one_line(error)}"
         ) from error
 
 
 def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
     denied = os.access(path, os.F_OK) and not os.access(path, os.R_OK)  # SQLite does not say so
-    why = "this user may not read it; be its owner" if denied else _one_line(error)
+    why = "this user may not read it; run this as its owner" if denied else _one_line(error)
     return errors.StoreUnavailable(f"{path} cannot be copied: {why}")
 
 
@@ -212,8 +212,8 @@ def _locked(part: Path) -> int:
     if found.st_uid != os.geteuid() or found.st_nlink != 1:
         os.close(descriptor)
         raise errors.UsageError(
-            f"{part} is another user's, or a second name of another file: remove it, and choose a "
-            "folder to which only you can write"
+            f"{part} belongs to another user, or is a second name of another file: remove it, and "
+            "choose a folder to which only you can write"
         )
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -233,17 +233,17 @@ def _require_whole_pages(source: Path) -> None:
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
-    except OSError:  # to be reported by whoever copies it
+    except OSError:  # reported when it is copied
         return
     if begins and begins != _HEADER[: len(begins)]:
-        raise errors.StoreUnavailable(f"{source} is no SQLite database, and no backup of ours")
+        raise errors.StoreUnavailable(f"{source} is neither an SQLite database nor a backup")
     try:
         with closing(reading(source)) as given:
             (size,) = given.execute("PRAGMA page_size").fetchone()
-    except (sqlite3.Error, ValueError):  # to be reported by whoever copies it
+    except (sqlite3.Error, ValueError):  # reported when it is copied
         return
     if source.stat().st_size % size:
-        raise errors.StoreUnavailable(f"{source} is cut off: its last page is not whole")
+        raise errors.StoreUnavailable(f"{source} is cut off: its last page is incomplete")
 
 
 @contextmanager
@@ -379,9 +379,9 @@ def found_in(backup: Path) -> Iterator[None]:
         elif isinstance(error, errors.StorePoisoned):
             found = str(error).partition(";")[0]
         else:
-            found = "its tables are not what Tallyhook keeps in them"
+            found = "its tables hold data that Tallyhook does not write"
         raise errors.StoreUnavailable(
-            f"{backup} is not restored, and nothing was changed: {found}; restore another backup"
+            f"{backup} was not restored, and nothing was changed: {found}; restore another backup"
         ) from error
 
 
@@ -452,8 +452,8 @@ def _check(contents: Contents, environment: str | None) -> None:
     if environment is not None and contents.environment != environment:
         raise errors.ConfigurationError(
             [
-                f"TALLYHOOK_ENVIRONMENT: the backup is of {contents.environment}, this is "
-                f"{environment}; restore it where it belongs"
+                f"TALLYHOOK_ENVIRONMENT: the backup is from {contents.environment}, but this is "
+                f"{environment}; restore it in its own environment"
             ]
         )
     if contents.version not in schema.VERSIONS:
@@ -506,6 +506,6 @@ def _fold_log(database: Path) -> bool:
         raise errors.StoreUnavailable(f"{database} cannot be set aside: {error}") from error
     if busy:
         raise errors.StoreUnavailable(
-            f"another process reads {database}; end it, then restore again"
+            f"another process is reading {database}; end it, then restore again"
         )
     return True

@@ -111,7 +111,7 @@ class OrderComparison:
                 await self.compare(connection, several)
                 self.count += len(several)
         except ValueError as error:  # raised by a changed row
-            self.problems.append(f"orders are not compared, since a row cannot be read: {error}")
+            self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
         """Compare orders that are not due. A due order is known to be behind."""
@@ -191,8 +191,8 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
         yield Rebuilder(read_here, partial(check_orders, context))
         return
     died = (
-        "a process that reads and folds has ended before its time: check again, with --jobs 1 if "
-        "memory was short"
+        "a process that reads and folds ended unexpectedly: check again, with --jobs 1 if memory "
+        "ran out"
     )
     async with processes(context, jobs, died=died) as elsewhere:
 
@@ -265,7 +265,7 @@ commit."""
 
 
 SAMPLE: Final = 3_000
-"""Deliveries in a sample, about: where one row in a thousand is wrong, it has one with 95 %."""
+"""Deliveries in a sample, about: if one row in a thousand is wrong, it contains one with 95 %."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -290,13 +290,13 @@ class CheckReport:
 
     def sentence(self) -> str:
         """Describe the result for a person."""
-        good = "all is as it should be"
+        good = "no problem was found"
         gone = f", {counted(self.pruned, 'body', 'bodies')} pruned" if self.pruned else ""
         looked = f"{counted(self.bodies, 'body', 'bodies')} and {counted(self.orders, 'ledger')}"
         checked = "read and folded again" if self.deep else "checked"
         again = counted(self.sampled, "delivery", "deliveries")
         if self.unread is not None:
-            good = "nothing wrong in what was checked"
+            good = "no problem was found in this part"
             gone += f", none read again ({self.unread})"
         elif self.seed is not None:
             gone += f", {again} read and folded again (--seed {self.seed})"
@@ -334,8 +334,8 @@ async def check_database(
 
 
 _OTHER_POLICY: Final = (
-    "orders were folded by other settings than these, or are just being set "
-    "due for these, so no ledger was compared; `tallyhook serve` folds all by the settings it has"
+    "no ledger was compared, because orders were folded with other settings or are just becoming "
+    "due; `tallyhook serve` folds all orders with its own settings"
 )
 
 
@@ -418,13 +418,13 @@ class _Check:
         gap = await inbox_of(self.context).gap()
         if gap is not None:
             command = "db restored" if self.context.database.shared else "serve"
-            found.append(f"{gap.sentence()}; `tallyhook {command} {ACCEPT}` goes on without it")
+            found.append(f"{gap.sentence()}; `tallyhook {command} {ACCEPT}` continues without it")
         async with self.context.database.reading() as connection:
             aside = await run(connection, inbox_store.count_set_aside)
         if aside:
             are = "delivery is" if aside == 1 else "deliveries are"
             found.append(
-                f"{aside} accepted {are} set aside, which nothing could read: see the log, then "
+                f"{aside} accepted {are} set aside as unreadable: see the log, then run "
                 "`tallyhook deliveries poisoned --retry`"
             )
         return found
@@ -455,7 +455,7 @@ class _Check:
                 self.report.unread, self.report.sampled = str(error), 0
                 return orders
             except ValueError as error:  # raised by a changed row
-                problem = f"deliveries are not compared, since a row cannot be read: {error}"
+                problem = f"deliveries are not compared, because a row cannot be read: {error}"
                 self.report.add([problem])
                 return orders
             async for sentences in consistency_store.differences(
@@ -469,8 +469,8 @@ class _Check:
                 self.report.add(
                     [
                         f"{counted(missing, 'customer is', 'customers are')} not found by the "
-                        "number, email address, name or id that a body names; `tallyhook reindex` "
-                        "notes them"
+                        "number, email address, name or id in a body; `tallyhook reindex` stores "
+                        "them"
                     ]
                 )
             return orders
@@ -494,7 +494,7 @@ class _Check:
                 )
             )
             self.report.add(
-                f"{each.delivery.delivery_id} was pruned, and its event is gone: restore a backup"
+                f"{each.delivery.delivery_id} was pruned, but its event is gone: restore a backup"
                 for each in filter(_has_lost_event, rereads)
             )
             progress(len(rereads))

@@ -60,10 +60,10 @@ class Derived(NamedTuple):
         for key, row in there.items():
             other = wanted.get(key)
             if other is None:
-                found.append(self._sentence(row, f"is there, and {self.basis} does not give it"))
+                found.append(self._sentence(row, f"has no source in {self.basis}"))
             elif other != row:
                 names = ", ".join(compress(self.columns, map(ne, row, other)))
-                found.append(self._sentence(row, f"is not what {self.basis} gives: {names}"))
+                found.append(self._sentence(row, f"differs from {self.basis}: {names}"))
         missing = (row for key, row in wanted.items() if key not in there)
         return found + [self._sentence(row, "is missing") for row in missing]
 
@@ -269,7 +269,7 @@ LEDGERS: Final = Derived(
 )
 """Cached ledgers without `as_of`: a ledger is unchanged until its next decision."""
 PUBLISHED: Final = Derived(
-    "what was last published of {}",
+    "the latest published outcome of {}",
     ("order_key", "outcome", "fulfillable", "substance"),
     slice(1),
     "its history",
@@ -302,8 +302,8 @@ async def differing_counts(connection: AsyncConnection) -> list[str]:
     strays = await listing_store.count_strays(connection)
     if strays:
         found.append(
-            f"{counted(strays, 'order is', 'orders are')} listed by a revision that is not its "
-            "last; `tallyhook refold --all` lists them again"
+            f"{counted(strays, 'order is', 'orders are')} listed by an old revision; `tallyhook "
+            "refold --all` lists them again"
         )
     return found
 

@@ -84,7 +84,7 @@ class TakenCopy:
     @property
     def sentence(self) -> str:
         """Say when and by whom the copy was taken, and for how long it is kept."""
-        kept = "how long it is kept is not known here"
+        kept = "its period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
         return (

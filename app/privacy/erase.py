@@ -104,8 +104,8 @@ async def erase(
     reason = checked_reason(context, asked.reason, phones=erasure.identifiers)
     if asked.order is not None and not asked.files_of_others and erasure.of_others():
         raise UsageError(
-            f"{files_of_others(erasure)} would go, too: --dry-run lists them; to erase them with "
-            "this order say --files-of-others"
+            f"{files_of_others(erasure)} would be deleted too: --dry-run lists them; to erase "
+            "them with this order use --files-of-others"
         )
     async with context.database.writing() as connection:  # 3
         agreed = None if agree is None else await agree(connection)
@@ -176,12 +176,11 @@ async def _carry_out_begun(
 
 
 UNFINISHED: Final = (
-    "It was begun, and is not done to its end: it stands in the journal of erasures and is not "
-    "carried out in this database. Where nobody is doing it just now, whoever owns the machine "
-    "carries it out by: {}"
+    "It was started but not completed: the journal of erasures has it, but this database does "
+    "not. If nobody is completing it now, the machine's owner does it by: {}"
 )
 
-NOT_ALONE: Final = "an erasure cannot be taken back, and takes two operators"
+NOT_ALONE: Final = "an erasure cannot be undone, and takes two operators"
 
 
 async def propose_erasure(
@@ -191,8 +190,8 @@ async def propose_erasure(
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
     """Propose an erasure, for an operator who proved who they are. Return None for the machine's
-    owner, who may erase. Of a number or an address the proposal holds a pseudonym: who approves
-    types it. Raise as `erase` does.
+    owner, who may erase. The proposal holds a pseudonym instead of a number or an address, which
+    the approver types. Raise as `erase` does.
     """
     if not proposals.proved(await who_may(context, by=asked.by, action="erased")):
         return None
@@ -214,8 +213,8 @@ async def propose_erasure(
             subject=subject,
             sentence=f"Erase the personal data of {whose}: bodies and headers of "
             f"{counted(counts['deliveries'], 'delivery', 'deliveries')} of "
-            f"{counted(counts['orders'], 'order')}, phone numbers, "
-            f"session requests{others} and files. It cannot be taken back.",
+            f"{counted(counts['orders'], 'order')}, phone numbers, session requests{others} and "
+            "files. It cannot be undone.",
             given=given,
             reason=reason,
         )
@@ -236,7 +235,7 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
         return UNFINISHED.format(command) if pending else None
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
-        await seal_unsealed(context)  # what is deleted must have been sealed as it came
+        await seal_unsealed(context)  # deleted data must have been sealed before
         order = {"order": proposal.subject}
         asked = ErasureRequest(
             **(order if proposal.kind == "erase" else typed_as(agree.typed)),
@@ -249,14 +248,14 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
     def must_fit(proposal: Proposal, typed: str) -> None:
         if not typed.strip():
             raise UsageError(
-                "say by --typed what is to be erased, number or address, as the customer's own "
-                "request has it: no proposal holds it"
+                "give with --typed the number or address to erase, as the customer's request "
+                "states it: the proposal does not contain it"
             )
         person = person_of(context, **typed_as(typed))
         if person is None or not is_of(context, person, proposal.given["pseudonym"]):
             raise UsageError(
-                f"what you typed is not what {proposal.who} proposed to erase: nothing was erased; "
-                "look at the customer's own request"
+                f"what you typed is not what {proposal.who} proposed to erase; nothing was "
+                "erased: check the customer's own request"
             )
 
     of_order = proposals.ProposalKind(
@@ -275,7 +274,7 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
         name="erase_person",
         title="Erase a person's data",
         where=None,
-        typed="The number or address, as the customer's own request has it",
+        typed="The number or address, as the customer's request states it",
         must_fit=must_fit,
     )
     return {each.name: each for each in (of_order, of_person)}

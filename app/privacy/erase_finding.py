@@ -44,7 +44,7 @@ class JudgedDeliveries:
     may go arrived.
 
     kind    of what is judged
-    unread  those that may be deleted and could not be read; `gone`: those of which nothing is left
+    unread  those that may be deleted and could not be read; `gone`: those without any data left
     """
 
     kind: Kind = "delivery"
@@ -84,7 +84,7 @@ MOST_ORDERS: Final = 10_000
 class Erasure:
     """The data that may be deleted, the data that stays, and whether the erasure is done.
 
-    identifiers  E.164 digits, or an email address behind EMAIL_KIND
+    identifiers  E.164 digits, or an email address after EMAIL_KIND
     orders      orders whose bodies, headers and phone digests are erased
     deliveries  deliveries without an order, or unreadable, that hold the number; `unreadable`: the
                 unreadable ones
@@ -233,7 +233,7 @@ class Erasure:
 def _known(erasure: Erasure) -> Erasure:
     """Return the erasure. Raise NotFoundError if it found nothing."""
     if not any(erasure.counts().values()):
-        raise NotFoundError(f"nothing is kept of {erasure.subject}")
+        raise NotFoundError(f"nothing is stored about {erasure.subject}")
     return erasure
 
 
@@ -246,7 +246,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find everything about a number, or about an email address behind EMAIL_KIND."""
+        """Find everything about a number, or about an email address, which EMAIL_KIND precedes."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -271,8 +271,8 @@ class ErasureFinder:
                 orders.add(owned.order)
         if len(orders) > MOST_ORDERS:
             raise UsageError(
-                f"more than {MOST_ORDERS:,} orders name this, which is no one person's; "
-                "erase order by order"
+                f"more than {MOST_ORDERS} orders name this, so it is not one person's; erase "
+                "order by order"
             )
         await self._judge(connection, erasure, sorted(orders))
         refused = await erase_store.rejections_that_hold(connection, [written])

@@ -45,27 +45,27 @@ Why = Literal[
 ]
 
 SENTENCES: Final[Mapping[Why, str]] = {
-    "accounts": "books must be kept by law: TALLYHOOK_RETENTION_ACCOUNTS_DAYS keeps it until {}",
-    "disputable": "its payment can be disputed: TALLYHOOK_RETENTION_DISPUTES_DAYS keeps it until "
-    "{}",
-    "unallocated": "it paid, and no order has its money: assign or dismiss the payment (`tallyhook "
-    "unallocated list`); TALLYHOOK_RETENTION_UNALLOCATED_DAYS keeps it until {}",
+    "accounts": "books must be kept by law: TALLYHOOK_RETENTION_ACCOUNTS_DAYS keeps this until {}",
+    "disputable": "its payment can be disputed: TALLYHOOK_RETENTION_DISPUTES_DAYS keeps this "
+    "until {}",
+    "unallocated": "it paid, but its money is on no order: assign or dismiss the payment "
+    "(`tallyhook unallocated list`); TALLYHOOK_RETENTION_UNALLOCATED_DAYS keeps this until {}",
     "not_over": "its payment is not over ({})",
     "revocable": "the customer can revoke its payment until {}",
-    "disputed": "its payment is disputed: the provider decides",
+    "disputed": "its payment is disputed; wait for the provider's decision",
     "to_settle": "a person must settle it first ({}): {}",
-    "shared": "it shares events with another order: a person must settle whose they are",
+    "shared": "it shares events with another order: a person must say whose they are",
     "minimum": "TALLYHOOK_RETENTION_MINIMUM_DAYS keeps it until {}",
-    "refused": "it was refused, and may be about a payment all the same: mend the secret or the "
-    "profile, run `tallyhook deliveries reverify` and ask again; as it is, it can go {}",
-    "unread": "it could not be read, and may be about a payment: correct the profile, run "
-    "`tallyhook reindex` and ask again; as it is, it can go {}",
-    "beside_unread": "the request that brought it holds an event that could not be read yet ({}): "
-    "correct the profile, run `tallyhook reindex` and ask again",
-    "in_the_reference": "its reference is, or holds, the number or address: ledgers are kept",
-    "set_aside": "it was accepted and could not be read: see the log, then `tallyhook deliveries "
-    "poisoned --retry`, and ask again",
-    "changed": "something was said of it meanwhile: ask again",
+    "refused": "it was refused but may be about a payment: correct the secret or the profile, run "
+    "`tallyhook deliveries reverify` and try again; otherwise it can be deleted {}",
+    "unread": "it could not be read but may be about a payment: correct the profile, run "
+    "`tallyhook reindex` and try again; otherwise it can be deleted {}",
+    "beside_unread": "the request that delivered it holds an event that could not be read yet "
+    "({}): correct the profile, run `tallyhook reindex` and try again",
+    "in_the_reference": "its reference contains the number or address: ledgers are kept",
+    "set_aside": "it was accepted but could not be read: see the log, run `tallyhook deliveries "
+    "poisoned --retry`, and try again",
+    "changed": "new data about it arrived in the meantime: try again",
 }
 
 
@@ -95,9 +95,9 @@ class KeptData:
         """State until when it is restricted, and on which legal ground."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
-            return f"hidden from searches for good ({ground})"
+            return f"hidden from searches permanently ({ground})"
         until = "that ends" if self.until is None else format_instant(self.until)
-        return f"hidden from searches until {until}, then erased by itself ({ground})"
+        return f"hidden from searches until {until}, then erased automatically ({ground})"
 
 
 NO_TIME: Final = Duration(0)
@@ -148,7 +148,7 @@ def kept_order(
         return KeptData(what=order, why="disputed")
     if to_do:
         detail = ", ".join(errors_of(ledger)) or ledger.outcome
-        do = f"{'; '.join(to_do)}. Then ask again"
+        do = f"{'; '.join(to_do)}. Then try again"
         return KeptData(what=order, why="to_settle", detail=detail, do=do)
     over = ledger.outcome == "unresolved" or ledger.outcome in FINAL
     if not over or ledger.next_decision_at is not None or ledger.window.expected_by is not None:
@@ -205,7 +205,7 @@ SETTLED_BY: Final[Mapping[ToSettle, frozenset[BreakCause]]] = {
 """Breaks that report a finding. A decision about one settles the finding."""
 
 OTHERWISE: Final[Mapping[ToSettle, str]] = {
-    "held_back": "find out what it is held for, then `tallyhook orders release {}`",
+    "held_back": "find out why it is held, then `tallyhook orders release {}`",
     "unread_money_event": "name the event's kind in the source's profile, then `tallyhook reindex`",
 }
 """Findings that no break reports, and what settles them."""
@@ -250,18 +250,20 @@ def steps_for(
     if code in OTHERWISE:
         return [OTHERWISE[code].format(order)]
     if seen is None:
-        return ["`tallyhook reconcile run` first; then `tallyhook breaks accept ID --reason WHY` "
-                "for each break of it that `tallyhook breaks list` shows"]  # fmt: skip
+        return [
+            "`tallyhook reconcile run`, then `tallyhook breaks accept ID --reason WHY` for each "
+            "break of it in `tallyhook breaks list`"]  # fmt: skip
     about = [
         each for each in seen if each.seen.cause in SETTLED_BY[code] and each.life.state != "closed"
     ]
     waiting = sorted(each.identity for each in about if each.life.state != "accepted")
     if waiting:
-        return [f"settle its break, then `tallyhook breaks accept {each} --reason WHY`"
+        return [f"settle its break, then run `tallyhook breaks accept {each} --reason WHY`"
                 for each in waiting]  # fmt: skip
     if not about and (code == "fulfilled_but_not_paid" or not booked):
-        return ["import an order book that says what became of it (`tallyhook records import`), "
-                "then `tallyhook reconcile run`, and accept its break if there is one"]  # fmt: skip
+        return [
+            "import an order book that states its result (`tallyhook records import`), then "
+            "`tallyhook reconcile run`, and accept its break if there is one"]  # fmt: skip
     return []
 
 

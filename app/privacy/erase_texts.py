@@ -71,8 +71,8 @@ async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
     """Return the bank lines with one of these numbers in their texts. Payer and texts are emptied
-    completely, since a name stands beside the number. The bank's own ids, which match payouts, are
-    emptied only if they hold the number."""
+    completely, because a name may be beside the number. The bank's own ids, which match payouts,
+    are emptied only if they hold the number."""
     found: list[BankText] = []
     if not written:
         return found

@@ -113,7 +113,7 @@ class JournalKey:
         return "JournalKey()"
 
     def digest(self, kind: Kind, key: str) -> str:
-        """Return the digest that stands for the key of a row or the reference of an order."""
+        """Return the digest that replaces the key of a row or the reference of an order."""
         code = self._begun.copy()
         code.update(f"subject\n{kind}\n{key}".encode())
         return code.hexdigest()[:_DIGEST_CHARS]
@@ -162,7 +162,7 @@ class ErasureJournal:
         with _locked(self.path) as file:
             lines, whole, _ = _read(file, self.key)
             if lines[: len(self.lines)] != self.lines:
-                raise journal_problem(f"{self.path} was replaced meanwhile; erase again")
+                raise journal_problem(f"{self.path} was replaced in the meantime; erase again")
             new: list[JournalLine] = []
             for kind, ids in emptied.items():
                 for part in _portions(ids):
@@ -247,7 +247,7 @@ def read_journal(path: Path) -> ErasureJournal | None:
         )
     if key is None:
         raise journal_problem(
-            f"the key {key_path_of(path)} of the journal of erasures is not there; put its copy "
+            f"the key {key_path_of(path)} of the journal of erasures is missing; put its copy "
             "back: no other key can read the journal"
         )
     with path.open("rb") as file:
@@ -271,9 +271,9 @@ def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
             _new(path, f"{first.text}\n".encode())
     except OSError as error:
         raise UnreachableError(
-            f"the journal of erasures cannot be made in {path.parent}: "
-            f"{error.strerror or type(error).__name__}; let this user write there, or name another "
-            f"place in {VARIABLE}"
+            f"the journal of erasures cannot be created in {path.parent}: "
+            f"{error.strerror or type(error).__name__}; let this user write there, or name "
+            f"another place in {VARIABLE}"
         ) from None
     journal = read_journal(path)
     assert journal is not None, "it was just made"
@@ -351,6 +351,6 @@ def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
 
 def _changed(number: int) -> ConfigurationError:
     return journal_problem(
-        f"line {number + 1} of the journal of erasures was changed, or is of another key; put the "
+        f"line {number + 1} of the journal of erasures was changed, or has another key; put the "
         "copies of the journal and of its key back"
     )

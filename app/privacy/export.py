@@ -50,7 +50,7 @@ OPEN_FOR: Final[Duration] = DAY
 
 NAME: Final = "export"
 
-NOT_ALONE: Final = "a copy of everything about a person takes two operators"
+NOT_ALONE: Final = "a copy of all data about a person takes two operators"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +148,7 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
     """Return the statement on how the person's identity was checked, in a form that the trail may
     keep."""
     if not identity.strip():
-        raise UsageError("--identity says how you checked that it is the person who asks")
+        raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
 
 
@@ -183,7 +183,7 @@ async def propose_export(
             subject=subject,
             sentence=f"Give {who.name} a copy of all personal data of {subject}, with "
             f"{counted(len(found.orders), 'order')}{unmasked}, for {OPEN_FOR // HOUR} hours from "
-            "the approval on, to hand to the person.",
+            "the approval, to hand to the person.",
             given=given | attachments,
             reason=_checked_identity(context, asked.identity, found),
         )
@@ -218,7 +218,7 @@ def _must_be_of(
     """Raise UsageError if the approved copy is about somebody else, or excludes the files asked
     for."""
     if asked.attachments and "attachments" not in approved.given:
-        raise UsageError("the copy that was approved is without attached PDFs and pictures")
+        raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
     if person is None or known is None:
         same = person is None and known is None and approved.given.get("order") == asked.order
@@ -226,8 +226,7 @@ def _must_be_of(
         same = is_of(context, person, known)
     if not same:
         raise UsageError(
-            f"the copy that was approved is of {approved.subject}, and of nobody else: name them "
-            "as they were named then"
+            f"the approved copy is only for {approved.subject}: name the person as in the proposal"
         )
 
 

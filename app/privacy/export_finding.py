@@ -82,7 +82,7 @@ async def find_person(
         addresses = sum(not all(text.isdecimal() for text in each) for each in people)
         if (count := max(numbers, addresses)) > 1:
             raise UsageError(
-                f"messages of {order} may name {count} customers: name the one who asks by "
+                f"messages of {order} may name {count} customers: name the one who asked by "
                 "number or email address"
             )
         found.named_by = sorted(found.identifiers)
@@ -113,7 +113,7 @@ async def find_person(
     await _add_own(connection, found, things)
     found.aside = await _aside(connection, found)
     if not (found.own or found.named or found.aside):
-        raise NotFoundError(f"nothing is kept of {masked(person or '')}")
+        raise NotFoundError(f"nothing is stored about {masked(person or '')}")
     return found
 
 

@@ -20,9 +20,9 @@ from app.privacy.erase_store import MOST_INFLATED
 from app.providers.identifiers import name_words
 
 OTHERS: Final = "(left out: it is about others)"
-"""Text that replaces what a body says about other people."""
+"""Text that replaces other people's data in a body."""
 
-STAFF: Final = "(somebody who works here)"
+STAFF: Final = "(a staff member)"
 
 PASSAGE: Final = 500
 """Maximum characters shown of a line that names the person: one line of a statement. Whole pages
@@ -180,8 +180,8 @@ class PersonalCopy:
         )
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
-        """Return whether the text of a member is another person's name. Of an object that states
-        nobody's number or address, names unlike the person's own are another's, if theirs is
+        """Return whether the text of a member is another person's name. In an object without a
+        number or address, a name unlike the person's own is another person's, if the person's is
         known."""
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):

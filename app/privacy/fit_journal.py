@@ -22,14 +22,14 @@ PATIENCE: Final[Duration] = Duration(10 * MINUTE)
 """Time for which an erasure may be unfinished without an alarm."""
 
 WAITS: Final[Mapping[str, str]] = {
-    "": "they were begun and did not end: the service ends them within an hour, or now "
-    "`tallyhook db restored`",
-    "set_aside": "what they name is among the deliveries that are set aside: see the log, then "
+    "": "they were started but not completed: the service completes them within an hour, or "
+    "`tallyhook db restored` does so now",
+    "set_aside": "their data is in deliveries that are set aside: see the log, then run "
     "`tallyhook deliveries poisoned --retry`",
-    "refused": "what they name was refused in this database, and read before it was erased: mend "
-    "the secret or the profile, then `tallyhook deliveries reverify`",
-    "unread": "what they name could not be read in this database, and was read before it was "
-    "erased: correct the profile, then `tallyhook reindex`",
+    "refused": "their data was refused in this database but read before the erasure: correct the "
+    "secret or the profile, then run `tallyhook deliveries reverify`",
+    "unread": "their data is unreadable in this database but was read before the erasure: correct "
+    "the profile, then run `tallyhook reindex`",
 }
 """Reasons that lines of the journal are pending, and what to do, by the stored code."""
 
@@ -66,7 +66,7 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
-            "it, on a disk that no restore of the database puts back"
+            "it on a disk that a restore of the database does not replace"
         )
     await begin_journal(context)
     return await fitted(context, context.settings.erasure_journal_path)
@@ -77,8 +77,8 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
-            f"there is no journal of erasures at {path}; put the copies of it and of its key "
-            f"({erasure_journal.key_path_of(path).name}) back"
+            f"there is no journal of erasures at {path}; put back the copies of it and of its key "
+            f"({erasure_journal.key_path_of(path).name})"
         )
     async with context.database.reading() as connection:
         name = await erase_store.journal_name(connection)
@@ -89,8 +89,8 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
         )
     if copy != [line.text for line in journal.lines[: len(copy)]]:
         raise erasure_journal.journal_problem(
-            f"{path} lacks erasures that were carried out in this database: it is an older copy of "
-            "the journal; put the newest back"
+            f"{path} is an old copy of the journal: it lacks erasures that were carried out in "
+            "this database; put the newest copy back"
         )
     return journal
 
@@ -127,7 +127,7 @@ async def journal_state(context: AppContext) -> JournalState:
         waiting = await run(connection, erase_store.pending_lines)
         restricted, next_end, _ = await run(connection, restriction_totals)
     if path is None:
-        without = "is not set, and this database is with a journal of erasures; name its file"
+        without = "is not set, but this database uses a journal of erasures; name its file"
         return JournalState(path=None, begun=begun, problem=without if begun else None)
     try:
         if not begun and erasure_journal.read_journal(path) is None:

@@ -98,10 +98,10 @@ def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str)
     gap."""
     if found is not None and accepts is None:
         raise ConfigurationError(
-            [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to go on say `{command} {ACCEPT}`"]
+            [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
         )
     if found is None and accepts is not None:
-        raise UsageError("nothing is missing: leave --accept-gap and its --reason out")
+        raise UsageError("nothing is missing: leave out --accept-gap and --reason")
 
 
 async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) -> int:

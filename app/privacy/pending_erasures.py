@@ -39,7 +39,7 @@ IDLE_S: Final = 3_600.0
 AT_ONCE: Final = 100
 """Restrictions judged in one round. Each takes a fold; the rest follow in the next round."""
 
-ENDED: Final = "its restriction is over, as an earlier erasure asked"
+ENDED: Final = "its restriction has ended, and an earlier erasure asked for this"
 
 
 class PendingErasures:

@@ -25,37 +25,36 @@ FILES: Final[tuple[Place, ...]] = (
     Place(
         "<database>.inbox",
         marks.personal(
-            "the tables inbox and suspects, where SQLite is the database", erased="deleted"
+            "the tables inbox and suspects, if the database is SQLite", erased="deleted"
         ),
     ),
-    Place("the logs of both (-wal)", marks.personal("rows as they were written", erased="emptied")),
+    Place("the logs of both (-wal)", marks.personal("rows as written", erased="emptied")),
     Place(
         "<database>.erasures",
         marks.not_personal(
-            "ids, and keyed digests", because="a backup does not know who was erased after it"
+            "ids and keyed digests", because="a backup does not know who was erased after it"
         ),
     ),
     Place("*.erasures.key, *.phone.key, *.evidence.key", marks.not_personal("random")),
     Place(
         "log lines and metrics",
         marks.possibly_personal(
-            "ids, masked references, sources and verdicts; no number, name or body",
-            because="an erasure does not reach them: how long they are kept is the machine's "
-            "business",
+            "ids, masked references, sources and verdicts; no numbers, names or bodies",
+            because="an erasure does not reach them: the machine decides how long they are kept",
         ),
     ),
     Place(
         "backups",
         marks.personal(
             "a whole database of an earlier day",
-            because="an erasure does not reach them: a restore erases again, by the journal",
+            because="an erasure does not reach them: a restore repeats erasures from the journal",
         ),
     ),
     Place(
         "evidence bundles, letters and reports that were taken",
         marks.possibly_personal(
-            "redacted ones have references, those in full have bodies",
-            because="an erasure does not reach them: who took one stands in the trail",
+            "references if redacted, bodies if in full",
+            because="an erasure does not reach them: the trail names who took one",
         ),
     ),
 )
@@ -74,17 +73,17 @@ class RetainedClass(NamedTuple):
 CLASSES: Final[tuple[RetainedClass, ...]] = (
     RetainedClass(
         "retention_accounts_days",
-        "accounting records: an order after its last word, a bank's line after its booking",
+        "accounting records: an order after its last evidence, a bank's line after its booking",
         "accounts",
     ),
     RetainedClass(
         "retention_disputes_days", "evidence of a payment, after its last capture", "claims"
     ),
     RetainedClass(
-        "retention_unallocated_days", "who paid money of no order, after it came", "claims"
+        "retention_unallocated_days", "payers of money without an order, after it came", "claims"
     ),
     RetainedClass(
-        "retention_minimum_days", "all of an order or a delivery, after its last word", "accounts"
+        "retention_minimum_days", "an order or a delivery, after its last evidence", "accounts"
     ),
 )
 
@@ -94,7 +93,7 @@ def retained_rows(settings: Settings) -> list[dict[str, str]]:
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
-        kept = f"restricted for {counted(days, 'day')}, then erased by itself"
+        kept = f"restricted for {counted(days, 'day')}, then erased automatically"
         rows.append(
             {
                 "where": f"TALLYHOOK_{each.setting.upper()}",
@@ -138,10 +137,10 @@ class ReportedPlace:
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
-WAITS: Final = f"what it is of is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
+WAITS: Final = f"its order is listed as kept, with its own reason ({marks.GROUNDS['claims']})"
 """Reason that something stays for now in a place that an erasure empties."""
 
-UNEXPECTED: Final = "no number should stand here: tell who maintains this program"
+UNEXPECTED: Final = "no number should be here: report this to the program's maintainer"
 """Message for personal data in a place whose mark rules it out."""
 
 

@@ -104,8 +104,8 @@ def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention
         name: source.profile.acknowledgement.redelivery_days for name, source in sources.items()
     }
     problems = [
-        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {counted(span, 'day')} within which "
-        f"source {name} may deliver again; write {max(again.values())} or more, or 0 to keep "
+        f"TALLYHOOK_RETENTION_DAYS: {days} is less than the {counted(span, 'day')} in which "
+        f"source {name} may repeat a delivery; write {max(again.values())} or more, or 0 to keep "
         "everything"
         for name, span in again.items()
         if days and span > days
@@ -189,7 +189,7 @@ async def note_pruning(
                 connection,
                 who,
                 action="pruned",
-                subject="what is older than is kept",
+                subject="all data past its retention period",
                 at=context.clock.now(),
                 facts=facts,
             )
@@ -374,7 +374,7 @@ async def prune_by_hand(
         async for looked in _pass(context, retention, pruning, dry_run=False, keep=keep):
             progress(looked)
         # A receiver that ended within a second of its last delivery left what was read in its file.
-        # One that runs deletes it by itself: whether it is done in time is all the same here.
+        # A running one deletes it itself; when it does so does not matter here.
         await context.inbox.tidy()
     finally:
         await note_pruning(context, who, pruning.items())
@@ -396,9 +396,9 @@ async def _pass(
     newest = await context.database.on_snapshot(newest_ahead, now)
     if newest - now > CLOCKS_DIFFER and not dry_run:
         raise UsageError(
-            f"nothing is pruned while something here is dated {format_instant(newest)}, later than "
-            "this machine's clock: set the clock by NTP; if it is right, start the service, which "
-            "puts right what was dated so"
+            f"nothing is pruned while the newest stored date, {format_instant(newest)}, is later "
+            "than this machine's clock: set the clock by NTP; if it is right, start the service, "
+            "which corrects the dates"
         )
     async for page in settled_orders(context, retention, unsealed_too=dry_run):
         pruning.add(page if dry_run else await _prune_page(context, page), keep=keep)
@@ -463,7 +463,6 @@ async def settled_orders(
 
 
 async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
-    """Prune a page, and return what was deleted."""
     settled = await prune_orders(context, page.settled)
     gone: dict[str, int] = {}
     several = ((each, each, size) for each, size in page.unrelated.items())
@@ -547,7 +546,7 @@ class Pruner(PeriodicTask):
 
     async def _prune(self, pruning: Pruning) -> None:
         if self._guard.has_leapt():
-            log.warning("nothing is pruned for a day: the clock went ahead")
+            log.warning("nothing is pruned for a day because the clock jumped ahead")
             return
         began = perf_counter()
         async for _ in _pass(self._context, self._retention, pruning, dry_run=False):

@@ -58,7 +58,7 @@ from app.sealing import log_queue_store, order_store
 from reconcile.instants import Instant
 from reconcile.ledger.fold import last_heard
 
-REASON: Final = "erased before, as the journal of erasures says"
+REASON: Final = "erased before, according to the journal of erasures"
 
 SUBJECT: Final = "the journal of erasures"
 """Name of the journal in the trail."""
@@ -554,7 +554,7 @@ async def replay_after_restore(again: ErasureReplay, *, without: Without | None)
     try:
         if path is None:
             raise erasure_journal.journal_problem(
-                "is not set, and this database is with a journal; name its file"
+                "is not set, but this database uses a journal; name its file"
             )
         journal = await fitted(context, path)
     except ConfigurationError as error:

@@ -164,7 +164,7 @@ def _break_row(
     name: str, at: int, who: str, step: Act, value: str, reason: str, second: str | None,
     minor: int, currency: str,
 ) -> tuple[str, Facts]:  # fmt: skip
-    return f"what was done about break {name}", {
+    return f"the decision about break {name}", {
         "at": at,
         "who": who,
         "action": BREAK_ACTIONS.get(step),
@@ -192,7 +192,7 @@ _BREAKS: Final = Acts(
     of_row=_break_row,
     actions=frozenset(BREAK_ACTIONS.values()),
     entries=_one_of_each(
-        "what was done about break {}",
+        "the decision about break {}",
         lambda entry: (
             {"action": entry.action, "reason": entry.reason, "value": "", "second": None}
             | entry.facts
@@ -206,12 +206,12 @@ _CHECKLIST: Final = Acts(
         "WHERE substr(signer, 1, 9) <> 'tallyhook' ORDER BY number"
     ),
     of_row=lambda item, at, signer, state, note: (
-        f"what was signed of {item}",
+        f"the signature on {item}",
         {"at": at, "who": signer, "state": state, "note": note},
     ),
     actions=frozenset({"item_signed"}),
     entries=_one_of_each(
-        "what was signed of {}", lambda entry: {"state": "passed", "note": entry.reason}
+        "the signature on {}", lambda entry: {"state": "passed", "note": entry.reason}
     ),
 )
 
@@ -367,9 +367,9 @@ def _differences(
             continue
         entry = by_name[name].pop(0)
         if any(entry[member] != facts[member] for member in entry.keys() & facts.keys()):
-            found.append(f"{name} is not what the trail says of it")
+            found.append(f"{name} differs from the trail")
     return found + [
-        f"the trail has {name}, and it is not there" for name, left in by_name.items() if left
+        f"the trail has {name}, but it is missing here" for name, left in by_name.items() if left
     ]
 
 
@@ -383,8 +383,8 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         if each.facts.get("bank_lines")
     ]
     found = [
-        f"{counted(count, 'line')} of {kind} imports {'was' if count == 1 else 'were'} stated, or "
-        "put out of force, by no import of that kind: put a backup back"
+        f"{counted(count, 'line')} of {kind} imports {'was' if count == 1 else 'were'} added or "
+        "withdrawn by no import of that kind: restore a backup"
         for kind, count in now.strays.items()
         if count
     ]
@@ -394,9 +394,9 @@ async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], 
         again = lines.get(name, {})
         if again and any(stated.get(each, again.get(each)) != again.get(each) for each in compared):
             found.append(
-                f"the lines of {name} are not what was written then: some were changed, added or "
-                "removed since; put a backup back, or take the import back and import its file "
-                "again, after which this is still reported of the old lines"
+                f"the lines of {name} have changed since it was imported; restore a backup, or "
+                "withdraw the import and import its file again (the old lines are reported even "
+                "then)"
             )
     return found
 

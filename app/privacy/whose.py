@@ -25,14 +25,14 @@ def person_of(
     Raise UsageError for an incomplete number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
-            raise UsageError("--email is one whole email address, such as ann@example.com")
+            raise UsageError("--email must be one whole email address, such as ann@example.com")
         return address
     if phone is None:
         return None
     phones = understood(phone, countries=context.countries).phones
     whole = phone.strip().startswith(("+", "0")) or len(phone.strip()) >= BARE_DIGITS
     if len(phones) != 1 or not whole:
-        raise UsageError("--phone is one whole number with its country, such as +254 700 000 001")
+        raise UsageError("--phone must be one whole number with country code: +254 700 000 001")
     return phones[0]
 
 
@@ -56,7 +56,7 @@ def pseudonym(context: AppContext, identifier: str) -> str:
     """
     if context.phone_key is None:
         raise UsageError(
-            "there is no key of phone numbers yet: `tallyhook serve` makes it; or name the order"
+            "there is no key for phone numbers yet: `tallyhook serve` creates it; or name the order"
         )
     return context.phone_key.digest(f"pseudonym:{identifier}").hex()[-PSEUDONYM_CHARS:]
 

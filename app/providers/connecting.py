@@ -38,11 +38,11 @@ def setup_facts(profile: Profile) -> SetupFacts:
 
 
 APART: Final = ("several shops", "several sellers")
-"""Words of a trap that explains how to tell several shops on one account apart."""
+"""Words of a trap that explains how to separate several shops on one account."""
 
 
 def _apart(profile: Profile) -> list[str]:
-    """Return how to tell several shops on one account apart, unless a trap explains it."""
+    """Return how to separate several shops on one account, unless a trap explains it."""
     said = " ".join(profile.setup.traps).casefold()
     if profile.verifies_only or any(words in said for words in APART):
         return []

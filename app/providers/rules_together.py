@@ -424,7 +424,7 @@ def _account_is_signed(values: Values) -> Iterable[TomlMistake]:
     if values["account"]["connected"] and not where:
         yield TomlMistake("account.connected", "means nothing without account.where")
     if values["confirm"]:
-        return  # what is unsigned then decides nothing
+        return  # unsigned members then decide nothing
     if not all(map(_coverage(values).covers, where)):
         yield TomlMistake("account.where", f"is not covered by {_what_covers(values)}")
 

@@ -214,7 +214,7 @@ def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> App
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
     if any(each.delivery_id not in found for each in arrivals):
-        raise StoreUnavailable("a node of the database has not shown a commit yet", reason="busy")
+        raise StoreUnavailable("a database node does not show a commit yet", reason="busy")
     ids = {each.event.event_id for each in arrivals if each.event is not None}
     orders = {row[0] for row in select_rows(connection, sql=_ORDERS_OF_EVENTS, values=ids)}
     orders |= {row[0] for row in select_rows(connection, sql=_SHARING, values=orders)}

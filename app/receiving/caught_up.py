@@ -76,11 +76,11 @@ async def must_have_read(context: AppContext, *, as_of: Instant | None = None) -
     """Raise NotAllRead if deliveries are unread. `as_of` is explained at `behind_s`."""
     behind = await behind_s(context, as_of=as_of)
     if behind:
-        lags = ", or this is a standby that lags behind its primary"
+        lags = ", or this standby lags behind its primary"
         raise NotAllRead(
-            f"deliveries that came {spoken_age(behind)} ago are accepted and not read yet"
-            f"{lags if context.database.shared else ''}: is `tallyhook serve` running? Try again "
-            "when /readyz says that it is ready"
+            "accepted deliveries have been unread for "
+            f"{spoken_age(behind)}{lags if context.database.shared else ''}: check that "
+            "`tallyhook serve` runs, and try again when /readyz reports it ready"
         )
 
 
@@ -92,6 +92,6 @@ def spoken_age(behind: int) -> str:
 def unread_notice(behind: int) -> str:
     """Return the sentence that warns of an answer without the oldest unread delivery."""
     return (
-        f"Deliveries that came up to {spoken_age(behind)} ago may not be read yet: what is said of "
-        "orders here may lack them, and what is not here may have come. Ask again later."
+        f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
+        "lack them, and missing orders may have arrived. Try again later."
     )

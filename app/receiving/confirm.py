@@ -52,8 +52,8 @@ that its provider is asked when that window ends. Afterwards its ledger stays pe
 why."""
 
 ASK_AGAIN: Final[tuple[Duration, ...]] = (10 * SECOND, MINUTE, 10 * MINUTE, HOUR)
-"""Pauses before the same question is asked again. They follow an answer that repeats the position,
-since a provider's copy may lag, and an answer that changes it, until it is repeated."""
+"""Pauses before the same question is asked again. It is repeated after an unchanged position,
+because a provider's copy may lag, and after a changed one, until an answer confirms that."""
 
 SURE_NOT_FOUND: Final = 5
 """Number of times a provider must not know an event before we believe it: some learn of it late."""
@@ -95,7 +95,7 @@ async def _keep_bounded(context: AppContext, source: str) -> None:
             return
     async with context.database.writing() as connection:
         gone = await confirmation_store.drop_most_asked(connection, source, keep=MAX_WAITING)
-    log.error("too many events wait to be confirmed", source=source, count=gone)
+    log.error("too many events are waiting to be confirmed", source=source, count=gone)
 
 
 async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -> None:

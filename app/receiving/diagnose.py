@@ -34,13 +34,13 @@ async def diagnose_delivery(
         rejection = await find_rejection(connection, delivery_id)
     if rejection is None:
         raise NotFoundError(
-            f"there is no refused delivery {delivery_id!r}: it was accepted, or is no longer kept"
+            f"there is no refused delivery {delivery_id!r}: it was accepted, or is no longer stored"
         )
     if rejection.size != len(rejection.body):
         raise UsageError(
             f"only {len(rejection.body):,} of the {counted(rejection.size, 'byte')} of its body "
-            "were kept, so no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES for the "
-            "next one"
+            "were stored, so no signature can be tried; raise TALLYHOOK_REJECTED_BODY_BYTES for "
+            "later ones"
         )
     account = accounts.get(rejection.source)
     if account is None:
@@ -67,17 +67,17 @@ async def diagnose_delivery(
 def unexplained(verdict: str, account: Account | None) -> str:
     """Return a sentence on what else to check. Without a signature no secret can be wrong.
     Otherwise the sentence names which of the provider's secrets is meant."""
-    beginning = "No known mistake explains it:"
+    beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")
         return (
             f"{beginning} the provider puts its {missing} elsewhere than the profile says, or "
-            f"sends none until a secret is set there, something on its way drops the {missing}, or "
-            "the request never came from the provider."
+            f"sends none until a secret is set there; a proxy drops the {missing}; or the request "
+            "never came from the provider."
         )
     left = (
-        f"{beginning} the secret is one that is not configured here, the request was changed on "
-        "its way, or it never came from the provider."
+        f"{beginning} the secret is not configured here, the request was changed on its way, or "
+        "it never came from the provider."
     )
     if verdict != "signature_mismatch" or account is None or not account.profile.setup.secret:
         return left
@@ -87,18 +87,18 @@ def unexplained(verdict: str, account: Account | None) -> str:
 
 _OTHER_ENVIRONMENT = Diagnosis(
     mistake="other_environment",
-    sentence="Its signature is right, and the event says that it is of the other environment: have "
-    "the provider send it to the installation that serves that one. If the event is misread, "
-    "correct [environment] in the profile and run `deliveries reverify`.",
+    sentence="Its signature is right, but the event belongs to the other environment: have the "
+    "provider send it to that environment's installation. If the event is misread, correct "
+    "[environment] in the profile and run `deliveries reverify`.",
 )
 
 
 _OTHER_ACCOUNT = Diagnosis(
     mistake="other_account",
-    sentence="Its signature is right, under a key that all merchants of the provider share, and "
-    "the event names another account than this source's, or none. If it is yours after all, write "
-    "the account that your events name (`profiles show` shows where, under account.where) into the "
-    "source's ACCOUNT, and run `deliveries reverify`.",
+    sentence="Its signature is right, but all merchants of the provider share the key, and the "
+    "event names another account than this source's, or none. If the event is yours after all, "
+    "add the account that it names (under account.where in `profiles show`) to the source's "
+    "ACCOUNT, and run `deliveries reverify`.",
 )
 
 
@@ -110,13 +110,13 @@ def _unknown(name: str, known: Sequence[str]) -> Diagnosis:
     if name.lower() in known:
         return Diagnosis(
             mistake="source_unknown",
-            sentence=f"No source is named {name}: in addresses names are in lower case; have the "
+            sentence=f"No source is named {name}: names in addresses are in lower case; have the "
             f"provider send to /webhooks/{name.lower()}.",
         )
     names = ", ".join(known[:_MAX_NAMES]) + (", …" if len(known) > _MAX_NAMES else "")
     return Diagnosis(
         mistake="source_unknown",
-        sentence=f"No source is named {name}: configure TALLYHOOK_SOURCES__{name.upper()}__PROFILE "
-        "and its secret, or have the provider send to a name that is configured"
-        f"{': ' + names if names else ''}.",
+        sentence=f"No source is named {name}: configure "
+        f"TALLYHOOK_SOURCES__{name.upper()}__PROFILE and its secret, or have the provider send to "
+        f"a configured name{': ' + names if names else ''}.",
     )

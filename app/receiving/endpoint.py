@@ -32,10 +32,10 @@ _CLOSE: Final[Header] = (b"connection", b"close")
 _DETAILS: Final = {
     401: ("signature_invalid", "The signature or its age was not accepted."),
     403: ("wrong_environment", "The event belongs to another environment than this endpoint."),
-    404: ("source_unknown", "No source of this name receives webhooks here."),
+    404: ("source_unknown", "No source with this name receives webhooks here."),
     405: ("method_not_allowed", "This source does not send that method; see the Allow header."),
     413: ("body_too_large", "The body is larger than this endpoint accepts."),
-    415: ("encoding_unsupported", "Send the body as it was signed, without a Content-Encoding."),
+    415: ("encoding_unsupported", "Send the body as signed, without a Content-Encoding."),
     429: ("too_many_rejections", "Too many unverified requests came; wait before you send more."),
     431: ("headers_too_large", "The header fields are larger than this endpoint accepts."),
     503: ("not_stored", "The delivery could not be stored now; send it again."),

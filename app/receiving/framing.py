@@ -72,7 +72,7 @@ def items_in(records: bytes) -> Iterator[Item]:
                 raise DamagedRow("a record ends beyond its row")
             yield _item(head, body)
         except (struct.error, ValueError, TypeError, KeyError) as error:
-            raise DamagedRow("a row of the inbox is not what was written") from error
+            raise DamagedRow("a row of the inbox differs from what was written") from error
 
 
 def _item(head: list[Any], body: bytes) -> Item:

@@ -255,7 +255,6 @@ class GuardedConnection(HttpToolsProtocol):
         self._stage, self._fields = "body", len(self.headers)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Start the application on a request."""
         self._answering, self._running = _Answering(self), cycle
         cycle.transport = cast(Any, self._answering)
         super()._start_asgi_task(cycle, app)

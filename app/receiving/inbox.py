@@ -153,7 +153,7 @@ class Inbox(inbox_store.InboxRows):
             if not is_conflict(error):
                 raise
             raise StoreUnavailable(
-                "a node of the database has not shown a commit yet", reason="busy"
+                "a database node does not show a commit yet", reason="busy"
             ) from error
 
     async def cannot_append(self) -> str | None:
@@ -171,8 +171,8 @@ class Inbox(inbox_store.InboxRows):
         except Exception as error:
             kind = type(error.__cause__ or error).__name__
             return (
-                f"deliveries that were accepted cannot be appended ({kind}): they are kept; run "
-                "`tallyhook db check`, and see the log"
+                f"accepted deliveries cannot be appended ({kind}), but none is lost: run "
+                "`tallyhook db check`, and check the log"
             )
 
     async def tidy(self) -> bool:
@@ -255,12 +255,11 @@ class Inbox(inbox_store.InboxRows):
         found = self._found_gap(connection)
         if found is not None:
             what = (
-                f"go on with `tallyhook db restored {ACCEPT}`"
+                f"continue with `tallyhook db restored {ACCEPT}`"
                 if self.database.shared
                 else "its write-ahead log (-wal) was removed, cut off or replaced, or an older "
-                "file was put in its place: restore a newer backup, or go on with "
-                f"`tallyhook serve {ACCEPT}` (or `db restored`, of a copy that was put there by "
-                "hand)"
+                "file was put in its place: restore a newer backup, or continue with `tallyhook "
+                f"serve {ACCEPT}` (or `db restored` for a copy that was put there by hand)"
             )
             raise ConfigurationError([f"TALLYHOOK_DATABASE_URL: {found.sentence()}; {what}"])
 
@@ -423,7 +422,7 @@ class Inbox(inbox_store.InboxRows):
             if self.file is not None and self._opened:
                 await self._conclude(self.file, self.writer)
         except (StorePoisoned, StoreUnavailable) as error:
-            log.warning("how the inbox was left is not noted", exc_info=error)
+            log.warning("the inbox's state at its closing was not stored", exc_info=error)
         finally:
             if self.file is not None:
                 await self.file.close()

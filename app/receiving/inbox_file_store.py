@@ -155,7 +155,7 @@ class InboxFile:
                 await run(connection, _stamp, environment)
             elif await run(connection, _made) != MADE:
                 raise ConfigurationError(
-                    [f"TALLYHOOK_DATABASE_URL: {self.path} is no inbox of ours; move it away"]
+                    [f"TALLYHOOK_DATABASE_URL: {self.path} is not a Tallyhook inbox; move it away"]
                 )
             identity, stamp = await run(connection, _stamped)
         if stamp != environment:
@@ -166,8 +166,8 @@ class InboxFile:
             raise ConfigurationError(
                 [
                     f"TALLYHOOK_DATABASE_URL: the inbox {self.path} is not the one that this "
-                    "database reads; put the right one back, or run `tallyhook db adopt-inbox` "
-                    "to continue with this one"
+                    "database was reading; put the right one back, or run `tallyhook db "
+                    "adopt-inbox` to continue with this one"
                 ]
             )
         return identity
@@ -179,7 +179,7 @@ class InboxFile:
         self._log.close()
         self._noted = self._has_tables = False
         if (kept := move_aside(self.path)) is not None:
-            log.warning("what is left of the inbox is kept", database=str(kept))
+            log.warning("the rest of the inbox is kept", database=str(kept))
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
@@ -250,7 +250,7 @@ def mend_emptied(path: Path) -> None:
             engine.dispose()
             path.touch(0o600)
             path.write_bytes(new.read_bytes())
-        log.warning("a lost inbox is read from its log", database=str(path))
+        log.warning("a lost inbox is being read from its log", database=str(path))
 
 
 def path_of(database: Path) -> Path:

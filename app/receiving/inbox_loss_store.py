@@ -61,7 +61,7 @@ def refusal(lost: FoundGap) -> ConfigurationError:
     """Return the error of a start that may not continue without permission."""
     return ConfigurationError(
         [
-            f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back as it was, or go on "
+            f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back unchanged, or continue "
             f"without it: `tallyhook db adopt-inbox {ACCEPT}`"
         ]
     )
@@ -251,7 +251,7 @@ def wrong_with(path: Path, *, look: Callable[[], bool]) -> str | None:
 
 DAMAGED: Final = "was cut off or overwritten"
 WITHOUT_LOG: Final = (
-    "is older than it was: its log was removed or cut off, or an old copy was put in its place"
+    "is older than before: its log was removed or cut off, or an old copy was put in its place"
 )
 
 

@@ -129,7 +129,7 @@ class InboxQueue:
             _, answer = self._waiting.popleft()
             if not answer.done():
                 answer.set_exception(
-                    StoreUnavailable("nothing is written any more; try again", reason="stopping")
+                    StoreUnavailable("the service is stopping; try again", reason="stopping")
                 )
 
     def _take(self) -> list[_Waiting]:
@@ -184,7 +184,7 @@ class InboxQueue:
                 "a batch was refused by the database", batch=size, count=times, exc_info=error
             )
         return StoreUnavailable(
-            "the database refuses to store this; see the log, then try again", reason="refused"
+            "the database refused this delivery; see the log, then try again", reason="refused"
         )
 
     def _wrote(self, batch: list[_Waiting]) -> None:
@@ -213,7 +213,7 @@ class InboxQueue:
         except Exception as error:
             return (
                 f"the last {self.faults} batches of deliveries could not be written "
-                f"({_class_of(error)}): run `tallyhook db check`, and see the log"
+                f"({_class_of(error)}): run `tallyhook db check`, and check the log"
             )
 
     def _lose_patience(self) -> None:

@@ -337,7 +337,7 @@ def found_gap(
         since=since,
         until=Instant(max(since, file.last_commit)),
         deliveries=lost,
-        detail="the database's newest commits are gone",
+        detail="the database's newest commits are missing",
     )
     return until_now(connection, found, now=now)
 
@@ -378,7 +378,7 @@ def gap_since_backup(
     return until_now(connection, found, now=now)
 
 
-_SINCE_BACKUP: Final = "what came after the backup is not in it"
+_SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 
 
 def gap_of_inbox(
@@ -397,7 +397,7 @@ def gap_of_inbox(
         since=since,
         until=now,
         deliveries=None,
-        detail="the inbox file is gone, or another one, and with it what was not read yet",
+        detail="the inbox file is missing or another one, so its unread deliveries are missing",
     )
     return until_now(connection, found, now=now)
 

@@ -120,7 +120,7 @@ class InboxWriter:
         unread."""
         if self.size > self._max_bytes:
             raise StoreUnavailable(
-                f"more than {counted(self._max_bytes, 'byte')} of deliveries are not read yet "
+                f"more than {counted(self._max_bytes, 'byte')} of deliveries are unread "
                 "(TALLYHOOK_INBOX_MAX_BYTES); try again",
                 reason="queue",
             )
@@ -190,7 +190,7 @@ class InboxWriter:
             except StoreUnavailable as error:  # read rows stay a little longer
                 if times := failing.times(error.reason):
                     log.warning(
-                        "what was read stays in the inbox", reason=error.reason, count=times
+                        "read deliveries stay in the inbox", reason=error.reason, count=times
                     )
             self.on_look()
             try:

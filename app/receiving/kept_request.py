@@ -56,9 +56,9 @@ async def refuse_too_many(
     shown = sum(int(facts.get("phones", 1)) for facts in alone)
     if shown + more > most:
         raise UsageError(
-            f"you have seen {counted(shown, 'phone number')} or bodies within an hour, and {most} "
-            "is the most that one person sees alone (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to "
-            "see those of several orders, or come back in an hour"
+            f"you have seen {counted(shown, 'phone number')} or bodies within an hour; one person "
+            f"alone may see at most {most} (TALLYHOOK_PHONES__SHOWN_PER_HOUR): propose to see "
+            "those of several orders, or come back in an hour"
         )
 
 
@@ -105,10 +105,10 @@ async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: st
 
 def _why_not(delivery_id: str, repeat: bool, pruned: bool) -> str:
     if pruned:
-        return f"the body of {delivery_id} is gone: it was pruned or erased"
+        return f"the body of {delivery_id} was deleted (pruned or erased)"
     if repeat:
         return (
-            f"{delivery_id} repeats another delivery, which holds the body: `deliveries list` "
-            "shows the first with its event"
+            f"{delivery_id} repeats another delivery, which has the body: `deliveries list` shows "
+            "the first delivery with its event"
         )
-    return f"the body of {delivery_id} was not kept whole, so it cannot be sent as it came"
+    return f"the body of {delivery_id} was not stored completely, so it cannot be sent again"

@@ -147,10 +147,10 @@ class Reader:
                         look = LOOK_SHARED_S if self._database.shared else LOOK_S
                         pause = 0.0 if await self._round() else look
                         if self._unread.is_over():
-                            log.info("the inbox is read again")
+                            log.info("the inbox is being read again")
                 except StoreUnavailable as error:
                     if times := self._unread.times(error.reason):
-                        log.warning("the inbox is not read", reason=error.reason, count=times)
+                        log.warning("the inbox is not being read", reason=error.reason, count=times)
                     pause = TRY_AGAIN_S
                 if pause:
                     self._signals.drained.set()
@@ -212,7 +212,7 @@ class Reader:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
             except StoreUnavailable as error:
-                log.warning("the inbox is not read", reason=error.reason)
+                log.warning("the inbox is not being read", reason=error.reason)
 
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -163,12 +163,12 @@ def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
     if source is None:  # 1
-        problem = "no source of this name is configured"
+        problem = "no source with this name is configured"
         return Rejected("source_unknown", problem, now, delivery_id)
     if incoming.oversized or (source.unsigned and _is_long(incoming.body)):  # 2
         problem = (
-            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, of a source that signs nothing, "
-            f"than 64 KiB or {MAX_UNSIGNED_VALUES:,} values"
+            "the body is larger than TALLYHOOK_MAX_BODY_BYTES or, from an unsigned source, than "
+            f"64 KiB or {MAX_UNSIGNED_VALUES:,} values"
         )
         return Rejected("body_too_large", problem, now, delivery_id)
     if source.unsigned and not receiver.unsigned.takes(source.name, incoming):
@@ -273,7 +273,7 @@ async def _count_not_kept(receiver: Receiver, source: str, delivery_id: str) -> 
         size=0,
         headers="",
         body=b"",
-        problem="more unsigned requests came than are kept",
+        problem="more unsigned requests came than are stored",
         count=count,
     )
     try:

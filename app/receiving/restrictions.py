@@ -40,19 +40,19 @@ _UNREAD: Final = Reason("a message that may be about a payment must be read firs
 REASONS: Final[Mapping[str, Reason]] = {
     "accounts": Reason("books must be kept", "accounts"),
     "disputable": Reason("its payment can be disputed", "claims"),
-    "unallocated": Reason("it paid, and no order has its money", "claims"),
+    "unallocated": Reason("it paid, but its money is on no order", "claims"),
     "not_over": Reason("its payment is not over", "claims"),
     "revocable": Reason("the customer can revoke its payment", "claims"),
     "disputed": Reason("its payment is disputed", "claims"),
     "to_settle": Reason("a person must settle it first", "claims"),
-    "shared": Reason("a person must settle which order its events belong to", "claims"),
-    "minimum": Reason("the shop's law demands it", "accounts"),
+    "shared": Reason("a person must decide which order its events belong to", "claims"),
+    "minimum": Reason("the shop's law requires it", "accounts"),
     "refused": _UNREAD,
     "unread": _UNREAD,
     "beside_unread": _UNREAD,
     "set_aside": _UNREAD,
-    "in_the_reference": Reason("its reference is, or holds, the number or address", "accounts"),
-    "changed": Reason("something was said of it during the erasure", "claims"),
+    "in_the_reference": Reason("its reference contains the number or address", "accounts"),
+    "changed": Reason("new data about it arrived during the erasure", "claims"),
 }
 """Reasons by their stored code."""
 

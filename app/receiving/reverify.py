@@ -69,13 +69,13 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Judge all rejections in the ring once, oldest first. only: the name of one source; None: all.
+    """Judge all rejections in the ring once, oldest first. `only` names one source; None: all.
 
     Raises ConfigurationError if the source is not configured, UsageError without permission.
     """
     if only is not None and only not in context.sources:
         raise ConfigurationError(
-            [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source of this name is configured"]
+            [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source with this name is configured"]
         )
     who = await who_may(context, by=by, action="deliveries_reverified")
     await behind_s(context)  # refused deliveries pass through the inbox, too
@@ -203,7 +203,7 @@ def _judged(
     """
     source, environment = context.sources.get(rejection.source), context.database.environment or ""
     if source is None:
-        return verify.RefusedDelivery("source_unknown", "no source of this name is configured")
+        return verify.RefusedDelivery("source_unknown", "no source with this name is configured")
     if rejection.size != len(rejection.body) or rejection.verdict == "body_too_large":
         return None
     kept = read_request(rejection.headers, rejection.body)

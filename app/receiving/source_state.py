@@ -71,7 +71,7 @@ class SourceState:
         """Return the sentence, followed by the explanation of refusals."""
         if self.explanation is None:
             return self.sentence
-        return f"{self.sentence} Of the latest: {self.explanation}"
+        return f"{self.sentence} The latest: {self.explanation}"
 
     def document(self) -> dict[str, Any]:
         """Return the state as JSON values, without what to do."""
@@ -136,21 +136,21 @@ def judged(
     state, since, sentence, do = _judged(profile, came, latest, now=now)
     if behind:
         sentence += (
-            f" Deliveries that came up to {spoken_age(behind)} ago are accepted and not read yet, "
-            "so what they change is not known."
+            f" Accepted deliveries up to {spoken_age(behind)} old have not been read yet, so "
+            "their effect is not known."
         )
     if gaps:
-        sentence += f" What it delivered {spans_of(gaps)} may be lost."
+        sentence += f" Its deliveries {spans_of(gaps)} may be lost."
     if not_kept:
         sentence += (
-            f" {not_kept:,} requests that nobody signs were not kept in the last day, and genuine "
+            f" {not_kept:,} unsigned requests were not stored in the last day, and genuine "
             "callbacks may be among them."
         )
         if state in ("ok", "quiet", "never_delivered"):
             state, since = "flooded", None
             do = (
                 "let only the provider's addresses through, and name sessions and payments with "
-                "PUT /api/v1/orders: requests that name them have an allowance of their own"
+                "PUT /api/v1/orders: requests that name them have a separate allowance"
             )
     return SourceState(
         source=name, state=state, since=since, last=came.last_read_at, sentence=sentence, do=do
@@ -173,7 +173,7 @@ def _judged(
             came.refusing_since,
             f"{refused} refused from {begun} on, and {accepted}.",
             "correct the cause, then run `tallyhook deliveries reverify`, which accepts the "
-            "genuine ones; if the provider's own list shows none of them, somebody else sent them",
+            "genuine ones; if the provider's own list lacks them, somebody else sent them",
         )
     if last is None:
         return (
@@ -190,8 +190,7 @@ def _judged(
         return (
             "ok",
             None,
-            "A message of the last day was read; those since then, which anyone can send, were not "
-            "readable.",
+            "A message of the last day was readable; later ones, which anyone can send, were not.",
             None,
         )
     if unread:
@@ -199,8 +198,8 @@ def _judged(
             "not_placed",
             latest[-1].received_at,
             f"None of its last {counted(len(latest), 'delivery', 'deliveries')} could be read.",
-            "see why with `tallyhook deliveries list --verdict unreadable`, correct its profile, "
-            "and run `tallyhook reindex` while the service is stopped",
+            "find out why with `tallyhook deliveries list --verdict unreadable`, correct its "
+            "profile, and run `tallyhook reindex` while the service is stopped",
         )
     payments = [each for each in latest if each.of_payment][:PAYMENTS]
     others = [each for each in payments if each.others]
@@ -209,8 +208,8 @@ def _judged(
             "not_ours",
             payments[-1].received_at,
             "Its deliveries are accepted, but of its last "
-            f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, and "
-            f"{len(others)} state another shop or seller, or none.",
+            f"{counted(len(payments), 'event', 'events')} of payments none is this shop's, "
+            f"and {len(others)} state another shop or seller, or none.",
             "compare ACCOUNT and ONLY of the source with what the events state, correct them, and "
             "run `tallyhook reindex` while the service is stopped",
         )
@@ -227,9 +226,9 @@ def _judged(
         return (
             "quiet",
             last,
-            f"It last delivered something at {format_instant(last)}.",
-            "if there were orders since, look at the provider's own list of deliveries: it may "
-            "fail to deliver, or have switched the address off",
+            f"Its last delivery came at {format_instant(last)}.",
+            "if there were orders since, check the provider's own list of deliveries: "
+            "deliveries may fail there, or the address may be switched off",
         )
     placed = "and its payments are in orders" if payments else "but no payment is among them yet"
     return "ok", None, f"Its deliveries arrive and are read, {placed}.", None

@@ -34,10 +34,10 @@ def unread(sources: Mapping[str, int]) -> Alarm | None:
     each = ", ".join(f"{number:,} of {name}" for name, number in sorted(sources.items()))
     return Alarm(
         reason="deliveries_unreadable",
-        sentence=f"In the last {DAYS} {counted(count, 'genuine delivery', 'genuine deliveries')}"
-        f"{more} could not be read ({each}), so no ledger knows what they say, and the orders "
-        "that they name are held. They were "
-        "acknowledged, and the provider will not send them again: see why with `tallyhook "
+        sentence=f"In the last {DAYS} "
+        f"{counted(count, 'genuine delivery', 'genuine deliveries')}{more} could not be read "
+        f"({each}), so no ledger contains them, and the orders that they name are held. They were "
+        "acknowledged, and the provider will not send them again: find out why with `tallyhook "
         "deliveries list --verdict unreadable`, correct the profile of the source, stop the "
         "service, run `tallyhook reindex` and start it again.",
     )

@@ -47,13 +47,13 @@ def refusal_of(
 
 def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> RefusedDelivery | None:
     if reading is not None and reading.foreign:
-        problem = "it does not name the account of this source, where its profile looks for it"
+        problem = "the event does not name this source's account where the profile expects it"
         return RefusedDelivery("wrong_account", problem)
     if reading is not None and reading.environment not in (None, environment):
-        problem = f"the event is of {reading.environment}, and this serves {environment}"
+        problem = f"the event is for {reading.environment}, but this instance serves {environment}"
         return RefusedDelivery("wrong_environment", problem)
     if reading is not None and reading.unstated and environment == "live":
-        problem = "the event does not say of which environment it is, and this serves live"
+        problem = "the event does not state its environment, and this instance serves live"
         return RefusedDelivery("wrong_environment", problem)
     return None
 
@@ -72,7 +72,7 @@ def read_delivery(source: Source | None, received: Received, *, environment: str
     incoming = Incoming(kept.headers, body, kept.method, received.url)
     try:
         if source is None:
-            raise Unreadable("no source of this name is configured any more")
+            raise Unreadable("no source with this name is configured any more")
         reading = source.read(incoming, digest=digest)
     except Unreadable as why:
         problem, values = str(why), values_of(source, incoming)

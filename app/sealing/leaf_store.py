@@ -184,7 +184,7 @@ def digest_of_text(text: str | None) -> str | None:
 
 def _delivery(row: Sequence[Any]) -> Sealable:
     delivery_id, received_at, source, digest, size, headers, pruned_at, envelope, *read = row
-    # What a later release read as another claim is sealed as a `reading` once it is known.
+    # If a later release reads another claim, that is sealed as a `reading`.
     known = bool(read) and read[7] in CLAIM_KINDS
     return Sealable(
         "delivery",

@@ -58,9 +58,9 @@ async def open_context(
         if writes:
             # `restored` handles a restored database.
             await _begin_erasure_journal(context)
-        if new:  # of a command: its words, and what it gives, are then of no service that runs
+        if new:  # a command then describes no running service
             place = database_place(settings.database_url)
-            log.warning("there was no database: a new one is made", database=place)
+            log.warning("there was no database, so a new one is created", database=place)
         yield context
 
 
@@ -77,9 +77,9 @@ async def _check_phone_key(database: Database, path: Path) -> bool:
         raise ConfigurationError(
             [
                 "TALLYHOOK_PHONES__KEY_FILE: "
-                + (f"{path} holds another key than" if key else f"there is no {path}, and it held")
-                + " the one that this database uses for customers' numbers: put that file back "
-                "from your backup; if it is lost, run `tallyhook reindex`, which notes them anew "
+                + (f"{path} does not hold" if key else f"{path} is missing, and it held")
+                + " the key that this database uses for customers' numbers: restore that file from "
+                "your backup; if it is lost, run `tallyhook reindex`, which stores the numbers "
                 "with " + ("this key" if key else "a new one")
             ]
         )
@@ -107,7 +107,7 @@ async def _begin_erasure_journal(context: AppContext) -> None:
     try:
         await begin_journal(context)
     except (ConfigurationError, UnreachableError) as error:
-        log.warning("the journal of erasures could not be made", exc_info=error)
+        log.warning("the journal of erasures could not be created", exc_info=error)
 
 
 async def upgrade_database(settings: Settings) -> tuple[str | None, str]:

@@ -127,7 +127,7 @@ def _looking_at_certificate(
         return None, []
     certificate = PublicCertificate(address)
     task = PeriodicTask(certificate.look, component="the public certificate", rest=rest)
-    return certificate, [("the task that looks at the public certificate", task)]
+    return certificate, [("the task that checks the public certificate", task)]
 
 
 class Service:
@@ -145,7 +145,7 @@ class Service:
         in this process. `client` sends notices of alarms."""
         settings = context.settings
         if settings.environment is None:
-            raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: say sandbox or live"])
+            raise ConfigurationError(["TALLYHOOK_ENVIRONMENT: write sandbox or live"])
         self.context = context
         self.name = new_token("")
         """Random name, chosen at the start, by which `doctor` recognizes this service's answer."""
@@ -163,7 +163,7 @@ class Service:
         ]
         if checkout is not None:
             asking = asking_again(context, checkout)
-            self.parts.append(("the task that asks for unknown sessions again", asking))
+            self.parts.append(("the task that looks up sessions with unknown results", asking))
         self.read_elsewhere = False
         """True if separately started processes read accepted deliveries."""
         self.worker_missing: Callable[[], str | None] = lambda: None
@@ -182,7 +182,7 @@ class Service:
         self.webhooks = Webhooks(receiver, limits=limits, metrics=metrics)
         if any(each.unsigned for each in self.sources.values()):
             learning = learning_names(context, receiver.unsigned)
-            self.parts.append(("the task that learns which references are named", learning))
+            self.parts.append(("the task that learns which references the shop named", learning))
         self.application = build_application(
             context,
             webhooks=self.webhooks,
@@ -218,7 +218,7 @@ class Service:
         """Return why no payment can be started. Deliveries are still received."""
         if self.checkout is None or self.checkout.denied is None:
             return None
-        return f"the payment service answers {self.checkout.denied}: check the checkout token"
+        return f"the payment service answered {self.checkout.denied}: check the checkout token"
 
     @property
     def broken(self) -> list[str]:

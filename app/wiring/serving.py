@@ -79,7 +79,7 @@ async def serve(
     console  host and port of a console to start beside the service
     """
     if not with_worker and is_sqlite(settings.database_url):
-        raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` does this itself")
+        raise UsageError("--no-worker is for PostgreSQL; on SQLite `serve` is the worker too")
     keep_profiles(settings)
     new = no_database_yet(settings)
     async with AsyncExitStack() as stack:
@@ -120,10 +120,10 @@ async def serve(
 async def _say_what_it_is(service: Service, *, new: str | None) -> None:
     """Log a description of the service. `new` is the place of a newly created database."""
     if new is not None:
-        log.info("there was no database: a new one is made", database=new)
+        log.info("there was no database, so a new one is created", database=new)
     if await unfinished(service.context) is not None:
         log.error("NOT READY FOR REAL MONEY: run `tallyhook golive` and complete its checklist")
-    log.info("this instance serves one merchant: one order reference is one order")
+    log.info("this instance serves one merchant: an order reference names one order only")
 
 
 def _uvicorn(service: Service, settings: Settings, *, host: str, port: int) -> uvicorn.Config:
@@ -204,8 +204,8 @@ def check_reachable(settings: Settings, *, host: str) -> None:
     if not is_loopback(host) and not settings.console.public_url:
         raise ConfigurationError(
             [
-                "TALLYHOOK_CONSOLE__PUBLIC_URL: say the https address at which people open the "
-                f"console; on {host} others than this machine reach it"
+                "TALLYHOOK_CONSOLE__PUBLIC_URL: write the https address at which people open the "
+                f"console, because other machines can reach it on {host}"
             ]
         )
 
@@ -228,7 +228,7 @@ def console_of(context: AppContext, *, host: str, port: int, elsewhere: Elsewher
         at_once=AT_ONCE,
         died=UNCHANGED,
         most_s=MADE_MOST_S,
-        too_long=f"it was not made within {MADE_MOST_S:.0f} s: do it again by command",
+        too_long=f"it was not finished within {MADE_MOST_S:.0f} s: use the command instead",
     )
     reads_rules = elsewhere(
         purpose="writing", at_once=AT_ONCE, died=UNCHANGED, most_s=RULES_MOST_S, too_long=TOO_LONG
@@ -266,16 +266,16 @@ RULES_MOST_S: Final = 1_800.0
 """Seconds that trying a person's rules may take."""
 
 UNCHANGED: Final = (
-    "the process that did it has ended before its time, and nothing was changed: begin again, and "
-    "look whether memory was short"
+    "its process ended unexpectedly and nothing was changed: check whether memory ran out, and "
+    "start again"
 )
 TOO_LONG: Final = (
-    f"it took more than {RULES_MOST_S / 60:.0f} minutes and was ended, and nothing was changed: "
+    f"it took more than {RULES_MOST_S / 60:.0f} minutes and was stopped; nothing was changed: "
     "send fewer and shorter rules"
 )
 BEGUN: Final = (
-    "the process that did it has ended before its time. It may have been approved and begun: look "
-    "at the proposal and at Personal data before you begin again, and whether memory was short"
+    "its process ended unexpectedly. The work may have been approved and started: before you "
+    "start again, check the proposal, Personal data and whether memory ran out"
 )
 
 
@@ -284,7 +284,7 @@ async def _check_somebody_can_sign_in(context: AppContext, *, host: str) -> None
     if not (is_loopback(host) or company or await somebody_can_sign_in(context)):
         raise ConfigurationError(
             [
-                "nobody can sign in to the console yet: `tallyhook operators invite NAME "
+                "nobody can sign in to the console yet: run `tallyhook operators invite NAME "
                 "--role admin`, and open the link at the console on 127.0.0.1 first"
             ]
         )

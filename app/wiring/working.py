@@ -63,7 +63,7 @@ def reading_parts(
     parts: list[tuple[str, Part]] = [("the reader of the inbox", Reader(reads))]
     if askers:
         confirmer = Confirmer(context=context, sources=context.sources, askers=askers)
-        parts.append(("the task that asks providers back", confirming(confirmer)))
+        parts.append(("the task that confirms payments with providers", confirming(confirmer)))
     return parts
 
 
@@ -126,7 +126,7 @@ def working_parts(
         from app.wiring.work import ElsewhereOf
 
         take = ElsewhereOf(settings)(
-            purpose="writing", at_once=1, died="the process that imported a file died: see the log"
+            purpose="writing", at_once=1, died="importing a file ended unexpectedly; see the log"
         )
         folder = ImportFolder(context, settings.import_folder, take)
         looking = PeriodicTask(
@@ -168,10 +168,10 @@ async def work(settings: Settings, *, parent: Parent | None = None) -> None:
     Raises UsageError on SQLite without a parent, where `serve` does this work.
     """
     if parent is None and is_sqlite(settings.database_url):
-        raise UsageError("on SQLite `tallyhook serve` does this itself, in a process of its own")
+        raise UsageError("on SQLite `tallyhook serve` starts the worker itself")
     try:
         await _work(settings, parent=parent)
-    except StorePoisoned:  # during its start: it would be restarted on the same disk
+    except StorePoisoned:  # at its start: a restart would meet the same disk
         if parent is not None:
             parent.fail()
         raise

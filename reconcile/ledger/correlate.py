@@ -92,7 +92,7 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. Where a kind has several records, the one that counts.
+    """The merchant's records by kind. If a kind has several, the one that counts.
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order

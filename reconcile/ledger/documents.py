@@ -41,29 +41,28 @@ class _Totals(TypedDict):
 class TotalsDocument(_Totals, total=False):
     reversed: documents.MoneyDocument
     lost: documents.MoneyDocument
-    price: Annotated[documents.MoneyDocument, "What the order costs; there only with tenders."]
+    price: Annotated[documents.MoneyDocument, "The price of the order; present only with tenders."]
     tenders: Annotated[
         list[TenderDocument],
-        "What of the price is paid otherwise; `expected` is the rest, due at providers.",
+        "The part of the price paid otherwise; `expected` is the rest, due at providers.",
     ]
     discount: Annotated[
         documents.MoneyDocument,
-        "What discounts at payment services took off the price; `expected` is the rest.",
+        "The part of the price that payment services discounted; `expected` is the rest.",
     ]
     on_top: Annotated[
         list[OnTopDocument],
-        "What of `held` is on top of the price, as the payment service names it. It is not "
-        "owed back.",
+        "The part of `held` that the payment service names as on top. It is not owed back.",
     ]
     owed_back: Annotated[
         documents.MoneyDocument | None,
-        "What must still be given back, less `on_its_way`; there only where something was "
-        "paid beyond the price, or is held after the shop canceled. Null where a refund under "
-        "way states no amount: ask the payment service before you refund.",
+        "The amount still to give back, less `on_its_way`; present only if more than the price "
+        "was paid, or money is held after the shop canceled. Null if a refund under way states no "
+        "amount: ask the payment service before you refund.",
     ]
     on_its_way: Annotated[
         documents.MoneyDocument | None,
-        "What refunds under way will give back of it; never refund it again. Null as above.",
+        "The part of it that refunds under way will give back; never refund it again.",
     ]
     others: Annotated[list[BalanceDocument], "Money in other currencies than the order's."]
 
@@ -99,7 +98,7 @@ class TimelineRowDocument(TypedDict):
     digest: str
     kind: str
     claim: ClaimKind
-    attempt: Annotated[str | None, "Of which it speaks; null where it could be several."]
+    attempt: Annotated[str | None, "The event's attempt; null if it could be several."]
     money: documents.MoneyDocument | None
     deliveries: documents.Count
     note: str
@@ -121,7 +120,7 @@ class LedgerMembers(TypedDict):
     outcome: Outcome
     fulfillable: Annotated[
         bool,
-        "Ship where it is true, `fulfilled_at` is null, and your own books have not shipped it. "
+        "Ship if it is true, `fulfilled_at` is null, and your own books have not shipped it. "
         "State `fulfilled_at` before the parcel leaves.",
     ]
     totals: TotalsDocument
@@ -144,17 +143,17 @@ class FoldedDocument(LedgerMembers):
 class WindowDocument(TypedDict):
     expected_by: Annotated[
         documents.InstantText | None,
-        "When the provider should have said how a slow payment ended, such as a debit from a bank "
-        "account; null where none is under way. Whether stock is kept until then is yours to "
-        "decide. An instant in the past: the payment is overdue, and may still come through.",
+        "When the provider should have stated how a slow payment ended, such as a bank debit; "
+        "null if none is under way. You decide whether to keep stock until then. If it is past, "
+        "the payment is overdue and may still come through.",
     ]
     method_class: Annotated[
         str | None,
-        "The slow payment method, as the profile calls it; `unknown` where no event names it.",
+        "The slow payment method, as the profile calls it; `unknown` if no event names it.",
     ]
     revocable_until: Annotated[
         documents.InstantText | None,
-        "Until when the customer can revoke the payment without giving a reason; null where the "
+        "Until when the customer can revoke the payment without giving a reason; null if the "
         "profile states no such time.",
     ]
 
@@ -174,7 +173,7 @@ class FindingDocument(CitedFindingDocument):
     plain: Annotated[
         str, "The same for a customer, without ids; the fingerprint does not cover it."
     ]
-    staff: Annotated[str, "What the shop's people must do about it; empty where nothing is to do."]
+    staff: Annotated[str, "What the shop's people must do about it; empty if nothing."]
 
 
 class PlainFindingDocument(TypedDict):
@@ -195,9 +194,9 @@ class PlainDocument(TypedDict):
 class PlainLedgerDocument(LedgerMembers):
     findings: Annotated[
         list[FindingDocument],
-        "More than three of one code are one: its `facts` have their number as `alike`, the "
-        "largest of what is counted and the first and last date, and `cites` has all ids; a "
-        "sentence names a few of them.",
+        "More than three findings of one code are listed as one: `facts` has their number as "
+        "`alike`, the largest count, and the first and last date. `cites` has all ids; a sentence "
+        "names a few.",
     ]
     plain: PlainDocument
     staff: Annotated[

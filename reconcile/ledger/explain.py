@@ -33,7 +33,7 @@ UNFILLED: Final = "(missing)"
 """Text shown for a fact that a sentence needs but its reason lacks. It marks a bug."""
 
 WHAT_WOULD_CHANGE_IT: Final[dict[Outcome, str]] = {
-    "unresolved": "It stays so until a person settles it with the provider; do not ship on it",
+    "unresolved": "This stays so until a person settles it with the provider; do not ship",
     "disputed": "The provider's word that the dispute is won or lost would change this",
     "charged_back": "Only a further payment, or money that comes back after all, would change this",
     "refunded": "Only a further payment would change this",

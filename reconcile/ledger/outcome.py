@@ -223,7 +223,7 @@ def _expected(case: Case) -> Expectation:
         ):
             stated.append(money)
             of = [each]
-            if event.payment is None:  # it is of the payment to which others tie it
+            if event.payment is None:  # other events tie it to its payment
                 own = [a for a in case.attempts if a.links and any(h is each for h in a.heard)]
                 of = [h for attempt in own for h in attempt.tied([each])] or of
             cites += cites_of(of)

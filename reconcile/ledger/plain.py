@@ -150,15 +150,15 @@ FORGOTTEN: Final = "It is not known at present whether the shop has shipped the 
 """Sentence for a customer where a restore or an accepted gap lost what the shop stated."""
 
 STATE_AGAIN: Final = (
-    "Tallyhook has lost what the shop stated for a time, by a restore or an accepted gap, and does "
-    "not know whether this order was shipped: look into the shop's own books, and state "
+    "Tallyhook has lost what the shop stated for a time, by a restore or an accepted gap, and "
+    "does not know whether this order was shipped: check the shop's own books, and state "
     "`fulfilled_at`, or null, before anything is shipped."
 )
 """Instruction for staff where a restore or an accepted gap lost what the shop stated."""
 
 ASK_AFTER_GAP: Final = (
-    "Do not ship: what was said in an accepted gap may be lost, such as a refund. Look the payment "
-    "up at the payment service, and look into the shop's own books whether the order was shipped; "
+    "Do not ship: messages in an accepted gap may be lost, such as a refund. Look the payment up "
+    "at the payment service, and check in the shop's own books whether the order was shipped; "
     "then release it on its page, or with `tallyhook orders release --held-for gap_accepted`."
 )
 """Instruction for staff where an order is held for an accepted gap."""
@@ -282,12 +282,12 @@ def _unheard_by_staff(ledger: Ledger, unheard: Unheard) -> list[str]:
         )
     if unheard.not_kept:
         found.append(
-            f"{unheard.not_kept:,} requests that nobody signs were not kept in this order's time, "
-            "and a callback about it may be among them: look the payment up at the provider."
+            f"{unheard.not_kept:,} unsigned requests were not stored in this order's time, and a "
+            "callback about it may be among them: look the payment up at the provider."
         )
     if not ledger.has_captures or ledger.owed is not None:
         found += [
-            f"What came between {plain_instant(each.since)} and {plain_instant(each.until)} may be "
+            f"Messages between {plain_instant(each.since)} and {plain_instant(each.until)} may be "
             "lost: look the payment up at the payment service before anything is given back or "
             "paid again."
             for each in unheard.gaps
@@ -318,7 +318,7 @@ def staff_answer(
     elif not ledger.withheld:
         sentences.append(SHIPPING[ledger.outcome])
     if ledger.outcome == "unresolved":
-        sentences.append("Look at the payment service what was paid and what went back.")
+        sentences.append("Check at the payment service what was paid and what went back.")
     if filed.fulfilled is None and filed.canceled is None:
         sentences += [staff_reason(reason) for reason in ledger.withheld]
     elif ledger.outcome in _STILL_OPEN:

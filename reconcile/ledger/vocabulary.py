@@ -149,7 +149,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         sentence="A session was asked for and no answer came; whether it exists is not known",
         plain="We asked the payment service to begin a payment, and got no answer. It may have "
         "begun.",
-        staff="Look at the payment service whether the payment was begun before you start another.",
+        staff="Check at the payment service whether the payment began before you start another.",
         summary="A session was asked for and no answer came",
     ),
     "assignment_contradicted": FindingWords(
@@ -190,7 +190,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "dispute_open": FindingWords(
         "warning",
-        sentence="A dispute over {attempt} is open: {disputed} is not ours to count on",
+        sentence="A dispute over {attempt} is open: do not count on {disputed}",
         plain="A dispute{disputed} was opened on {opened_at}, and it is not decided yet.",
         staff="Answer the dispute{disputed} at the payment service in time. Do not refund the "
         "payment while it is open.",
@@ -238,13 +238,13 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "amount_not_price": FindingWords(
         "warning",
-        sentence="Only the order number links {attempt} to this order, and {captured} is no price "
-        "that the order has had since: the payment is not counted",
+        sentence="Only the order number links {attempt} to this order, and {captured} is not a "
+        "price that the order has had since: the payment is not counted",
         plain="{captured} came with the number of this order and is not its price. It may have "
         "been meant for something else.",
         staff="Find out whether the payment of {captured} is for this order. If so, name it in the "
         "order's `references` or assign it; if not, assign it to its own order.",
-        summary="A payment that only the order number links is not of the order's price",
+        summary="A payment that only the order number links differs from the order's price",
     ),
     "maybe_other_shop": FindingWords(
         "warning",
@@ -280,7 +280,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="The captured money ({captured}) is not what the order costs ({expected})",
         plain="Paid {captured}, and the price is {expected}.",
-        staff="Look at the payment service how much was paid: {expected} is due.",
+        staff="Check at the payment service how much was paid: {expected} is due.",
         summary="The captured money is not what the order costs",
     ),
     "amount_off_by_minor_unit": FindingWords(
@@ -296,7 +296,7 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
         "error",
         sentence="The captured money ({captured}) is not in the order's currency ({expected})",
         plain="Paid {captured}, which is not in the currency of the price ({expected}).",
-        staff="Look at the payment service in which currency the customer paid.",
+        staff="Check at the payment service in which currency the customer paid.",
         summary="The captured money is not in the order's currency",
     ),
     "refund_exceeds_capture": FindingWords(
@@ -339,12 +339,12 @@ FINDINGS: Final[dict[FindingCode, FindingWords]] = {
     ),
     "unread_money_event": FindingWords(
         "error",
-        sentence="The kind {kind} speaks of money going back, and the profile does not say what it "
-        "means: what it may take is not counted until the profile does",
+        sentence="The kind {kind} speaks of money going back, and the profile does not say what "
+        "it means: the money that it may take is not counted until the profile does",
         plain="The payment service sent a message that may be about money going back, and we "
         "cannot read it yet.",
-        staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. Do "
-        "not count on the money before.",
+        staff="Name the kind {kind} in the profile of its source, then run `tallyhook reindex`. "
+        "Do not count on the money before that.",
         summary="An event speaks of money going back, and its profile does not know it",
     ),
     "held_back": FindingWords(
@@ -507,24 +507,23 @@ REASONS: Final[dict[str, ReasonWords]] = {
         summary="An amount in minor units was taken for major units",
     ),
     "amount_not_price": ReasonWords(
-        sentence="Unresolved: only the order number links {attempt} to this order, and its amount, "
-        "{captured}, is no price of the order",
+        sentence="Unresolved: only the order number links {attempt} to this order, and its "
+        "amount, {captured}, is not a price of the order",
         plain="{captured} came with the number of this order and is not its price. It may have "
         "been meant for something else.",
-        summary="A payment that only the order number links is not of the order's price",
+        summary="A payment that only the order number links differs from the order's price",
     ),
     "returned_in_other_currency": ReasonWords(
-        sentence="Unresolved: {returned} went back on {attempt}, which is not the currency that "
-        "came",
-        plain="{returned} has gone back, which is not the currency in which the payment was made.",
-        summary="Money went back in another currency than came",
+        sentence="Unresolved: {returned} went back on {attempt}, in another currency than was "
+        "captured",
+        plain="{returned} has gone back, in another currency than the payment was made in.",
+        summary="Money went back in another currency than was captured",
     ),
     "disputed_in_other_currency": ReasonWords(
-        sentence="Unresolved: {disputed} of {attempt} is disputed, which is not the currency that "
-        "came",
-        plain="The payment is disputed for {disputed}, which is not the currency in which it was "
-        "made.",
-        summary="A payment is disputed in another currency than came",
+        sentence="Unresolved: {disputed} of {attempt} is disputed, in another currency than was "
+        "captured",
+        plain="The payment is disputed for {disputed}, in another currency than it was made in.",
+        summary="A payment is disputed in another currency than was captured",
     ),
     "canceled_after_capture": ReasonWords(
         sentence="Unresolved: {attempt} was captured, and then said to be canceled",
@@ -606,7 +605,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         "free, and a verified event says that its session ended with zero",
         plain="The order waits until it is confirmed that it costs nothing.",
         staff="Do not ship: it is not confirmed that the order costs nothing. State it as free, "
-        "and look at the payment service whether its session has ended.",
+        "and check at the payment service whether its session has ended.",
         summary="Nothing is due, and it is not confirmed that the order is free",
     ),
     "price_not_of_shop": ReasonWords(

@@ -398,7 +398,7 @@ def first_difference(then: Iterable[EvidenceDigest], now: Iterable[EvidenceDiges
             was, are = (0 if each is None else each.count for each in (old, new))
             what = part.replace("_", " ")
             if was == are:
-                return f"{what} of {day}: {are:,} as at closing, and not the same"
+                return f"{what} of {day}: {are:,} as at closing, but different ones"
             return f"{what} of {day}: {was:,} at closing, {are:,} now"
     return None
 
@@ -429,17 +429,17 @@ CONDITIONS: Final[Mapping[BlockerCode, str]] = {
     "unread": "All deliveries that were accepted have been read.",
     "coverage": "Statements and bank files cover the whole month.",
     "balances": "No accepted difference of a bank statement is open again.",
-    "unasked": "Providers have said of every payment that is not final how it stands.",
+    "unasked": "Providers have stated the state of every payment that is not final.",
     "unreadable": "No message that came by then is unreadable and waits for a person.",
-    "not_kept": "All of its requests that nobody signs were kept.",
-    "gap": "No accepted gap lies in it, by which evidence may be lost.",
+    "not_kept": "All unsigned requests of the month were stored.",
+    "gap": "No accepted gap, which may have lost evidence, is in the month.",
     "unallocated": "No payment that was read waits for its order.",
-    "not_ours": "No delivery of the month was set apart as of another shop.",
-    "rejected": "No refused delivery of it would be accepted now.",
+    "not_ours": "No delivery of the month was set aside as another shop's.",
+    "rejected": "No refused delivery of the month would be accepted now.",
     "pending": "No order of it is pending.",
     "unsettled": "Each payment that a statement covers is settled, or accepted as it is.",
     "breaks": "No break of it must be decided first. Others may stay open: the report lists them.",
-    "ties": "Every sum of its report ties.",
+    "ties": "Every sum of the month's report ties.",
 }
 """Conditions for closing a month, in display order."""
 
@@ -512,7 +512,7 @@ def too_early(month: Month, *, now: Instant, margin_days: int) -> Iterator[Block
             code="too_early",
             sentence=f"{month.name} can be closed from {format_instant(opens)} on, {margin_days} "
             f"{'day' if margin_days == 1 else 'days'} after its end, so that late webhooks and "
-            "statements may come.",
+            "statements can arrive.",
             do="Wait, or change TALLYHOOK_CLOSING_MARGIN_DAYS.",
         )
 
@@ -521,9 +521,9 @@ def unread(behind_s: int) -> Blocker:
     """Return the blocker for unread deliveries, the oldest of them `behind_s` seconds old."""
     return Blocker(
         code="unread",
-        sentence=f"Deliveries that came up to {format_duration(behind_s * SECOND)} ago are "
-        "accepted and not read yet, so their money is in no figure.",
-        do="See that `tallyhook serve` runs and `/readyz` says that it is ready, then close.",
+        sentence=f"Accepted deliveries up to {format_duration(behind_s * SECOND)} old have not "
+        "been read yet, so no figure contains their money.",
+        do="Check that `tallyhook serve` runs and `/readyz` reports it ready, then close.",
     )
 
 
@@ -537,12 +537,12 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
         asked = "between the month's end and --as-of" if then else "just now"
         yield Blocker(
             code="unasked",
-            sentence=f"Payments that are not final, and whose provider did not say {asked} how "
-            f"they stand: {len(names):,} ({shown}{more}).",
-            do="Close without --as-of: providers are asked first. An answer of now is not part of "
-            "what was known at a moment that is past."
+            sentence="Payments that are not final, and whose state the provider did not confirm "
+            f"{asked}: {len(names):,} ({shown}{more}).",
+            do="Close without --as-of: providers are then asked first. Today's answer was not "
+            "known in the past."
             if then
-            else "See that `tallyhook serve` runs and reaches the provider, then close.",
+            else "Check that `tallyhook serve` runs and reaches the provider, then close.",
         )
 
 
@@ -551,8 +551,8 @@ def not_kept(count: int) -> Iterator[Blocker]:
     if count:
         yield Blocker(
             code="not_kept",
-            sentence="Requests of the month that nobody signs, and that were too many to be kept: "
-            f"{count:,}. Genuine callbacks may be among them, so that payments may be missing.",
+            sentence=f"Unsigned requests of the month that were too many to be stored: {count:,}. "
+            "Genuine callbacks may be among them, so payments may be missing.",
             do="Import the statements of its sources, which show every payment.",
         )
 
@@ -565,8 +565,8 @@ def lost_in_gap(gap: str, *, since: Instant, until: Instant, lost: int | None) -
     count = "" if lost is None else f" Deliveries that are lost: {lost:,}."
     return Blocker(
         code="gap",
-        sentence=f"What came from {format_instant(since)} to {format_instant(until)} may be lost, "
-        f"such as payments, refunds and what the shop stated.{count}",
+        sentence=f"Data from {format_instant(since)} to {format_instant(until)} may be lost, such "
+        f"as payments, refunds and the shop's statements.{count}",
         do="Import the statements of that time, which show every payment, and let providers send "
         "its events again.",
         about=gap,
@@ -583,7 +583,7 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
                 f"{tie.left_value}, {tie.right} is {tie.right_value}.",
                 do=CAUSES["wallet_balance_differs"].step + "."
                 if tie.right == STATED_BALANCE
-                else "Run `tallyhook db check`; do not close before it is understood.",
+                else "Run `tallyhook db check`; do not close before the cause is known.",
             )
     yield from _breaks(report)
     yield from _coverage(report)
@@ -595,7 +595,7 @@ def in_report(report: PeriodReport) -> Iterator[Blocker]:
                 sentence=f"The statement of {row.account} that closes on {row.closed} was accepted "
                 f"with a difference of {difference}, and the next one does not begin with its "
                 "closing balance.",
-                do="Ask the bank for the statement again, take the import back and import the new "
+                do="Ask the bank for the statement again, withdraw the import and import the new "
                 "one: `tallyhook bank withdraw`.",
                 about=f"{row.account}:{row.closed}",
             )
@@ -631,7 +631,7 @@ def _breaks(report: PeriodReport) -> Iterator[Blocker]:
         yield Blocker(
             code="breaks",
             sentence=f"Open breaks beyond those that a report can list: {hidden:,}.",
-            do="Bring their number down first: a cause with so many is one mistake.",
+            do="Reduce their number first: so many breaks of one cause come from one mistake.",
         )
 
 
@@ -666,8 +666,8 @@ def _coverage(report: PeriodReport) -> Iterator[Blocker]:
     if covered and not any(row.kind == "bank" for row in report.coverage):
         yield Blocker(
             code="coverage",
-            sentence="No file of a bank is imported, so what statements say was paid out was not "
-            "compared with anything.",
+            sentence="No bank file is imported, so payouts in statements were not compared with "
+            "anything.",
             do="Import the bank's file of the month: `tallyhook bank import`.",
             about="bank",
         )
@@ -752,7 +752,7 @@ def evidence_blockers(
     if unreadable:
         yield Blocker(
             code="unreadable",
-            sentence=f"Messages that came and cannot be read: {unreadable:,}.",
+            sentence=f"Unreadable messages: {unreadable:,}.",
             do="See `tallyhook deliveries list --verdict unreadable`: correct the profile, or note "
             "what they say.",
         )
@@ -761,8 +761,7 @@ def evidence_blockers(
     if not_ours:
         yield Blocker(
             code="not_ours",
-            sentence=f"Deliveries of the month that were set apart as of another shop: "
-            f"{not_ours:,}.",
+            sentence=f"Deliveries of the month set aside as another shop's: {not_ours:,}.",
             do="See `tallyhook deliveries list --verdict not_ours`: check that none is yours.",
         )
     yield from rejected(genuine)

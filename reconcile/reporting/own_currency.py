@@ -1,9 +1,9 @@
 """Money of every currency converted to the merchant's own, at the rates of the days.
 
-Leaves out: reading files of rates. The rate of a day is that of the merchant's file for the day,
-else of the last day before with a rate, at most `DAYS_BACK` before. Without either, it is the rate
-at which statements settled the currency. Money without a rate is not converted; its currency is
-named.
+Leaves out: reading files of rates. The rate of a day comes from the merchant's file: for that day,
+or else for the last earlier day with a rate, at most `DAYS_BACK` days before. Without one, it is
+the rate at which statements settled the currency. Money without a rate is not converted; its
+currency is named.
 """
 
 from bisect import bisect_right

@@ -611,7 +611,7 @@ def ties(
 
 
 def suspense_ties(rows: Sequence[SuspenseRow]) -> Iterator[Tie]:
-    """Yield ties of unallocated money: its flows, and its ages, against what payments hold."""
+    """Yield ties that compare unallocated money, by flow and by age, with payments' money."""
     for currency in dict.fromkeys(row.currency for row in rows):
         own = {row.line: row.sum for row in rows if row.currency == currency}
         gone = own["assigned"] + own["refunded"] + own["other_business"]

@@ -152,9 +152,9 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
             CurrencyTotal,
             "currency orders:count captured:money refunded:money lost:money fees:money net:money "
             "settled:money in_bank:money in_wallet:money at_risk:money",
-            about="Net is captured less refunds, lost disputes and fees. What came into a wallet "
-            "is in the bank by its payouts, which the table of wallets has. At risk is what may be "
-            "lost of the breaks that nobody has accepted.",
+            about="Net is captured less refunds, lost disputes and fees. Money in a wallet "
+            "reaches the bank by payouts, as the table of wallets shows. At risk is money that "
+            "breaks not yet accepted may lose.",
         ),
         currency_totals,
     ),
@@ -165,9 +165,8 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
             CauseTotal,
             "currency breaks count:count accepted:count sum:money at_risk:money up_to_1_day:count "
             "up_to_7_days:count up_to_30_days:count up_to_90_days:count older:count",
-            about="Differences between ledgers, order book, statement and bank that are still "
-            "there, and how many are how old. The amount is what they are about; at risk is what "
-            "of it may be lost.",
+            about="Open differences between ledgers, order book, statement and bank, and their "
+            "ages. The sum is the amount concerned; at risk is the part that may be lost.",
         ),
         break_totals,
     ),
@@ -177,7 +176,7 @@ SUMMARIES: Final[tuple[tuple[ReportTable, Callable[[PeriodReport], Sequence[Any]
             "Breaks by age",
             AgeTotal,
             "currency breaks count:count accepted:count sum:money at_risk:money",
-            about="The same breaks by how long ago the latest of what disagrees is dated.",
+            about="The same breaks by the age of the latest evidence that disagrees.",
         ),
         age_totals,
     ),

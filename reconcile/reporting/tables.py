@@ -133,14 +133,14 @@ def table_of(name: str, title: str, row: type[Any], columns: str, *, about: str)
 
 
 TABLES: Final[tuple[ReportTable, ...]] = (
-    table_of("notes", "Please note", r.Note, "sentence", about="What bears on the whole report."),
+    table_of("notes", "Please note", r.Note, "sentence", about="Notes on the whole report."),
     table_of(
         "control",
         "Orders by outcome",
         r.ControlRow,
         "currency bucket count:count sum:money captured:money refunded:money lost:money",
-        about="Every order of the period stands in exactly one row; money that moved in the period "
-        "stands in the row of its own currency.",
+        about="Every order of the period is in exactly one row; money that moved in the period is "
+        "in the row of its own currency.",
     ),
     table_of(
         "outcomes",
@@ -148,8 +148,8 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.OutcomeRow,
         "outcome group reason sentence orders:count further_attempts:count redelivered:count "
         "late:count out_of_order:count",
-        about="Orders of the period by the reason that decided; and of these, how many took "
-        "further attempts, or had events delivered again, late, or out of order.",
+        about="Orders of the period by the deciding reason, and how many took further attempts or "
+        "had events delivered again, late or out of order.",
     ),
     table_of(
         "times",
@@ -163,17 +163,17 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Breaks by cause and age",
         r.BreakAgeRow,
         "cause age state currency count:count sum:money at_risk:money",
-        about="Differences between ledgers, order book and statement that are still there. The sum "
-        "is what they are about; at risk is what of it may be lost: not what is held and only "
-        "missing in a file, nor what is owed back, nor a mistake of unit, nor what was accepted.",
+        about="Open differences between ledgers, order book and statement. The sum is the amount "
+        "concerned; at risk is the part that may be lost. It excludes money held but missing in a "
+        "file, money owed back, unit mistakes and accepted breaks.",
     ),
     table_of(
         "late",
         "Late payments and refunds of earlier months",
         r.LateRow,
         "month kind currency count:count sum:money",
-        about="Payments and refunds dated before the period that became known in it. "
-        "What went back is negative: it is less money than these months were thought to have.",
+        about="Payments and refunds dated before the period that became known in it. Returned "
+        "money is negative, because these months have less than was known.",
     ),
     table_of(
         "changes",
@@ -188,18 +188,18 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.AdjustmentRow,
         "period figure currency count_change:count sum_original:money sum_told:money "
         "sum_change:money sum_now:money closing",
-        about="A closed report never changes. What was learned since stands here, in the month "
-        "after the last closed one: the figure as it was closed, what reports since have added to "
-        "it, what this one adds, and what it is now.",
+        about="A closed report never changes. Later knowledge is here, in the month after the "
+        "last closed one: the figure at closing, the changes in later reports, this report's "
+        "change, and the figure now.",
     ),
     table_of(
         "own",
         "Totals in your own currency",
         r.OwnRow,
         "currency of flow sum:money",
-        about="Money of the period at the rates of its days; without a currency of its own, of all "
-        "currencies. Left by rates: money is settled at the rate of another day than it was "
-        "captured at, and each day's sum is rounded.",
+        about="Money of the period at each day's rates; a row without a currency has all "
+        "currencies. Left by rates: money is settled at another day's rate than it was captured "
+        "at, and each day's sum is rounded.",
     ),
     table_of(
         "settled_in",
@@ -207,9 +207,9 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.SettledInRow,
         "captured_in settled_in count:count captured:money:captured_in settled:money:settled_in "
         "rate",
-        about="Payments of the period by the currency that was captured and the one in which the "
-        "statement settles them, before fees, and what one unit came to. Without a second "
-        "currency: it waits for its statement line.",
+        about="Payments of the period by captured currency and settled currency, before fees, "
+        "with the value of one unit. Without a second currency, the payment waits for its "
+        "statement line.",
     ),
     table_of(
         "fees",
@@ -223,22 +223,21 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "Captured without an order",
         r.SuspenseRow,
         "currency line count:count sum:money",
-        about="Payments that name no order, until somebody assigns them. At the start, and what "
-        "was received, less what was assigned to orders, given back, or booked as other business, "
-        "is what is held at the end; the last rows divide that by the age of the payments. It is "
-        "in no row of the orders.",
+        about="Payments that name no order, until somebody assigns them. The opening amount plus "
+        "money received, less money assigned to orders, given back or booked as other business, "
+        "is held at the end. The last rows divide that by age. No row of orders contains it.",
     ),
     table_of(
         "money",
         "From captured to the bank",
         r.MoneyRow,
         "currency flow count:count sum:money",
-        about="Net is captured less refunds, lost disputes and fees, and is what the statement "
-        "leads to. Not settled yet: no statement line so far. Settled for less: the statement has "
-        "less than was captured. Settled, no webhook read: lines that no webhook stated, the "
+        about="Net is captured less refunds, lost disputes and fees, and should equal the "
+        "statement. Not settled yet: no statement line so far. Settled for less: the statement "
+        "has less than was captured. Settled, no webhook read: lines that no webhook stated, the "
         "same as among the breaks. Settled, open or in doubt: lines of open and won disputes and "
-        "of payments in doubt. Then what the bank has of it; less in the bank: it booked less than "
-        "was paid out; in no payout: lines that name none.",
+        "of payments in doubt. The last rows compare it with the bank. Less in the bank: it "
+        "booked less than was paid out. In no payout: lines that name none.",
     ),
     table_of(
         "wallets",
@@ -246,10 +245,10 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         WalletSums,
         "source wallet currency opening:money settled:money withdrawn:money transferred:money "
         "held:money disbursed:money closing:money stated:money since:instant",
-        about="Each balance at the start, what changed it, and at the end; then what its statement "
-        "says that it is. Withdrawn is on its way to the bank. What is held back is a balance of "
-        "its own, with the day since when. Without a stated balance at any time, a balance begins "
-        "with nothing before the first line.",
+        about="Each balance at the start, its changes, and at the end, then its balance in the "
+        "statement. Withdrawn money is on its way to the bank. Held-back money is a separate "
+        "balance, with its first day. Without any stated balance, a balance begins with nothing "
+        "before the first line.",
     ),
     table_of(
         "delays",
@@ -271,7 +270,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         r.FlowRow,
         "currency step count:count sum:money",
         about="Open at the start: opened before the period and without a final outcome by then. "
-        "Open at the end: the same at its end. The amount is what these orders cost.",
+        "Open at the end: the same at its end. The amount is the price of these orders.",
     ),
     table_of(
         "matching",
@@ -280,22 +279,22 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "side currency family bucket count:count sum:money fee:money net:money",
         about="Rows of orders that belong to the period by the date in the book, else by their "
         "first money. Each is in one bucket: it matched, it waits for the other side, or breaks. "
-        "Payouts are the sums that the statements say were paid out, held against the bank.",
+        "Payouts are the sums paid out according to the statements, compared with the bank.",
     ),
     table_of(
         "rates",
         "Rates of the totals in your own currency",
         r.RateRow,
         "of day rate origin",
-        about="What one unit was, in your own currency: of your file for its day, else what the "
-        "statements of the period settled at.",
+        about="The value of one unit in your own currency: from your file for that day, else from "
+        "the period's statements.",
     ),
     table_of(
         "coverage",
         "What the files cover",
         r.CoverageRow,
         "kind name wallet since:instant until:instant whole:yes payments:count declared_by",
-        about="Days of the period of which a file speaks. Other days were compared with nothing.",
+        about="Days of the period that a file covers. Other days were compared with nothing.",
     ),
     table_of(
         "balances",
@@ -305,15 +304,15 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "next_opening:money accepted_by second why",
         about="Differences between the entries of a statement and its balances, as two people "
         "accepted them. The next statement confirms one if it begins with the closing balance; if "
-        "it begins with another, the difference is open again.",
+        "it begins with another one, the difference is open again.",
     ),
     table_of(
         "unsettled",
         "Captured and not settled",
         r.UnsettledRow,
         "currency age count:count sum:money",
-        about="Payments of the period that no statement line settles, by their age, without those "
-        "that were accepted.",
+        about="Payments of the period that no statement line settles, by their age, without "
+        "accepted ones.",
     ),
     table_of(
         "exceptions",
@@ -342,7 +341,7 @@ TABLES: Final[tuple[ReportTable, ...]] = (
         "List of late payments and refunds",
         r.LateLine,
         "order kind source payment currency sum:money at:instant received_at:instant cites:list",
-        about="By the moment it became known. What went back is negative.",
+        about="By the moment it became known. Returned money is negative.",
     ),
     table_of(
         "change_lines",

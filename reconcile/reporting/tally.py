@@ -123,7 +123,7 @@ class BreakSums:
         )
 
     def ties(self, money: Sequence[r.MoneyRow]) -> Iterator[r.Tie]:
-        """Yield ties of lines without a webhook: the money table against the breaks."""
+        """Yield ties that compare lines without a webhook in the money table with the breaks."""
         rows = [row for row in money if row.flow == "not_notified"]
         counted = sum(s[0] for key, s in self._sums.items() if key[0] == "settled_never_notified")
         left, right = "money, not notified", "breaks, settled never notified"
@@ -605,10 +605,10 @@ class PeriodTally:
     def _notes(self) -> Iterator[str]:
         scope = self._scope
         if scope.as_of < scope.end:
-            yield "The period had not ended when this was known: the report is preliminary."
+            yield "The period had not ended at the report's instant, so the report is preliminary."
         if self._undated and scope.basis == "settled":
             several = self._undated > 1
             yield (
-                f"{self._undated:,} statement line{'s bear' if several else ' bears'} no date of "
-                f"settlement; on this basis {'they' if several else 'it'} can stand in no period."
+                f"{self._undated:,} statement line{'s bear' if several else ' bears'} no "
+                f"settlement date; on this basis {'they have' if several else 'it has'} no period."
             )

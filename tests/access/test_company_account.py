@@ -112,26 +112,26 @@ STRANGER = ec.generate_private_key(ec.SECP256R1())
 @pytest.mark.parametrize(
     ("claims", "because"),
     [
-        ({"iss": "https://login.example/realms/other"}, "another provider's"),
-        ({"iss": ISSUER.rstrip("/")}, "another provider's"),
+        ({"iss": "https://login.example/realms/other"}, "from another provider"),
+        ({"iss": ISSUER.rstrip("/")}, "from another provider"),
         ({"aud": "another console"}, "not for this console alone"),
         ({"aud": [CLIENT, "another console"]}, "not for this console alone"),
         ({"aud": None}, "not for this console alone"),
-        ({"azp": "another console"}, "given to another program"),
+        ({"azp": "another console"}, "issued to another program"),
         ({"exp": NOW - 60}, "expired"),
         ({"exp": None}, "expired"),
         ({"exp": "never"}, "expired"),
         ({"exp": float("inf")}, "expired"),
-        ({"iat": NOW - 61}, "not made now"),
-        ({"iat": NOW + 61}, "not made now"),
-        ({"iat": None}, "not made now"),
+        ({"iat": NOW - 61}, "not from now"),
+        ({"iat": NOW + 61}, "not from now"),
+        ({"iat": None}, "not from now"),
         ({"nbf": NOW + 61}, "not valid yet"),
         ({"nonce": "of another sign-in"}, "another sign-in"),
         ({"nonce": "\ud800"}, "another sign-in"),
         ({"nonce": None}, "another sign-in"),
-        ({"sub": None}, "names nobody"),
-        ({"sub": 7}, "names nobody"),
-        ({"sub": "u" * 256}, "names nobody"),
+        ({"sub": None}, "names no person"),
+        ({"sub": 7}, "names no person"),
+        ({"sub": "u" * 256}, "names no person"),
         ({"email": None}, "does not state your name"),
     ],
 )
@@ -156,7 +156,7 @@ async def test_a_token_with_a_wrong_claim_lets_nobody_in(
         (lambda _: signed_by(ec.generate_private_key(ec.SECP256K1()), "ES256K"), "not accepted"),
         (lambda _: signed_by(STRANGER, "ES256"), "signature of its ID token is wrong"),
         (lambda _: signed_by(STRANGER, "ES256", kid="other"), "does not publish"),
-        (lambda _: lambda _: "no.token.at all", "cannot be read"),
+        (lambda _: lambda _: "no.token.at all", "cannot be parsed"),
         (lambda _: lambda _: "a" * 70_000, "sent no ID token"),
     ],
 )
@@ -177,10 +177,10 @@ async def test_a_code_counts_once_and_with_its_own_verifier(made: Callable[..., 
     there = await trial.company.address_to(state="s", nonce="n", verifier="v", again=False)
     answer = trial.provider.authorize(there)
     stolen = {"nonce": "n", "begun": T, "again": False}
-    with pytest.raises(CompanyRefused, match="used already, or is too old"):
+    with pytest.raises(CompanyRefused, match="already used, or is too old"):
         await trial.company.account(answer, verifier="another", **stolen)  # type: ignore[arg-type]
     await trial.sign_in()
-    with pytest.raises(CompanyRefused, match="used already, or is too old"):
+    with pytest.raises(CompanyRefused, match="already used, or is too old"):
         await trial.sign_in(code="1")
 
 
@@ -234,9 +234,12 @@ async def test_new_keys_are_fetched_once_and_strangers_cause_no_more(
     ("stated", "because"),
     [
         ({"issuer": "https://evil.example"}, "another issuer"),
-        ({"token_endpoint": "http://login.example/token"}, "token_endpoint is no https address"),
-        ({"jwks_uri": "https://["}, "jwks_uri is no https address"),
-        ({"authorization_endpoint": 7}, "authorization_endpoint is no https address"),
+        (
+            {"token_endpoint": "http://login.example/token"},
+            "token_endpoint is not an https address",
+        ),
+        ({"jwks_uri": "https://["}, "jwks_uri is not an https address"),
+        ({"authorization_endpoint": 7}, "authorization_endpoint is not an https address"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
     ],
 )
@@ -343,7 +346,7 @@ async def test_a_person_who_must_prove_again_who_they_are_is_asked_there(
     if proved:
         await trial.sign_in(again=True)
     else:
-        with pytest.raises(CompanyRefused, match="did not ask you again"):
+        with pytest.raises(CompanyRefused, match="did not ask you to sign in again"):
             await trial.sign_in(again=True)
     assert trial.provider.asked["prompt"] == "login"
 

@@ -53,7 +53,7 @@ async def test_from_the_first_operator_on_roles_decide(context: AppContext) -> N
                 with pytest.raises(UsageError, match="this takes"):
                     await who_may(context, by=f"a {role}", action=action)
         for nobody in (None, "Mallory"):
-            with pytest.raises(UsageError, match="say --by NAME"):
+            with pytest.raises(UsageError, match="add --by NAME"):
                 await who_may(context, by=nobody, action=action)
 
 

@@ -45,7 +45,7 @@ async def test_an_order_that_is_unknown_or_was_unknown_as_of_then_is_a_404(drive
     status, code, sentence = await problem_of(driver, "GET", f"/orders/ORD-1?as_of={before}")
     assert (status, code) == (404, "order_unknown")
     assert sentence == (
-        f"Nothing is known of order 'ORD-1' as of {before}; what is known of it came later."
+        f"Nothing is known of order 'ORD-1' as of {before}; evidence arrived later."
     )
     assert (await driver.api("GET", "/orders/ORD-1")).status_code == 200
 

@@ -117,7 +117,7 @@ async def test_a_first_start_is_over_what_is_due_beside_tenders(tmp_path: Path) 
         refused = await start(driver, amount="2000.00")
         assert code(refused) == (409, "payment_differs")
         assert refused.json()["before"] == {"amount": "1500.00", "currency": "KES"}
-        assert "has KES 1,500.00 due beside its tenders" in refused.json()["detail"]
+        assert "has KES 1,500.00 due after its tenders" in refused.json()["detail"]
         assert (await start(driver)).status_code == 201
     assert len(pay.seen) == 1
 
@@ -200,7 +200,7 @@ async def test_an_order_that_is_paid_is_called_paid_and_nothing_is_sent(
     detail = body.pop("detail", "")
     url = {"checkout_url": None} if status == "paid" else {}
     assert body == first.json() | {"status": status} | url
-    assert ("paid, by the verified event e1" in detail) == (status == "paid")
+    assert ("paid, according to the verified event e1" in detail) == (status == "paid")
     assert len(pay.seen) == 1
 
 
@@ -227,14 +227,14 @@ async def test_what_comes_while_the_service_is_asked_is_looked_at(
         assert (paid.status_code, paid.json()["status"]) == (200, "paid")
         assert "verified event e1" in paid.json()["detail"]
         assert paid.json()["checkout_url"] is None
-        assert "was opened meanwhile; send nobody there" in paid.json()["detail"]
+        assert "was opened in the meantime; send nobody there" in paid.json()["detail"]
         assert len(pay.seen) == 1 + begun
     (tmp_path / "other").mkdir()
     async with shop(tmp_path / "other", slowly) as (driver, pay):
         meanwhile.append(lambda: cancel(driver))
         canceled = await start(driver)
         assert code(canceled) == (409, "order_canceled")
-        assert "Its session cs_2 was opened meanwhile" in canceled.json()["detail"]
+        assert "Its session cs_2 was opened in the meantime" in canceled.json()["detail"]
 
 
 OTHER: dict[str, Any] = {"session": None, "payment": {"reference": "pay_2"}}
@@ -306,7 +306,7 @@ async def test_an_order_that_was_paid_in_another_way_is_not_to_be_paid_once_more
     assert (first.status_code, again.status_code) == ((200, 200) if paid else (201, 200))
     if paid:
         assert first.json() == again.json()
-        assert "paid, by the verified event e1" in first.json()["detail"]
+        assert "paid, according to the verified event e1" in first.json()["detail"]
         assert first.json().items() >= {
             "reference": None, "status": "paid", "checkout_url": None, "idempotency_key": None
         }.items()  # fmt: skip
@@ -460,7 +460,7 @@ async def test_readiness_reports_a_refused_token_until_it_is_taken(
         assert code(await start(driver)) == (503, "service_denies_us")
         assert await driver.ready()  # deliveries are received all the same
         assert (await driver.client.get("/readyz")).json()["checkout"] == [
-            f"the payment service answers {status}: check the checkout token"
+            f"the payment service answered {status}: check the checkout token"
         ]
         assert (await start(driver)).status_code == 201
         assert "checkout" not in (await driver.client.get("/readyz")).json()

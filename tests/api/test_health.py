@@ -304,7 +304,7 @@ async def test_deliveries_that_cannot_be_appended(
         await soon(lambda: driver.service.inbox.append_faults >= 3)
         status, (reason,) = await broken(driver)
         assert status == 503
-        assert "deliveries that were accepted cannot be appended" in reason
+        assert "accepted deliveries cannot be appended" in reason
         figures = (await driver.client.get("/metrics")).text
         assert "tallyhook_store_writable 0.0" in figures
         assert "tallyhook_inbox_unread 4.0" in figures

@@ -81,9 +81,9 @@ async def test_another_shops_payment_is_acknowledged_and_makes_no_order(
         missing = await driver.api("GET", "/orders/ORD-1")
         assert missing.status_code == 404
         assert missing.json()["detail"] == (
-            "Nothing is known of order 'ORD-1': the payment shop:pay_south names this number, and "
-            "is of another shop or seller on the same account; `tallyhook unallocated show "
-            "shop:pay_south` shows it."
+            "Nothing is known of order 'ORD-1': the payment shop:pay_south names it, but "
+            "belongs to another shop or seller on the same account; `tallyhook unallocated show "
+            "shop:pay_south` shows the payment."
         )
         before = format_instant(Instant(T - SECOND))
         earlier = await driver.api("GET", "/orders/ORD-1", params={"as_of": before})
@@ -123,10 +123,10 @@ async def test_a_payment_waits_for_a_person_while_nothing_says_whose_it_is(
         (state,) = await source_states(driver.context)
         assert (state.state, "or none" in state.sentence) == ("not_ours", True)
         missing = (await driver.api("GET", "/orders/ORD-1")).json()["detail"]
-        assert "the payment shop:pay_x names this number, and may be of another shop" in missing
+        assert "the payment shop:pay_x names it, but may belong to another shop" in missing
         sought = await find_orders(driver.context, "ORD-1", limit=5)
         assert (sought.hits, sought.notes[0]) == ([], missing)
-        with pytest.raises(NotFoundError, match="may be of another shop"):
+        with pytest.raises(NotFoundError, match="may belong to another shop"):
             await dispute_case(driver.context, CaseRequest(order="ORD-1"))
         [found] = await listed(driver)
         assert (found.why, found.waits) == ("whose_shop_unknown", True)
@@ -160,7 +160,7 @@ async def test_pages_dossier_and_proof_say_that_only_another_shop_names_an_order
 ) -> None:
     async with driving(tmp_path, with_worker=False, **ONLY) as driver:
         await driver.send(paid("south"))
-        context, said = driver.context, "is of another shop or seller on the same account"
+        context, said = driver.context, "belongs to another shop or seller on the same account"
         asked: list[Awaitable[Any]] = [
             dispute_case(context, CaseRequest(order="ORD-1")),
             prove_orders(context, ["ORD-1"], shuffles=1, seed=1, progress=quiet),

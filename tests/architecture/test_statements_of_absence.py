@@ -136,11 +136,11 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "reconcile/reporting/closing.py": {
         "No message that came by then is unreadable": READ,
         "No payment that was read waits for its order": BOUNDED,
-        "No delivery of the month was set apart": READ,
+        "No delivery of the month was set aside": READ,
         "No order of it is pending": ("read", "readable"),
         "No break of it must be decided first": MATCHED,
         "Payments captured and not settled": MATCHED,
-        "was not compared with anything": INPUT,
+        "were not compared with anything": INPUT,
         "cover no day of the month": INPUT,
     },
     "reconcile/reporting/report.py": {"settled + not settled + differs": MATCHED},
@@ -245,15 +245,18 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/monitoring/preflight.py": {"ok": INPUT, "no order is found by phone numbers": INPUT},
     "app/monitoring/arrivals.py": {"o verified event has come": READ},
     "app/orders/find_orders.py": {
-        "no event names it so": ("read", "readable", "placed", "searched"),
-        "Nothing was received of it, but": ("read", "placed", "searched"),
+        "but no event names it": ("read", "readable", "placed", "searched"),
+        "Nothing was received about it, but": ("read", "placed", "searched"),
     },
     "app/orders/read_orders.py": {
         "nothing is known of order": ("read", "readable"),
         "nothing is known yet of order": BOUNDED,
     },
-    "app/orders/reindex.py": {"the body has no such event": INPUT},
-    "app/receiving/diagnose.py": {"or the request never came": INPUT, "or it never came": INPUT},
+    "app/orders/reindex.py": {"the body has no event at": INPUT},
+    "app/receiving/diagnose.py": {
+        "or the request never came": INPUT,
+        "or it never came": INPUT,
+    },
     "app/receiving/inbox_loss_store.py": {"ok": INPUT},
     "app/receiving/kept_request.py": {"there is no delivery": READ},
     "app/receiving/source_state.py": {

@@ -186,7 +186,7 @@ async def test_nothing_is_marked_while_its_event_cannot_be_seen(
     """Its order would be folded without it, and never again."""
     reader = await stored_alone(inbox, monkeypatch)
     async with unheard(inbox, citus, "e1"):
-        with pytest.raises(StoreUnavailable, match="not heard yet"):
+        with pytest.raises(StoreUnavailable, match="does not know the result"):
             await read_some(reader)
         assert await rows(inbox, UNREAD) == [(1,)]
     assert await read_some(reader) == 1
@@ -198,7 +198,7 @@ async def test_no_link_is_made_while_an_orphan_cannot_be_seen(inbox: Inbox, citu
     later = arrival(said("e2", order="A", payment="p"))
     await keep(inbox, arrival(said("e1", "succeeded", payment="p")))
     async with unheard(inbox, citus, "e1"):
-        with pytest.raises(StoreUnavailable, match="not heard yet"):
+        with pytest.raises(StoreUnavailable, match="does not know the result"):
             await keep(inbox, later)
     assert await keep(inbox, later) == ["stored"]
     found = await rows(inbox, "SELECT event_id, order_key FROM events ORDER BY 1")
@@ -209,7 +209,7 @@ async def test_appends_wait_while_the_whole_database_is_read(inbox: Inbox) -> No
     reader = reading(inbox)
     await submit(inbox, arrival(said("e1", order="A")))
     async with inbox.database.reading(settled=True):
-        with pytest.raises(StoreUnavailable, match="try again when it is done"):
+        with pytest.raises(StoreUnavailable, match="try again when it has finished"):
             await read_some(reader)
         assert await rows(inbox, UNREAD) == [(1,)]
     assert await read_some(reader) == 1

@@ -35,7 +35,7 @@ def shopped(folder: Path, *said: dict[str, Any], expires_at: str) -> None:
          f"The checkout session cs_1 of order ORD-1 expired at {EXPIRES}, and the order's outcome "
          "is timed_out. Ask for a new payment, so that the customer can try again.\n"),
         ([event("e1")], EXPIRES, 1, "",
-         "Order ORD-1 is paid, by the verified event e1: its outcome is succeeded. "
+         "Order ORD-1 is paid, according to the verified event e1: its outcome is succeeded. "
          "No new payment was started.\n"),
     ],
 )  # fmt: skip

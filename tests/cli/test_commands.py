@@ -243,7 +243,7 @@ def test_what_could_not_be_read(run: Run, filled: dict[str, str], tmp_path: Path
     assert (ended.code, ended.err) == (0, "They are read again by `serve`.\n")
     assert one.delivery_id in ended.out
     assert state() == (0, 0)
-    assert "may not be read yet" in run("deliveries", "poisoned", "--retry").err
+    assert "may not have been read yet" in run("deliveries", "poisoned", "--retry").err
     (entry,) = [
         each
         for each in run("audit", "list", "--format", "json").document
@@ -339,7 +339,7 @@ def test_the_store(run: Run, filled: dict[str, str]) -> None:
             "problems": [],
         },
     )
-    assert "3 bodies and 2 ledgers checked: all is as it should be" in run("db", "check").out
+    assert "3 bodies and 2 ledgers checked: no problem was found" in run("db", "check").out
     for jobs in ("1", "2"):
         deep = run("db", "check", "--deep", "--jobs", jobs, "--format", "json")
         assert (deep.code, deep.document) == (0, {**checked.document, "deep": True})
@@ -394,8 +394,8 @@ def test_what_other_processes_find(run: Run, filled: dict[str, str], tmp_path: P
     one, two = (run("db", "check", "--deep", "--jobs", jobs) for jobs in ("1", "2"))
     assert (one.code, two.code) == (1, 1)
     assert one.out == two.out
-    assert "of ORD-1 is not what its delivery gives" in one.out
-    assert "the ledger of ORD-1 is not what its history gives" in one.out
+    assert "of ORD-1 differs from its delivery" in one.out
+    assert "the ledger of ORD-1 differs from its history" in one.out
 
 
 def test_the_proof_that_fails(

@@ -145,7 +145,7 @@ def test_nothing_is_written_without_the_key_of_the_numbers(
     refused = run(*(each.format(book=book) for each in command))
     assert refused.code == 3
     assert "TALLYHOOK_PHONES__KEY_FILE" in refused.err
-    assert "put that file back" in refused.err
+    assert "restore that file" in refused.err
     assert path.exists() is (lost == "replaced")
     path.write_text(kept)
     assert run("records", "import", str(book)).code == 0
@@ -225,7 +225,7 @@ def test_what_goes_wrong_while_it_serves(run: Run, tmp_path: Path) -> None:
     (said,) = [each for each in ended.document if each["what"] == "unreadable"]
     assert said["state"] == "must"
     assert said["sentence"].endswith("the provider will not send them again.")
-    assert said["do"].startswith("see why with `tallyhook deliveries list")
+    assert said["do"].startswith("find out why with `tallyhook deliveries list")
 
 
 def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +250,7 @@ def test_a_shop_that_is_away(run: Run, tmp_path: Path, monkeypatch: pytest.Monke
     assert said["state"] == "must"
     assert "no notification since 20" in said["sentence"]
     assert "the last ended with connection_failed; 2 waiting" in said["sentence"]
-    assert said["do"].startswith("see that what listens at TALLYHOOK_SHOP__URL runs")
+    assert said["do"].startswith("check that the receiver at TALLYHOOK_SHOP__URL runs")
 
 
 def test_what_must_be_done(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

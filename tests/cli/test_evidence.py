@@ -155,7 +155,7 @@ WRONG: dict[str, tuple[tuple[str, ...], int, str]] = {
     "the number in the reason": (
         ("build", "ORD-1", "-o", "x.zip", "--with-personal-data", "--reason", f"call {PHONE}"),
         2,
-        "leave the phone number out",
+        "remove the phone number",
     ),
     "no bundle": (("verify", "x.zip"), 5, "no file"),
     "a folder": (("verify", "."), 2, "cannot be read"),

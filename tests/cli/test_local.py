@@ -158,8 +158,12 @@ def test_events_that_there_are_are_listed(run: Run) -> None:
         (("stripe", "payment_intent.succeeded", "--source", "no"), 2, "there is no such source"),
         (("stripe", "payment_intent.succeeded", "--amount", "5"), 2, "--currency go together"),
         (("stripe", "payment_intent.succeeded", "--amount", "x", "--currency", "KES"), 2, "--amou"),
-        (("stripe", "payment_intent.succeeded", "--to", "ftp://x"), 2, "the address is like"),
-        (("stripe", "payment_intent.succeeded", "--to", "http://a b/"), 2, "the address is like"),
+        (("stripe", "payment_intent.succeeded", "--to", "ftp://x"), 2, "the address must be like"),
+        (
+            ("stripe", "payment_intent.succeeded", "--to", "http://a b/"),
+            2,
+            "the address must be like",
+        ),
     ],
 )
 def test_what_cannot_be_triggered_is_reported(
@@ -261,7 +265,7 @@ def test_what_cannot_be_sent_on_is_reported(
         database.execute("UPDATE deliveries SET body = NULL, pruned_at = ? WHERE id = ?",
                          (T, filled["paid"]))  # fmt: skip
     ended = run("deliveries", "replay", filled["paid"], "--to", HERE)
-    assert (ended.code, "was pruned or erased" in ended.err) == (2, True)
+    assert (ended.code, "was deleted (pruned or erased)" in ended.err) == (2, True)
     assert not target.came
 
 
@@ -364,7 +368,7 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
     assert (ended.code, "Sent 3, of which 3 were not taken." in ended.err) == (1, True)
     file.write_text(line_of(requests[0]) + '\n{"url": 1}\n')
     ended = run("listen", "--forward", HERE, "--from", str(file))
-    assert (ended.code, f"{file}:2: is no recorded request" in ended.err) == (2, True)
+    assert (ended.code, f"{file}:2: is not a recorded request" in ended.err) == (2, True)
     assert run("listen", "--forward", HERE, "--from", str(tmp_path / "none")).code == 2
     assert run("listen", "--forward", "http://elsewhere.example").code == 2
 
@@ -393,7 +397,7 @@ def test_what_could_not_be_sent_is_reported_with_its_line(wrong: dict[str, Any])
     lines = "\n".join([json.dumps(good), json.dumps(good | wrong)])
     found = requests_in(io.BytesIO(lines.encode()), "f")
     assert next(found).url == "?x=1"
-    with pytest.raises(UsageError, match="f:2: is no recorded request"):
+    with pytest.raises(UsageError, match="f:2: is not a recorded request"):
         next(found)
 
 

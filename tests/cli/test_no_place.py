@@ -65,7 +65,7 @@ def test_a_command_that_makes_a_database_says_so(
     for made in (True, False):
         assert main.run(("tokens", "add", f"shop{made}")) == 0
         output = capfd.readouterr().err
-        assert ("a new one is made" in output and f"{tmp_path}/t.db" in output) is made
+        assert ("a new one is created" in output and f"{tmp_path}/t.db" in output) is made
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_no_empty_database_is_left_where_the_environment_is_not_said(
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("TALLYHOOK_ENVIRONMENT")
     assert main.run(words) == 3
-    assert "TALLYHOOK_ENVIRONMENT: say sandbox or live" in capfd.readouterr().err
+    assert "TALLYHOOK_ENVIRONMENT: write sandbox or live" in capfd.readouterr().err
     assert not list(tmp_path.glob("t.db*"))
 
 
@@ -98,7 +98,7 @@ def test_a_folder_in_the_databases_place_is_no_failing_disk(
         monkeypatch.setenv(name, value)
     (tmp_path / "t.db").mkdir()
     assert main.run(words) == 3
-    assert "TALLYHOOK_DATABASE_URL: names something that is no file" in capfd.readouterr().err
+    assert "TALLYHOOK_DATABASE_URL: names something that is not a file" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -154,5 +154,5 @@ def test_the_doctor_tells_of_a_key_that_it_cannot_look_at(
     output = capfd.readouterr()
     assert "reading or writing failed" not in output.err
     said = [row for row in map(json.loads, output.out.splitlines()) if row["what"] == EVIDENCE]
-    assert "The file cannot be looked at." in [row["sentence"] for row in said]
+    assert "The file's permissions cannot be read." in [row["sentence"] for row in said]
     assert not [row for row in said if "is not there" in row["sentence"]]

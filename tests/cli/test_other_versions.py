@@ -16,7 +16,7 @@ __all__ = ["run"]
     ("version", "database", "backup"),
     [
         ("0031", "move it away and start with a new one", "with the older program that made it"),
-        ("9.0.0", "start the newer program that brought", "with the newer program that made it"),
+        ("9.0.0", "start the newer program that upgraded", "with the newer program that made it"),
     ],
 )
 def test_what_is_of_another_version_is_refused(

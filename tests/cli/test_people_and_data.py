@@ -189,7 +189,7 @@ def test_who_reads_a_refused_delivery_is_in_the_trail(run: Run, filled: dict[str
 def test_places_are_listed_and_reported(run: Run, old: None) -> None:
     """Without a database's help; and of one erasure, in its table and its JSON."""
     listed = run("erase", "--places", "--format", "json").document
-    assert {"where": "deliveries.body", "personal": "personal", "what": "what arrived, as it came",
+    assert {"where": "deliveries.body", "personal": "personal", "what": "a delivery as it arrived",
             "erasure": "emptied"} in listed  # fmt: skip
     words = ("erase", "--phone", f"+{PHONE}", "--dry-run")
     places = {each["place"]: each for each in run(*words, "--format", "json").document["places"]}

@@ -83,7 +83,7 @@ def test_a_file_that_is_no_database_is_reported_as_that(
     other = tmp_path / "report.pdf"
     other.write_bytes(text)
     ended = run("restore", *ACCEPTED, str(other), "--force")
-    assert "report.pdf is no SQLite database" in only_sentence(ended, 4)
+    assert "report.pdf is neither an SQLite database" in only_sentence(ended, 4)
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_a_log_that_forks_gets_another_origin(run: Run, tmp_path: Path) -> None:
     assert origin(run) == first
     ended = run("restore", *ACCEPTED, backup, "--force")
     assert ended.code == 0
-    assert "lacks the last of them: it goes on under another origin, tallyhook." in ended.err
+    assert "it continues under a new origin, tallyhook." in ended.err
     second = origin(run)
     assert second != first
     assert second in ended.err
@@ -256,7 +256,7 @@ def test_who_may_come_in_again(run: Run, tmp_path: Path) -> None:
     assert found["in_force"] == {"tokens": ["leaked"], "operators": ["Eve"]}
     assert found["gone"] == {"tokens": ["later"], "operators": []}
     said = " ".join(ended.err.split())
-    assert "These tokens are in force again: leaked. End what should not be with" in said
+    assert "These tokens are valid again: leaked. End wrong ones with" in said
     assert "These tokens are not in it and no longer work: later." in said
 
 
@@ -301,14 +301,14 @@ def test_a_copy_that_was_put_there_by_hand(run: Run, tmp_path: Path, backed_up: 
     shutil.copy(backed_up, tmp_path / "t.db")
     refused = run("db", "restored")
     assert refused.code == 3
-    assert "the database's newest commits are gone" in refused.err
+    assert "the database's newest commits are missing" in refused.err
     done = run("db", "restored", *ACCEPTED, "--format", "json")
     assert done.code == 0
     assert done.document["last_revision"] == 1
     assert done.document["next_revision"] > 2**40
     again = run("db", "restored")
     assert again.out.startswith("Noted: restored; the last revision in it is ")
-    assert "Revisions go on at" in again.err
+    assert "Revisions continue at" in again.err
     assert run("db", "check").code == 0
 
 
@@ -331,11 +331,11 @@ def test_what_was_restored_and_vanishes_before_its_first_start_is_missed(
     copy = str(tmp_path / "copy.db")
     for words in (("tokens", "add", "shop"), ("orders", "list"), ("db", "check"), ("backup", copy)):
         ended = run(*words)
-        assert (ended.code, "is gone, and t.db.made says that there was one" in ended.err) == (
+        assert (ended.code, "is gone, but t.db.made records that it existed" in ended.err) == (
             3,
             True,
         )
-    assert "is gone, and t.db.made" in run("doctor", "--format", "json").out
+    assert "is gone, but t.db.made" in run("doctor", "--format", "json").out
     assert not (tmp_path / "t.db").exists()
 
 

@@ -111,7 +111,7 @@ def test_who_was_erased_since_a_backup_is_not_in_what_it_restores(
         ("ORD-1", "tallyhook"),
         ("the journal of erasures", "tallyhook"),
     ]
-    assert run(*ERASE).code == 5, "nothing is kept of the number"
+    assert run(*ERASE).code == 5, "nothing is stored about the number"
 
 
 async def _round(folder: Path, *, day: int) -> None:
@@ -138,7 +138,7 @@ def test_what_an_erasure_kept_is_restricted_erased_by_itself_and_both_again_afte
     looked = run(*ERASE, "--dry-run", "--format", "json").document["restricted"]
     done = run(*ERASE)
     assert (done.code, "restricted: 1." in done.err) == (1, True)
-    assert f"hidden from searches until {looked[0]['until']}, then erased by itself" in done.out
+    assert f"hidden from searches until {looked[0]['until']}, then erased automatically" in done.out
     assert "GDPR Art. 17(3)(e)" in looked[0]["ground"]
     assert bodies(tmp_path) == kept
     assert (run(*find).document["hits"], run("deliveries", "list").code) == ([], 0)
@@ -147,7 +147,7 @@ def test_what_an_erasure_kept_is_restricted_erased_by_itself_and_both_again_afte
     shown = run("orders", "show", "ORD-1", "--format", "json").document
     assert (shown["outcome"], shown["restricted"]["why"]) == ("succeeded", "disputable")
     assert "restricted since" in run("orders", "show", "ORD-1").out
-    assert "1 thing is kept of people who were erased" in run("doctor").out
+    assert "1 thing is kept about erased people" in run("doctor").out
     words = ("--with-personal-data", "--reason", "dispute 12")
     assert run("evidence", "build", "ORD-1", "-o", str(tmp_path / "b.zip"), *words).code == 0
     taken = run("audit", "list", "--action", "evidence_built", "--format", "json").document
@@ -274,7 +274,7 @@ def test_what_a_backup_holds_unread_is_read_before_they_are_looked_for(
     assert bodies(tmp_path) == {"e-ORD-1": False, "e-ORD-2": True}
     assert run("log", "verify").code == 0
     assert run("db", "check").code == 0
-    assert run(*ERASE).code == 5, "nothing is kept of the number"
+    assert run(*ERASE).code == 5, "nothing is stored about the number"
 
 
 def test_a_number_of_which_only_the_digest_is_left_is_found(run: Run, tmp_path: Path) -> None:
@@ -352,8 +352,8 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
     "key missing": (lambda path: Path(f"{path}.key").unlink(), "the key "),
     "both missing": (lose_both, "there is no journal of erasures at"),
     "changed": (spoil, "line 2 of the journal of erasures was changed"),
-    "for everyone": (lambda path: path.chmod(0o644), "everyone may use (mode 644)"),
-    "key for everyone": (lambda path: Path(f"{path}.key").chmod(0o644), "everyone may use"),
+    "for everyone": (lambda path: path.chmod(0o644), "any user can access (mode 644)"),
+    "key for everyone": (lambda path: Path(f"{path}.key").chmod(0o644), "any user can access"),
     "another's": (replace, "another database's journal"),
     "empty": (lambda path: path.write_bytes(b""), "empty file"),
 }

@@ -64,7 +64,9 @@ def test_an_order_that_only_another_shop_names_is_not_found(
     monkeypatch.setenv("TALLYHOOK_SOURCES__SHOP__ONLY", '{"data.shop": ["north"]}')
     for words in (("orders", "show", "ORD-1"), ("prove", "ORD-1")):
         answer = run(*words)
-        said = "is of another shop or seller on the same account" in " ".join(answer.err.split())
+        said = "belongs to another shop or seller on the same account" in " ".join(
+            answer.err.split()
+        )
         assert (answer.code, said) == (5, True), answer
 
 

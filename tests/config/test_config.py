@@ -134,83 +134,83 @@ LOG_KEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 
 DANGEROUS = [
     ({"ENVIRONMENT": "production"}, "ENVIRONMENT: must be sandbox or live"),
-    ({"DATABASE_URL": "sqlite:///x.db"}, "begin with sqlite+aiosqlite:// in place of sqlite://"),
+    ({"DATABASE_URL": "sqlite:///x.db"}, "begin with sqlite+aiosqlite:// instead of sqlite://"),
     ({"DATABASE_URL": "sqlite+aiosqlite://"}, "three slashes"),
     ({"DATABASE_URL": "sqlite+aiosqlite:///:memory:"}, "must be a file"),
     ({"DATABASE_URL": "sqlite+aiosqlite:///x?mode=memory&uri=true"}, "must be a file"),
     ({"DATABASE_URL": "sqlite+aiosqlite:///"}, "must be a file"),
-    ({"DATABASE_URL": "postgresql://u:p@h/d"}, "postgresql+asyncpg:// in place of postgresql://"),
-    ({"DATABASE_URL": "postgres://h/d"}, "postgresql+asyncpg:// in place of postgres://"),
+    ({"DATABASE_URL": "postgresql://u:p@h/d"}, "postgresql+asyncpg:// instead of postgresql://"),
+    ({"DATABASE_URL": "postgres://h/d"}, "postgresql+asyncpg:// instead of postgres://"),
     ({"DATABASE_URL": "postgresql+asyncpg://u:p@h:x/d"}, "is not a URL"),
     ({"DATABASE_URL": "postgresql+asyncpg://u:p@w@h/d"}, "special characters in it as %XX"),
     ({"DATABASE_URL": "postgresql+asyncpg://u:p@s/w@h/d"}, "special characters in it as %XX"),
     ({"DATABASE_URL": "postgresql+asyncpg://u:p@s/w#d@h/d"}, "special characters in it as %XX"),
-    ({"DATABASE_URL": "postgresql+asyncpg://h/d?sslmode=require"}, "ssl= in place of sslmode="),
+    ({"DATABASE_URL": "postgresql+asyncpg://h/d?sslmode=require"}, "ssl= instead of sslmode="),
     ({"DATABASE_URL": "postgresql+asyncpg://h/d?ssl=true"}, "verify-ca, verify-full"),
-    ({"DATABASE_URL": "postgresql+asyncpg://h/d?connect_timeout=5"}, "option that is not known"),
+    ({"DATABASE_URL": "postgresql+asyncpg://h/d?connect_timeout=5"}, "an unknown option"),
     ({"DATABASE_URL": "mysql://h/d"}, "must begin with sqlite+aiosqlite:/// and a path"),
     ({"SOURCES__SHOP__PROFILE": "checkout"}, "SOURCES__SHOP__SECRETS: is missing"),
     ({"SOURCES__SHOP__SECRETS": ""}, "SHOP__SECRETS: holds an empty secret"),
     ({"SOURCES__SHOP__SECRETS": f"{SECRET},"}, "holds an empty secret"),
-    ({"SOURCES__SHOP__SECRETS": "whsec_123456789abcdef"}, "fewer than 16 characters"),
+    ({"SOURCES__SHOP__SECRETS": "whsec_123456789abcdef"}, "shorter than 16 characters"),
     ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "YOUR_WEBHOOK_SECRET_HERE"}, "a well-known secret"),
     ({"SOURCES__SHOP__SECRETS": "x" * 40}, "a well-known secret"),
-    ({"SOURCES__SHOP__SECRETS": f'"{SECRET}"'}, "holds a secret in quotes; take them away"),
+    ({"SOURCES__SHOP__SECRETS": f'"{SECRET}"'}, "holds a secret in quotes; remove the quotes"),
     ({"SOURCES__SHOP__SECRETS": f"\u201c{SECRET}\u201d"}, "holds a secret in quotes"),
     ({"SOURCES__SHOP__SECRETS": '["a", 1]'}, "must be a JSON list of texts"),
     ({"SOURCES__SHOP__SECRETS": '["unfinished'}, "must be a JSON list of texts"),
     ({"PUBLIC_URL": "https://hooks.example/webhooks/shop"}, "PUBLIC_URL: must be scheme and host"),
     ({"PUBLIC_URL": "https://hooks example"}, "PUBLIC_URL: must be a URL"),
-    ({**GOOD, "SOURCES__B__SECRETS": SECRET}, "that TALLYHOOK_SOURCES__"),
-    ({**GOOD, **CHECKOUT, "CHECKOUT__TOKEN": SECRET}, "TALLYHOOK_SOURCES__SHOP__SECRETS holds"),
+    ({**GOOD, "SOURCES__B__SECRETS": SECRET}, "same secret as TALLYHOOK_SOURCES__"),
+    ({**GOOD, **CHECKOUT, "CHECKOUT__TOKEN": SECRET}, "secret as TALLYHOOK_SOURCES__SHOP__SECRETS"),
     ({**GOOD, "SOURCES__SHOP__SECRETS_FILE": "/dev/null"}, "keep one of the two"),
-    ({"SOURCES__SHOP__SECRETS_FILE": "/nowhere/at/all"}, "no file that is there"),
-    ({"SOURCES__SHOP__SECRETS_FILE": "/dev/zero"}, "no file that is there"),
+    ({"SOURCES__SHOP__SECRETS_FILE": "/nowhere/at/all"}, "no existing file"),
+    ({"SOURCES__SHOP__SECRETS_FILE": "/dev/zero"}, "no existing file"),
     ({"SOURCES__SHOP__SECRETS_FILE": "a\0b"}, "SECRETS_FILE: names"),
-    ({"SOURCES__SH OP__SECRETS": SECRET}, "names its source with other than"),
-    ({f"SOURCES__{'A' * 41}__SECRETS": SECRET}, "names its source with other than"),
-    ({"SOURCES__MY__SHOP__SECRETS": SECRET}, "nearest one is TALLYHOOK_SOURCES__<NAME>__SECRET"),
-    ({"SOURCES__SHOP__SECRET": SECRET}, "the nearest one is TALLYHOOK_SOURCES__SHOP__SECRETS"),
+    ({"SOURCES__SH OP__SECRETS": SECRET}, "has a source name with characters other than"),
+    ({f"SOURCES__{'A' * 41}__SECRETS": SECRET}, "has a source name with characters other than"),
+    ({"SOURCES__MY__SHOP__SECRETS": SECRET}, "closest name is TALLYHOOK_SOURCES__<NAME>__SECRET"),
+    ({"SOURCES__SHOP__SECRET": SECRET}, "the closest name is TALLYHOOK_SOURCES__SHOP__SECRETS"),
     ({"SOURCES": "{}"}, "SOURCES: is not a setting"),
-    ({"ENVIROMENT": "live"}, "the nearest one is TALLYHOOK_ENVIRONMENT"),
-    ({"PORT": "8081"}, "say it to the command: `tallyhook serve --port`"),
+    ({"ENVIROMENT": "live"}, "the closest name is TALLYHOOK_ENVIRONMENT"),
+    ({"PORT": "8081"}, "use the command's option: `tallyhook serve --port`"),
     ({"ENVIRONMENT": "live", "SOURCES__SHOP__SECRETS": "whsec_test_" + OTHER}, "a sandbox secret"),
     ({"ENVIRONMENT": "sandbox", **GOOD, **CHECKOUT, "CHECKOUT__TOKEN": "sk_live_" + OTHER},
      "CHECKOUT__TOKEN: holds a live secret in"),
     ({"ENVIRONMENT": "live", "SOURCES__SHOP__SECRETS": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
      "public documents"),
-    ({**GOOD, "CHECKOUT__BASE_URL": "https://pay.example"}, "TOKEN: is missing beside"),
-    ({**GOOD, "CHECKOUT__TOKEN": OTHER}, "BASE_URL: is missing beside the token"),
+    ({**GOOD, "CHECKOUT__BASE_URL": "https://pay.example"}, "TOKEN: is missing, and"),
+    ({**GOOD, "CHECKOUT__TOKEN": OTHER}, "BASE_URL: is missing, and the token is set"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "http://pay.example"}, "unencrypted"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "Http://pay.example"}, "unencrypted"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "https://u:p@pay.example"}, "without user"),
     ({**GOOD, **CHECKOUT, "CHECKOUT__BASE_URL": "ftp://pay.example"}, "must be a URL such as"),
-    ({**GOOD, **CHECKOUT, "CHECKOUT__SOURCE": "other"}, "is no source; write one of them: shop"),
+    ({**GOOD, **CHECKOUT, "CHECKOUT__SOURCE": "other"}, "is not a configured source"),
     ({**GOOD, **CHECKOUT, "SOURCES__B__SECRETS": OTHER + "0"}, "SOURCE: is missing"),
-    (CHECKOUT, "SOURCE: is missing; say which source its webhooks come from: none is given yet"),
-    ({"FORWARDED_ALLOW_IPS": "*"}, "lets any sender choose its address"),
-    ({"FORWARDED_ALLOW_IPS": "10.0.0.1,0.0.0.0/0"}, "lets any sender choose its address"),
+    (CHECKOUT, "SOURCE: is missing; name its webhooks' source: none is configured yet"),
+    ({"FORWARDED_ALLOW_IPS": "*"}, "lets any sender forge its address"),
+    ({"FORWARDED_ALLOW_IPS": "10.0.0.1,0.0.0.0/0"}, "lets any sender forge its address"),
     ({"FORWARDED_ALLOW_IPS": "proxy"}, "must be IP addresses or networks"),
     ({"MAX_BODY_BYTES": "1023"}, "must be a whole number of bytes from 1,024 to 16,777,216"),
     ({"MAX_BODY_BYTES": "16777217"}, "must be a whole number of bytes from 1,024 to 16,777,216"),
     ({"PAYMENT_WINDOW_S": "1.5"}, "must be a whole number of seconds from 1 to 2,592,000"),
     ({"INBOX_BATCH": "9", "INBOX_QUEUE": "8"}, "must not be more than TALLYHOOK_INBOX_QUEUE"),
     ({"LOG_FORMAT": "xml"}, "must be json, console or auto"),
-    ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),
-    ({WITNESSES: WITNESS}, "witness 1 must be a verifier key, a blank and an address"),
+    ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no existing file"),
+    ({WITNESSES: WITNESS}, "witness 1 must be a verifier key, a space and an address"),
     ({WITNESSES: f"x {W_URL},{WITNESS} {W_URL},y"},
      "witness 1 is no verifier key, which has the form NAME+ID+BASE64; witness 3 must be"),
-    ({WITNESSES: f"{WITNESS} http://witness.example"}, "is asked unencrypted"),
+    ({WITNESSES: f"{WITNESS} http://witness.example"}, "would be called unencrypted"),
     ({WITNESSES: f"{WITNESS} https://u:p@witness.example"}, "without user"),
-    ({WITNESSES: f"{WITNESS} {W_URL},{WITNESS} {W_URL}/2"}, "witness 2 has the key or the name"),
+    ({WITNESSES: f"{WITNESS} {W_URL},{WITNESS} {W_URL}/2"}, "witness 2 has the same key or name"),
     ({WITNESSES: f"{LOG_KEY} {W_URL}"}, "another kind"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "2"},
-     "QUORUM: is more than the witnesses, of which are 1"),
+     "QUORUM: must be at most 1, the number of witnesses"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_QUORUM": "17"}, "from 0 to 16"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_EVERY_S": "59"}, "from 60 to 86,400"),
     ({WITNESSES: f"{WITNESS} {W_URL}", "EVIDENCE__WITNESS_ALARM_S": "300"}, "at least twice"),
-    ({"EVIDENCE__WITNESS_QUORUM": "1"}, "QUORUM: is given without TALLYHOOK_EVIDENCE__WITNESSES"),
+    ({"EVIDENCE__WITNESS_QUORUM": "1"}, "QUORUM: is set without TALLYHOOK_EVIDENCE__WITNESSES"),
 ]  # fmt: skip
 
 
@@ -304,7 +304,7 @@ def test_a_line_of_the_file_that_cannot_be_read_is_named_by_its_number(tmp_path:
 def test_two_spellings_of_one_variable_are_refused() -> None:
     found = problems(GRACE_S="7", grace_s="8")
     assert found == (
-        "TALLYHOOK_GRACE_S: is given twice, in two spellings; keep the one in upper case",
+        "TALLYHOOK_GRACE_S: is set twice, with different capitals; keep the name in upper case",
     )
 
 
@@ -317,7 +317,7 @@ def test_one_name_twice_in_a_file_is_no_other_spelling(tmp_path: Path) -> None:
     path = tmp_path / "settings.env"
     path.write_text("TALLYHOOK_GRACE_S=7\nTALLYHOOK_GRACE_S=8\n")
     found = problems(CONFIG=str(path))
-    assert found == ("TALLYHOOK_GRACE_S: is given twice, in one file; keep one of the two",)
+    assert found == ("TALLYHOOK_GRACE_S: is set twice, in one file; keep one of the two",)
 
 
 def secret_file(path: Path, *, mode: int, text: str = f"{SECRET}\n\n{OTHER}\n") -> str:
@@ -347,7 +347,7 @@ def test_a_file_that_everyone_may_use_is_refused_in_live_and_warned_of_in_sandbo
 ) -> None:
     path = secret_file(tmp_path / "s", mode=mode)
     sentence = (
-        f"TALLYHOOK_SOURCES__SHOP__SECRETS_FILE: names a file of secrets that everyone may use"
+        f"TALLYHOOK_SOURCES__SHOP__SECRETS_FILE: names a file of secrets that any user can access"
         f" (mode {mode:o}); chmod 640 it"
     )
     assert problems(ENVIRONMENT="live", SOURCES__SHOP__SECRETS_FILE=path) == (sentence,)
@@ -371,7 +371,7 @@ def test_a_secret_file_must_hold_text_and_not_too_much_of_it(tmp_path: Path) -> 
     binary.write_bytes(b"\xff\xfe\x00")
     for path, sentence in (
         (empty, "without a secret"),
-        (large, "more than 256"),
+        (large, "larger than 256"),
         (binary, "UTF-8"),
     ):
         found = problems(ENVIRONMENT="sandbox", SOURCES__SHOP__SECRETS_FILE=str(path))
@@ -381,7 +381,7 @@ def test_a_secret_file_must_hold_text_and_not_too_much_of_it(tmp_path: Path) -> 
 
 def test_serving_without_a_source_is_warned_of() -> None:
     settings = load_settings(variables(ENVIRONMENT="sandbox"), serving=True)
-    assert "no source is given" in settings.warnings[0]
+    assert "no source is set up" in settings.warnings[0]
 
 
 def test_a_console_behind_a_proxy_that_is_not_named_is_warned_of() -> None:

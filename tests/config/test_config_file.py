@@ -51,7 +51,7 @@ def test_a_name_without_a_value_gets_one_where_it_stands(tmp_path: Path) -> None
 def test_a_name_that_stands_twice_is_refused_as_the_service_would(tmp_path: Path) -> None:
     path = tmp_path / "t.env"
     path.write_text("TALLYHOOK_PORT=1\n# x\ntallyhook_port=2\n")
-    with pytest.raises(ConfigurationError, match="twice, first in line 1; keep one"):
+    with pytest.raises(ConfigurationError, match="was already set in line 1; keep one"):
         plan_settings(path, {"A": "1"})
 
 
@@ -84,9 +84,7 @@ def test_who_may_not_give_it_back_writes_nothing(
         raise PermissionError(1, os.strerror(1))
 
     monkeypatch.setattr(os, "fchown", refused)
-    with pytest.raises(
-        ConfigurationError, match=f"group {group}.*run this as its owner or as root"
-    ):
+    with pytest.raises(ConfigurationError, match=f"group {group}.*run it as the owner or as root"):
         write_plan(path, plan_settings(path, {"B": "2"}))
     assert path.read_text() == "A=1\n"
     assert list(tmp_path.iterdir()) == [path]
@@ -122,7 +120,7 @@ def test_nobody_elses_change_is_lost(tmp_path: Path) -> None:
     path = tmp_path / "t.env"
     plan = plan_settings(path, {"A": "1"})
     path.write_text("B=2\n")
-    with pytest.raises(ConfigurationError, match="has changed meanwhile"):
+    with pytest.raises(ConfigurationError, match="was changed meanwhile"):
         write_plan(path, plan)
     assert path.read_text() == "B=2\n"
     beside = tmp_path / ".t.env.new"

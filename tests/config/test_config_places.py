@@ -30,15 +30,15 @@ nonsense
 
 PLACES = [
     ("/var/lib/t.db", "ext4", True, ""),
-    ("/run/t.db", "tmpfs", True, "which a restart empties"),
+    ("/run/t.db", "tmpfs", True, "which is emptied at a restart"),
     ("/run/t.db", "tmpfs", False, ""),
-    ("/srv/shared/t.db", "nfs4", True, "where locks do not hold"),
-    ("/srv/shared/t.db", "nfs4", False, "where locks do not hold"),
+    ("/srv/shared/t.db", "nfs4", True, "where file locks do not work"),
+    ("/srv/shared/t.db", "nfs4", False, "where file locks do not work"),
     ("/srv/shared/local/t.db", "xfs", True, ""),
     ("/srv/sharedness/t.db", "ext4", True, ""),
-    ("/srv/with blank/t.db", "cifs", True, "where locks do not hold"),
-    ("/srv/ssh/t.db", "fuse.sshfs", False, "where locks do not hold"),
-    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where a sync may be none"),
+    ("/srv/with blank/t.db", "cifs", True, "where file locks do not work"),
+    ("/srv/ssh/t.db", "fuse.sshfs", False, "where file locks do not work"),
+    ("/srv/mine/t.db", "fuse.fuse-overlayfs", True, "where syncing may fail"),
     ("/srv/mine/t.db", "fuse.fuse-overlayfs", False, ""),
     ("/twice/t.db", "ext4", True, ""),
 ]
@@ -68,7 +68,7 @@ def test_the_file_system_of_a_database(
         problems: tuple[str, ...] = ()
     except ConfigurationError as error:
         problems = error.problems
-    wanted = [f"TALLYHOOK_DATABASE_URL: lies on {kind}, {sentence}; use a local disk"]
+    wanted = [f"TALLYHOOK_DATABASE_URL: is on {kind}, {sentence}; use a local disk"]
     assert list(problems) == (wanted if sentence else [])
 
 
@@ -98,6 +98,6 @@ def test_two_databases_that_are_named_are_warned_of(tmp_path: Path) -> None:
     assert load_settings(given).warnings == ()
     given["TALLYHOOK_DATABASE_URL"] = "sqlite+aiosqlite:////var/lib/t/t.db"
     (warning,) = load_settings(given).warnings
-    assert warning.startswith("TALLYHOOK_DATABASE_URL: the environment says another one")
+    assert warning.startswith("TALLYHOOK_DATABASE_URL: has a different value in the environment")
     config.write_text("TALLYHOOK_DATABASE_URL=\n")
     assert load_settings(given).warnings == ()

@@ -91,7 +91,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"SOURCES__SHOP__SECRETS": "", "SOURCES__SHOP__PROFILE": "checkout"},
         "SHOP__SECRETS: holds an empty secret",
     ),
-    "a short secret": ({"SOURCES__SHOP__SECRETS": "whsec_Zr5kWn2Lx7Tj"}, "fewer than 16"),
+    "a short secret": ({"SOURCES__SHOP__SECRETS": "whsec_Zr5kWn2Lx7Tj"}, "shorter than 16"),
     "a default secret": ({"SOURCES__SHOP__SECRETS": "whsec_change-me-change-me"}, "well-known"),
     "one key pressed": ({"SOURCES__SHOP__SECRETS": "a" * 40}, "a well-known secret"),
     "a published secret": (
@@ -103,15 +103,18 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"SHOP__URL": "https://shop.example/paid", "SHOP__SECRET": SIMULATOR_SECRET},
         "SHOP__SECRET: holds the simulated provider's secret",
     ),
-    "one secret twice": ({"SOURCES__SHOP__SECRETS": f"{SECRET},{SECRET}"}, "one secret twice"),
-    "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "each needs its own"),
+    "the same secret twice": (
+        {"SOURCES__SHOP__SECRETS": f"{SECRET},{SECRET}"},
+        "the same secret twice",
+    ),
+    "one secret for two": ({"SOURCES__B__SECRETS": SECRET}, "give each its own"),
     "the same in another spelling": (
         {"SOURCES__B__SECRETS": SECRET.removeprefix("whsec_")},
         "in another spelling",
     ),
     "the token as a secret": (
         {"CHECKOUT__BASE_URL": "https://pay.example", "CHECKOUT__TOKEN": SECRET},
-        "CHECKOUT__TOKEN: holds a secret",
+        "CHECKOUT__TOKEN: holds the same secret",
     ),
     "a public key as a secret": (
         {
@@ -122,7 +125,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "a path for a secret": (
         lambda at: {"SOURCES__SHOP__SECRETS": write(at / "secrets-of-the-shop", SECRET)},
-        "write it to TALLYHOOK_SOURCES__SHOP__SECRETS_FILE",
+        "write that to TALLYHOOK_SOURCES__SHOP__SECRETS_FILE",
     ),
     "a sandbox secret in live": (
         {"SOURCES__SHOP__SECRETS": "whsec_test_" + OTHER[6:]},
@@ -138,7 +141,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "the service's sandbox in live": (
         {"CHECKOUT__BASE_URL": "https://api-sandbox.pay.example", "CHECKOUT__TOKEN": TOKEN},
-        "a host for trying out",
+        "a test host",
     ),
     "plain http": (
         {"CHECKOUT__BASE_URL": "http://pay.example", "CHECKOUT__TOKEN": TOKEN},
@@ -148,11 +151,11 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"CHECKOUT__BASE_URL": "https://u:p@pay.example", "CHECKOUT__TOKEN": TOKEN},
         "BASE_URL: must be a URL without user",
     ),
-    "everyone is a proxy": ({"FORWARDED_ALLOW_IPS": "*"}, "any sender choose its address"),
-    "half the world is a proxy": ({"FORWARDED_ALLOW_IPS": "128.0.0.0/1"}, "any sender choose"),
-    "debugging": ({"LOG_LEVEL": "debug"}, "LOG_LEVEL: is for trying out"),
+    "everyone is a proxy": ({"FORWARDED_ALLOW_IPS": "*"}, "any sender forge its address"),
+    "half the world is a proxy": ({"FORWARDED_ALLOW_IPS": "128.0.0.0/1"}, "any sender forge"),
+    "debugging": ({"LOG_LEVEL": "debug"}, "LOG_LEVEL: is for testing only"),
     "no assertions": ({"PYTHONOPTIMIZE": "1"}, "PYTHONOPTIMIZE: turns off"),
-    "development mode": ({"PYTHONDEVMODE": "1"}, "PYTHONDEVMODE: is for trying out"),
+    "development mode": ({"PYTHONDEVMODE": "1"}, "PYTHONDEVMODE: is for testing only"),
     "a body without end": ({"MAX_BODY_BYTES": "99999999999"}, "MAX_BODY_BYTES: must be"),
     "no body at all": ({"MAX_BODY_BYTES": "0"}, "MAX_BODY_BYTES: must be"),
     "a body beyond all bodies": (
@@ -170,50 +173,53 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
         {"INBOX_BATCH": "9", "INBOX_QUEUE": "8"},
         "must not be more than TALLYHOOK_INBOX_QUEUE",
     ),
-    "a misspelt setting": ({"ENVIROMENT": "live"}, "the nearest one is TALLYHOOK_ENVIRONMENT"),
-    "no file of settings": ({"CONFIG": "/nowhere/at/all"}, "CONFIG: names no file that is there"),
-    "a folder of settings": (lambda at: {"CONFIG": str(at)}, "CONFIG: names no file"),
+    "a misspelt setting": ({"ENVIROMENT": "live"}, "the closest name is TALLYHOOK_ENVIRONMENT"),
+    "no file of settings": (
+        {"CONFIG": "/nowhere/at/all"},
+        "CONFIG: names no existing file",
+    ),
+    "a folder of settings": (lambda at: {"CONFIG": str(at)}, "CONFIG: names no existing file"),
     "settings that are no text": (
         lambda at: {"CONFIG": str(binary(at / "settings.env"))},
         "CONFIG: names a file that is not UTF-8 text",
     ),
     "settings that others change": (
         lambda at: {"CONFIG": write(at / "settings.env", "TALLYHOOK_GRACE_S=7\n", 0o666)},
-        "CONFIG: names a file that others may change",
+        "CONFIG: names a file others can change",
     ),
     "secrets that everyone reads": (
         lambda at: secrets_file(at / "secrets", 0o644),
-        "SHOP__SECRETS_FILE: names a file of secrets that everyone may use (mode 644)",
+        "SHOP__SECRETS_FILE: names a file of secrets that any user can access (mode 644)",
     ),
     "secrets in an open folder": (
         lambda at: secrets_file(folder(at / "open", 0o777) / "secrets", 0o600),
-        "SHOP__SECRETS_FILE: names a file in a folder that others may write to",
+        "SHOP__SECRETS_FILE: names a file in a folder others can change",
     ),
     "a database in memory": ({"DATABASE_URL": "sqlite+aiosqlite:///:memory:"}, "must be a file"),
     "a database without locks": (
         {"DATABASE_URL": "sqlite+aiosqlite:////srv/t.db?nolock=1"},
-        "what follows a question mark can turn off locks",
+        "options after a question mark can turn off locks",
     ),
     "another database": ({"DATABASE_URL": "mysql://h/d"}, "DATABASE_URL: must begin with sqlite"),
     "a folder as a database": (
         lambda at: {"DATABASE_URL": f"sqlite+aiosqlite:///{at}"},
-        "names something that is no file",
+        "names something that is not a file",
     ),
     "a database that cannot be looked at": (
         {"DATABASE_URL": f"sqlite+aiosqlite:////{'x' * 300}"},
-        "names a file that this user may not look at (File name too long); run this as",
+        "names a file that this user may not access (File name too long); run this as",
     ),
     "a device as a database": (
         {"DATABASE_URL": "sqlite+aiosqlite:////dev/null"},
-        "names something that is no file",
+        "names something that is not a file",
     ),
     "a database that everyone reads": (
         lambda at: database(at / "t.db", 0o644),
-        "names a database that everyone may use (mode 644); chmod 600 it",
+        "names a database that any user can access (mode 644); chmod 600 it",
     ),
     "a database in an open folder": (
         lambda at: database(folder(at / "open", 0o777) / "t.db"),
-        "names a database in a folder that others may write to (mode 777)",
+        "names a database in a folder that other users can write to (mode 777)",
     ),
     "the other environment's database": (
         lambda at: stamped(at / "t.db", "sandbox"),
@@ -233,7 +239,7 @@ DANGERS: dict[str, tuple[Given | Prepare, str]] = {
     ),
     "books kept for nobody knows how long": (
         {"RETENTION_ACCOUNTS_DAYS": ""},
-        "is required in live: write the days for which your law demands your books, or 0",
+        "which the law requires you to keep books, or 0",
     ),
     "no period for disputes": ({"RETENTION_DISPUTES_DAYS": ""}, "usually 120 to 540"),
     "no period for a payer": ({"RETENTION_UNALLOCATED_DAYS": ""}, "RETENTION_UNALLOCATED_DAYS: is"),
@@ -352,7 +358,7 @@ def test_a_process_of_its_own_refuses_too(tmp_path: Path) -> None:
         timeout=PATIENCE_S,
         check=False,
     )
-    lines = [line for line in done.stderr.splitlines() if "lies on" not in line]
+    lines = [line for line in done.stderr.splitlines() if "is on" not in line]
     assert (done.returncode, len(lines)) == (3, len(dangers)), done.stderr
     for _, sentence in dangers:
         assert [sentence in line for line in lines].count(True) == 1, done.stderr

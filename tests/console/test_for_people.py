@@ -181,7 +181,7 @@ async def test_a_search_for_nothing_keeps_its_field(console: RunningConsole) -> 
         page = await client.post("/find", data={"text": "x" * 300})
         typed = await client.post("/find", data={"text": " "})
     assert (page.status_code, typed.status_code) == (400, 400)
-    assert 'role="alert">Nothing can be looked for by that' in page.text
+    assert 'role="alert">This text cannot be searched for' in page.text
     assert 'action="/find"' in page.text.partition("<main")[2]
     assert "x" * 300 not in page.text
 

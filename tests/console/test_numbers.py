@@ -90,12 +90,12 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
     console = numbers
     proposal = await asked_for(console, "ORD-1", AWKWARD, "ORD-5")
     before = shown(await look_at_form(console, proposal))
-    assert "nobody has approved it" in before.lower()
+    assert "nobody has approved the proposal" in before.lower()
     assert looks(console) == []
     async with console.signed_in("support") as client:
         address = f"/do/approve?proposal={proposal}"
         own = await client.post(address, data={"form": "mine", "reason": "I am sure"})
-    assert (own.status_code, "ou proposed it yourself" in shown(own.text)) == (400, True)
+    assert (own.status_code, "ou proposed this yourself" in shown(own.text)) == (400, True)
     token = await session_for(console.context, "Sue")
     async with console.client(token, **SAME_SITE) as client:
         listed = (await client.get("/proposals.json")).json()["proposals"]
@@ -160,7 +160,7 @@ async def test_the_approval_ends(numbers: RunningConsole) -> None:
     assert PHONE in await look(numbers, proposal)
     numbers.driver.clock.put(Instant(agreed + OPEN_FOR))
     over = shown(await look_at_form(numbers, proposal))
-    assert "It expired at" in over
+    assert "The approval expired at" in over
     assert PHONE[-8:] not in await refused_look(numbers, proposal, by="a support")
     assert len(looks(numbers)) == 1
 
@@ -192,18 +192,18 @@ async def test_what_is_refused_before_it_is_proposed(
     async with numbers.signed_in("support") as client:
         for wrong, said in (
             ({"orders": ""}, "Name 1 to"),
-            ({"orders": f"ORD-1\n+{PHONE}"}, "number 2 of those named"),
+            ({"orders": f"ORD-1\n+{PHONE}"}, "number 2 in your list"),
             ({"orders": "ORD-1\nORD-404"}, "ORD-404"),
             ({"orders": f"ORD-1\nORD-5\n{AWKWARD}"}, "Name 1 to 2 orders"),
             ({"purpose": "curiosity"}, "The purpose is one of"),
-            ({"reason": "she called from 0712 345 678"}, "eave the phone number out"),
+            ({"reason": "she called from 0712 345 678"}, "emove the phone number"),
         ):
             refused = await send(client, "/do/unmask-many", **(right | wrong))
             assert refused.status_code == 400, wrong
             assert said in shown(refused.text)
             assert PHONE[-8:] not in refused.text.replace(" ", "")
         whole = await client.get("/do/unmask-many?list=orders")
-    assert "more than 2 orders fit that" in shown(whole.text).lower()
+    assert "more than 2 orders match" in shown(whole.text).lower()
     assert numbers.driver.rows("SELECT 1 FROM proposals") == []
 
 

@@ -462,7 +462,7 @@ async def test_as_of_shows_what_was_known_then(console: RunningConsole) -> None:
     async with console.signed_in("viewer") as client:
         answer = await client.get("/orders/ORD-1?as_of=2020-01-01T00:00:00Z")
     assert answer.status_code == 404
-    assert "what is known of it came later" in shown(answer.text)
+    assert "evidence arrived later" in shown(answer.text)
 
 
 async def test_a_viewer_sees_no_refused_delivery(console: RunningConsole) -> None:

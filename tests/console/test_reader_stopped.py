@@ -125,8 +125,8 @@ async def test_an_order_of_which_nothing_is_read_is_not_known_yet(stopped: Runni
     answer = await stopped.driver.api("GET", "/orders/NEW")
     assert (answer.status_code, answer.headers["tallyhook-behind"]) == (404, "7")
     assert answer.json()["detail"] == (
-        "Nothing is known yet of order 'NEW': deliveries that came up to 7 s ago are accepted and "
-        "not read yet; ask again later."
+        "Nothing is known yet of order 'NEW': accepted deliveries up to 7 s old have not been "
+        "read yet; ask again later."
     )
 
 

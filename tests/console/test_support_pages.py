@@ -207,9 +207,9 @@ async def test_an_erasure_looks_first_and_takes_two(console: RunningConsole) -> 
     assert "1 order" in shown(looked.text)
     assert "not what you looked at" in shown(other.text)
     assert "Proposed to a second person" in shown(told.text)
-    assert "you proposed it yourself" in shown(own.text).lower()
+    assert "you proposed this yourself" in shown(own.text).lower()
     assert "Nothing to erase" in shown(none.text)
-    assert "A phone number is one whole number with its country" in shown(part.text)
+    assert "A phone number must be one whole number with country" in shown(part.text)
     assert "Write one whole email address, such as ann@example.com" in shown(no_address.text)
     for again in (part, other, no_address):
         assert 'name="subject"' in again.text
@@ -260,7 +260,7 @@ async def test_a_persons_erasure_and_copy_take_two_who_type_the_number(
         form = {"what": "phone", "mark": mark[1], "again": number, "reason": "asked by letter"}
         erasure = await proposal_made(client, "/do/erase", **form)
     pages += [other.text, looked.text]
-    assert "and of nobody else" in shown(other.text)
+    assert "is only for" in shown(other.text)
     assert taken.headers["content-type"] == "application/zip"
     assert PHONE.encode() in taken.content
     assert pdf in taken.content
@@ -389,7 +389,7 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
     assert source["address"].endswith(f"/webhooks/{source['source']}")
     assert (source["state"], source["since"]) == ("refusing", "2026-11-20T10:00:00Z")
     assert "1 delivery was refused from" in source["means"]
-    assert "the secret is one that is not configured here" in source["means"]
+    assert "the secret is not configured here" in source["means"]
     assert source["means"].partition(". Of the latest: ")[2] in page_text
     assert source["last_taken"] is not None
     assert source["last_refused"] is not None

@@ -51,7 +51,7 @@ def test_characters_that_no_font_has_are_named_on_the_paper_with_what_helps(tmp_
     assert f"others ({TANGUT}), such as U+17000. Install a font" in told
     assert "take the HTML form" in told
     text, _ = paper(tmp_path, f"Duka {TANGUT}")
-    assert "Empty boxes stand here for characters that no font has" in text
+    assert "Empty boxes replace characters that no font has" in text
 
 
 @pytest.mark.usefixtures("no_other_fonts")

@@ -184,7 +184,7 @@ class ClosingContract:
         [
             (
                 "UPDATE events SET amount = 2 WHERE amount = 1",
-                "events of 2026-11-20: 1 as at closing, and not the same",
+                "events of 2026-11-20: 1 as at closing, but different ones",
             ),
             (
                 "DELETE FROM deliveries WHERE verdict = 'duplicate'",
@@ -192,11 +192,11 @@ class ClosingContract:
             ),
             (
                 "UPDATE records SET at = at + 1",
-                "records of 2026-11-20: 1 as at closing, and not the same",
+                "records of 2026-11-20: 1 as at closing, but different ones",
             ),
             (
                 "UPDATE audit SET who = 'Ben'",
-                "deeds of 2026-11-20: 1 as at closing, and not the same",
+                "deeds of 2026-11-20: 1 as at closing, but different ones",
             ),
         ],
     )

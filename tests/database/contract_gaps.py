@@ -41,7 +41,7 @@ async def accept_gap(at_: HasDatabase, *, since: int, until: int, at: int) -> Ga
         since=seconds(since),
         until=seconds(until),
         deliveries=None,
-        detail="The newest commits are gone",
+        detail="The newest commits are missing",
     )
     async with at_.database.writing() as connection:
         await gap.accept_gap(connection, found, at=seconds(at), reason="the disk was replaced")

@@ -188,7 +188,7 @@ class LedgerLinesContract:
         await change(inbox, "UPDATE takings SET minor=minor+1 WHERE order_key='A 2'")
         report = await checked(at)
         found = [each for each in report.problems if "the ledger line of" in each]
-        assert found == ["the ledger line of A 2 is not what its history gives: minor"]
+        assert found == ["the ledger line of A 2 differs from its history: minor"]
         await keep(inbox, arrival(paid("A 2"), at=9))
         await refold_all(at, progress=quiet)
         report = await checked(at)

@@ -67,16 +67,18 @@ async def gaps(inbox: Inbox) -> list[str]:
 
 PLANTED: dict[str, dict[str, list[str]]] = {
     "sqlite": {
-        "trigger gift of table events is none of Tallyhook's": [
+        "trigger gift of table events does not belong to Tallyhook": [
             "CREATE TRIGGER gift AFTER INSERT ON events BEGIN "
             "UPDATE events SET claim='succeeded' WHERE rowid = new.rowid; END"
         ],
-        "index mine of table events is none of Tallyhook's": ["CREATE INDEX mine ON events (kind)"],
-        "view mine is none of Tallyhook's": ["CREATE VIEW mine AS SELECT 1"],
-        "table mine is none of Tallyhook's": ["CREATE TABLE mine (a)"],
-        "table meta is not as Tallyhook makes it": ["ALTER TABLE meta ADD COLUMN more TEXT"],
+        "index mine of table events does not belong to Tallyhook": [
+            "CREATE INDEX mine ON events (kind)"
+        ],
+        "view mine does not belong to Tallyhook": ["CREATE VIEW mine AS SELECT 1"],
+        "table mine does not belong to Tallyhook": ["CREATE TABLE mine (a)"],
+        "table meta differs from Tallyhook's definition": ["ALTER TABLE meta ADD COLUMN more TEXT"],
         "trigger audit_no_update of table audit is missing": ["DROP TRIGGER audit_no_update"],
-        "trigger audit_no_update of table audit is not as Tallyhook makes it": [
+        "trigger audit_no_update of table audit differs from Tallyhook's definition": [
             "DROP TRIGGER audit_no_update",
             "CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT 1; END",
         ],
@@ -85,35 +87,37 @@ PLANTED: dict[str, dict[str, list[str]]] = {
         ],
     },
     "postgresql": {
-        "function gift() is none of Tallyhook's": [
+        "function gift() does not belong to Tallyhook": [
             "CREATE FUNCTION gift() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN new.claim := 'succeeded'; RETURN new; END $$"
         ],
-        "trigger gift of table events is none of Tallyhook's": [
+        "trigger gift of table events does not belong to Tallyhook": [
             "CREATE TRIGGER gift BEFORE INSERT ON events EXECUTE FUNCTION only_added_to()"
         ],
-        "trigger audit_only_added_to of table audit is not as Tallyhook makes it": [
+        "trigger audit_only_added_to of table audit differs from Tallyhook's definition": [
             "ALTER TABLE audit DISABLE TRIGGER USER"
         ],
-        "function only_added_to() is not as Tallyhook makes it": [
+        "function only_added_to() differs from Tallyhook's definition": [
             "CREATE OR REPLACE FUNCTION only_added_to() RETURNS trigger LANGUAGE plpgsql AS "
             "$$ BEGIN RETURN new; END $$"
         ],
-        "index mine of table events is none of Tallyhook's": ["CREATE INDEX mine ON events (kind)"],
-        "view mine is none of Tallyhook's": ["CREATE VIEW mine AS SELECT 1"],
-        "rule mine of table events is none of Tallyhook's": [
+        "index mine of table events does not belong to Tallyhook": [
+            "CREATE INDEX mine ON events (kind)"
+        ],
+        "view mine does not belong to Tallyhook": ["CREATE VIEW mine AS SELECT 1"],
+        "rule mine of table events does not belong to Tallyhook": [
             "CREATE RULE mine AS ON DELETE TO events DO INSTEAD NOTHING"
         ],
-        "table events is not as Tallyhook makes it": [
+        "table events differs from Tallyhook's definition": [
             "ALTER TABLE events ENABLE ROW LEVEL SECURITY"
         ],
-        "column more of table meta is none of Tallyhook's": [
+        "column more of table meta does not belong to Tallyhook": [
             "ALTER TABLE meta ADD COLUMN more text"
         ],
-        "column claim of table events is not as Tallyhook makes it": [
+        "column claim of table events differs from Tallyhook's definition": [
             "ALTER TABLE events ALTER COLUMN claim SET DEFAULT 'succeeded'"
         ],
-        "constraint mine of table events is none of Tallyhook's": [
+        "constraint mine of table events does not belong to Tallyhook": [
             "ALTER TABLE events ADD CONSTRAINT mine CHECK (claim <> 'refunded')"
         ],
     },
@@ -269,13 +273,13 @@ class RestoringContract:
                     await keep(inbox, arrival(said(f"e{number}", order=f"O{number}")))
             found = await refusal(context(inbox))
             assert found is not None
-            assert "deliveries that were accepted cannot be appended" in found
+            assert "accepted deliveries cannot be appended" in found
         finally:
             await change(inbox, *mended)
         before = await rows(inbox, "SELECT count(*) FROM deliveries")
         assert await refusal(context(inbox)) is None
         assert inbox.append_faults == 0
-        assert await rows(inbox, "SELECT count(*) FROM deliveries") == before, "nothing is kept"
+        assert await rows(inbox, "SELECT count(*) FROM deliveries") == before, "nothing is stored"
         await keep(inbox, arrival(said("later", order="later")))
 
 

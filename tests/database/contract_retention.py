@@ -261,8 +261,8 @@ class RetentionContract:
         for sql, words in (
             ("UPDATE deliveries SET pruned_at=NULL", "is gone, and was not pruned"),
             ("UPDATE deliveries SET pruned_at=1", None),
-            ("UPDATE events SET claim='succeeding'", "deliveries are not compared, since a row"),
-            ("DELETE FROM events", "was pruned, and its event is gone: restore a backup"),
+            ("UPDATE events SET claim='succeeding'", "deliveries are not compared, because a row"),
+            ("DELETE FROM events", "was pruned, but its event is gone: restore a backup"),
         ):
             await change(inbox, sql)
             report = await checked(then)

@@ -55,11 +55,11 @@ FOUND: dict[str, tuple[list[str], str]] = {
     "**** 4242": (["SHOP-DK-2004"], "it was paid by a card that ends in 4242"),
     "712345678": (["SHOP-DK-2004"], "its customer's phone is +254 ••• ••• •78"),
     "0712 345 678": (["SHOP-DK-2004"], "its customer's phone is +254 ••• ••• •78"),
-    "p5": (["ORD-5"], "an unconfirmed message of shop names this payment"),
+    "p5": (["ORD-5"], "an unconfirmed message from shop names this payment"),
     "KES 3250 2026-11-20": (["SHOP-DK-2004"], "its event e1 states KES 3,250.00"),
     "KES 3250 2026-11-22": (["SHOP-DK-2004"], "its event e1 states KES 3,250.00"),
-    "KES 80 2026-11-23": (["ORD-7"], "the shop asked KES 80.00 for it"),
-    "KES 3250 2026-11-25": (["ORD-7"], "the order book says that KES 3,250.00 was ordered"),
+    "KES 80 2026-11-23": (["ORD-7"], "the shop stated its price as KES 80.00"),
+    "KES 3250 2026-11-25": (["ORD-7"], "the order book has it on that day with KES 3,250.00"),
     SMS.format(receipt="SJK4H7TR2P", account="DK2004"): (
         ["SHOP-DK-2004"],
         "its reference ends with this",
@@ -70,11 +70,11 @@ FOUND: dict[str, tuple[list[str], str]] = {
 
 NOTED: dict[str, str] = {
     "SJK4H7TR2Q": "We have the payment SJK4H7TR2Q of shop, KES 3,250.00, received at "
-    "2026-11-20T10:00:00Z (succeeded), but not on an order by itself. It names no order",
+    "2026-11-20T10:00:00Z (succeeded), but it is linked to no order. It names no order",
     "+254700000009": "We have the payment SJK4H7TR2Q of shop",
     SMS.format(receipt="SJK4H7TR2Q", account="-"): "We have the payment SJK4H7TR2Q of shop",
-    "ws_CO_1": "A message of shop speaks of ws_CO_1, KES 3,250.00, received at ",
-    "KES 80 2026-11-21": "The order book has INV-9, KES 80.00, unpaid; no event names it so.",
+    "ws_CO_1": "A message from shop names ws_CO_1, KES 3,250.00, received at ",
+    "KES 80 2026-11-21": "The order book has INV-9, KES 80.00, unpaid, but no event names it.",
 }
 """What people have, and what is said of it where it is on no order."""
 
@@ -179,7 +179,9 @@ class SearchContract:
         for text, what in PERSONS.items():
             refused = await find(inbox, text, by="Vic")
             assert refused.hits == []
-            assert refused.notes[0].startswith(f"{what.capitalize()} was not looked for, only")
+            assert refused.notes[0].startswith(
+                f"Only references and amounts were searched, not {what}"
+            )
             assert [hit["order"] for hit in (await find(inbox, text, by="Sue")).hits] == [
                 "SHOP-DK-2004"
             ]

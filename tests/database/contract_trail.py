@@ -46,7 +46,7 @@ from tests.database.contract_imports import bank, book, statement
 from tests.reconcile.build import seconds
 
 TABLE: Final = re.compile(r"(?:UPDATE|INTO|FROM) (\w+)")
-LINES: Final = "the lines of import {} are not what was written then"
+LINES: Final = "the lines of import {} have changed since it was imported"
 
 PLANTED: Final = {
     LINES.format(1): [
@@ -67,48 +67,48 @@ PLANTED: Final = {
     LINES.format(6): [
         "DELETE FROM book_lines WHERE since=6",
     ],
-    "import 3 is not what the trail says of it": [
+    "import 3 differs from the trail": [
         "UPDATE imports SET file='other.csv' WHERE number=3",
     ],
-    "import 6 is not what the trail says of it": [
+    "import 6 differs from the trail": [
         "UPDATE imports SET withdraws=4 WHERE number=6",
         "UPDATE imports SET withdraws=NULL WHERE number=6",
     ],
-    "import 2 is not what the trail says of it": [
+    "import 2 differs from the trail": [
         "UPDATE imports SET withdraws=1 WHERE number=2",
     ],
-    "1 line of book imports was stated, or put out of force, by no import": [
+    "1 line of book imports was added or withdrawn by no import": [
         "INSERT INTO book_lines (match_key, kind, since, line, reference, minor, currency) "
         "VALUES ('x', 'order', 0, 'bok_x', 'X', 5, 'KES')",
         "UPDATE book_lines SET until=3 WHERE reference='A-2' AND since=2",
     ],
-    "rules 1 is not what the trail says of it": [
+    "rules 1 differs from the trail": [
         "UPDATE match_rules SET toml=toml || ' '",
     ],
-    "operator Fin is not what the trail says of it": [
+    "operator Fin differs from the trail": [
         "UPDATE operators SET role='admin' WHERE name='Fin'",
     ],
     "operator Eve is not in the trail": [
         "INSERT INTO operators (name, role, created_at) VALUES ('Eve', 'admin', 1)",
     ],
-    "token shop is not what the trail says of it": [
+    "token shop differs from the trail": [
         "UPDATE tokens SET scopes='read finance' WHERE name='shop'",
         "UPDATE tokens SET hash='x' || hash WHERE name='shop'",
     ],
     "token eve is not in the trail": [
         "INSERT INTO tokens (name, hash, created_at, scopes) VALUES ('eve', 'x', 1, 'read')",
     ],
-    "what was signed of rollback is not what the trail says of it": [
+    "the signature on rollback differs from the trail": [
         "UPDATE signoffs SET signer='Bob'",
         "UPDATE signoffs SET note='other'",
     ],
-    " is not what the trail says of it": [
+    " differs from the trail": [
         "UPDATE attachments SET sha256='x' || sha256",
     ],
     "the closing of 2026-10 is not in the trail": [
         "INSERT INTO closings VALUES ('2026-10', 1, 1, 1, 'Ann', NULL, 'x', '{}')",
     ],
-    "what was done about break brk_1 is not in the trail": [
+    "the decision about break brk_1 is not in the trail": [
         "INSERT INTO break_deeds (number, break_id, at, who, deed, value, reason, minor, currency) "
         "VALUES (9, 'brk_1', 1, 'Ann', 'accepted', '', 'paid in cash', 1, 'KES')",
     ],
@@ -184,9 +184,9 @@ class TrailContract:
             await tamper(inbox, table, f"DELETE FROM {table}")
         shown = await found(inbox)
         missing = [f"import {number}" for number in range(1, 7)] + ["rules 1", "token shop"]
-        missing += ["what was signed of rollback"]
+        missing += ["the signature on rollback"]
         for name in missing:
-            assert f"the trail has {name}, and it is not there" in shown
+            assert f"the trail has {name}, but it is missing here" in shown
         assert sum("the trail has attachment att_" in each for each in shown) == 1
 
     @pytest.mark.alike

@@ -204,7 +204,7 @@ class WatchingContract:
                 since=T,
                 until=seconds(3),
                 deliveries=lost,
-                detail="The newest commits are gone.",
+                detail="The newest commits are missing.",
                 accepted_at=seconds(9),
                 accepted_by="Ann",
                 reason="ö\n",

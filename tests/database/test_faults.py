@@ -67,7 +67,7 @@ def test_a_start_waits_for_a_server_that_is_full_or_no_primary_yet(
     ("cause", "begins", "reason"),
     [
         (asyncpg.DiskFullError("could not extend file"), "the disk of the database server", "disk"),
-        (asyncpg.TooManyConnectionsError("too many"), "the server has no connection", "database"),
+        (asyncpg.TooManyConnectionsError("too many"), "the server has no free", "database"),
         (asyncpg.OutOfMemoryError("out of memory"), "the server is out of memory", "database"),
         (asyncpg.ProtocolViolationError("unsupported startup parameter"), "a pooler", "database"),
         (asyncpg.DuplicatePreparedStatementError("exists already"), "a pooler", "database"),

@@ -327,7 +327,7 @@ async def test_a_file_that_this_database_has_not_read_stops_the_start(url: str, 
         ("UPDATE meta SET value='live' WHERE name='environment'", "belongs to live"),
         (
             "CREATE TRIGGER t AFTER INSERT ON inbox BEGIN DELETE FROM inbox; END",
-            "no inbox of ours",
+            "not a Tallyhook inbox",
         ),
     ],
 )

@@ -250,7 +250,7 @@ async def test_damage_found_later_poisons(
 
     monkeypatch.setattr("app.database.database.damage", unseen)
     async with opened(url) as inbox:
-        with pytest.raises(StorePoisoned, match=r"damaged; .*: put back a backup"):
+        with pytest.raises(StorePoisoned, match=r"damaged; .*: restore a backup"):
             await keep(inbox, arrival(said("e2", order="A")))
         await refuses_for_good(inbox, known)
         report = await checked(context(inbox))

@@ -94,7 +94,7 @@ async def test_a_reader_of_another_process_keeps_no_service_from_starting(
             await keep(inbox, arrival(said("e2", order="A")))
         async with opened(url) as inbox:
             assert warnings(log) == [
-                "another process is reading the database; its log stays until it ends"
+                "another process is reading the database; the log stays until it has finished"
             ]
             assert not await inbox.database.writer.checkpoint()
             assert await keep(inbox, arrival(said("e3", order="A"))) == ["stored"]
@@ -116,7 +116,7 @@ async def test_a_file_that_cannot_be_inspected_is_unavailable(tmp_path: Path) ->
 
 def test_a_file_of_another_user_is_named_with_what_to_do() -> None:
     said = why_not_opened(PermissionError(errno.EACCES, "Permission denied", "var/t.db"))
-    assert said.startswith("Permission denied: var/t.db; run this as the user of the service, or")
+    assert said.startswith("Permission denied: var/t.db; run this as the service's user, or")
 
 
 async def test_an_unreadable_database_is_named_with_what_to_do(
@@ -128,7 +128,7 @@ async def test_an_unreadable_database_is_named_with_what_to_do(
         pass
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK)  # root may read all
     with pytest.raises(
-        StoreUnavailable, match=r"Permission denied: .*/t\.db; run this as the user"
+        StoreUnavailable, match=r"Permission denied: .*/t\.db; run this as the service's user"
     ):
         async with open_inbox(settings_of(url), purpose="reading"):
             pass
@@ -262,8 +262,8 @@ async def test_a_disk_that_cannot_be_read_ahead_refuses_the_start(
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("CREATE TABLE users (a)", "of another program"),
-        ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "of another program"),
+        ("CREATE TABLE users (a)", "another program's"),
+        ("CREATE TABLE alembic_version AS SELECT '9f3a' AS version_num", "another program's"),
         ("CREATE TABLE alembic_version AS SELECT '9.0.0' AS version_num", "the newer program"),
         ("CREATE TABLE alembic_version AS SELECT '0031' AS version_num", "from before 0.1.0"),
     ],

@@ -31,11 +31,15 @@ def state(
         (state("unknown"), 1, None),
         (state(), 0, None),
         (state("sync"), 2, "1 of 2 synchronous standbys"),
-        (state("sync"), 2, "rests on 2 copies"),
+        (state("sync"), 2, "are on 2 copies"),
         (state("sync", "async"), 2, "1 of 2"),
-        (state(names=""), 1, "synchronous_standby_names is empty: what is acknowledged rests on 1"),
+        (
+            state(names=""),
+            1,
+            "synchronous_standby_names is empty: acknowledged deliveries are on 1",
+        ),
         (state("async", names=""), 1, "0 of 1"),
-        (state("sync", commit="local"), 1, "rests on 1 copy"),
+        (state("sync", commit="local"), 1, "are on 1 copy"),
     ],
 )
 def test_fewer_synchronous_standbys_than_expected_are_told(
@@ -72,14 +76,14 @@ def test_each_server_is_named_whose_settings_lose_data() -> None:
     assert [told.partition(";")[0].partition(",")[0] for told in nodes.unsafe(0)] == [
         "node n1:5432: the standby is asynchronous: if it took over",
         "the database server two:5432 of TALLYHOOK_DATABASE_URL does not answer",
-        "the database server one:5432 of TALLYHOOK_DATABASE_URL has fsync=off and would lose what "
-        "was acknowledged",
-        "the database node n1:5432 has full_page_writes=off and would lose what was acknowledged",
+        "the database server one:5432 of TALLYHOOK_DATABASE_URL has fsync=off and would lose "
+        "acknowledged deliveries",
+        "the database node n1:5432 has full_page_writes=off and would lose acknowledged deliveries",
     ]
     assert [told.partition(",")[0] for told in nodes.down()] == [
         "the database node n2:5432 does not answer"
     ]
     alone = Nodes(state(names="", off=("fsync",)), {}, {})
     assert alone.unsafe(0) == [
-        "the database server has fsync=off and would lose what was acknowledged; turn it on"
+        "the database server has fsync=off and would lose acknowledged deliveries; turn it on"
     ]

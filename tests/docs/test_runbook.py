@@ -91,7 +91,7 @@ def sentences(*places: Callable[..., Any]) -> Iterator[str]:
                 yield node.value
 
 
-PARTS = (", which ", "end what ", "after a restore ")
+PARTS = (", and unread ", "end long reads", "after a restore, ")
 """How texts begin that are put into a sentence."""
 
 REASONS = [

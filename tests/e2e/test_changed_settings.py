@@ -32,7 +32,7 @@ def test_the_doctor_says_what_takes_effect_with_the_next_start(tmp_path: Path) -
         )
         path.write_text("TALLYHOOK_GRACE_S=soon\n")
         (said,) = lines(tmp_path, "TALLYHOOK_GRACE_S", **more)
-        assert "a running service keeps the settings that it was started with" in said["do"]
+        assert "a running service keeps the settings from its start" in said["do"]
         assert service.request("GET", "/readyz")[0] == 200
     path.write_text("TALLYHOOK_GRACE_S=60\n")
     (said,) = lines(tmp_path, "service", **more)

@@ -199,7 +199,7 @@ def test_a_console_whose_database_was_replaced_ends(tmp_path: Path) -> None:
         (tmp_path / "other.db").replace(tmp_path / "t.db")
         assert process.wait(PATIENCE_S) == 4
         assert "was replaced while the service was running" in (tmp_path / "log").read_text()
-        assert "after a restore start it again" in (tmp_path / "log").read_text()
+        assert "after a restore, start the service again" in (tmp_path / "log").read_text()
     finally:
         process.kill()
         process.wait(PATIENCE_S)

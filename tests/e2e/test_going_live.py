@@ -120,4 +120,4 @@ def test_a_provider_that_delivers_elsewhere(tmp_path: Path) -> None:
     first = json.loads(ended.stdout)[0]
     assert ended.returncode == 1
     assert (first["passed"], first["seen"]) == (False, "pending, do not ship")
-    assert "is `tallyhook serve` running" in first["explanation"]
+    assert "check that `tallyhook serve` runs" in first["explanation"]

@@ -174,7 +174,7 @@ async def _unknown_then(
     installation: Installation, order: str, sentence: str, *, moment: str
 ) -> None:
     """Check that what came later was not known by then, in the same words everywhere."""
-    assert sentence.endswith(f"as of {moment}; what is known of it came later.")
+    assert sentence.endswith(f"as of {moment}; evidence arrived later.")
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         await installation.command("orders", "show", order, "--as-of", moment, code=5)

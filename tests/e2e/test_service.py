@@ -152,7 +152,7 @@ def test_it_says_where_its_database_is_and_whether_it_was_there(tmp_path: Path) 
     """By its whole path, also where the setting's is relative: who starts the service in another
     folder, or mistypes the path, has an empty one."""
     relative = f"sqlite+aiosqlite:///{os.path.relpath(tmp_path / 't.db')}"
-    for made in (["there was no database: a new one is made"], []):
+    for made in (["there was no database, so a new one is created"], []):
         with serving(tmp_path, DATABASE_URL=relative) as process:
             assert process.end() == 0
         said = [line for line in process.lines if "database" in line]

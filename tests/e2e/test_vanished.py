@@ -19,7 +19,7 @@ def test_a_database_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     (tmp_path / "t.db").unlink()
     refused = command(tmp_path, "serve", "--port", "0")
     assert refused.returncode == CONFIGURATION
-    assert b"t.db.made says that there was one" in refused.stderr
+    assert b"t.db.made records that it existed" in refused.stderr
     assert b"tallyhook db create --new" in refused.stderr
     assert not (tmp_path / "t.db").exists()
     assert command(tmp_path, "db", "create").returncode == CONFIGURATION
@@ -37,7 +37,7 @@ def test_another_database_in_its_place_is_refused(tmp_path: Path) -> None:
         database.execute("UPDATE meta SET value='db_other' WHERE name='id'")
     refused = command(tmp_path, "serve", "--port", "0")
     assert refused.returncode == CONFIGURATION
-    assert b"is another database than the one that was here" in refused.stderr
+    assert b"is not the database that" in refused.stderr
 
 
 def test_two_names_of_one_database_are_one_database(tmp_path: Path) -> None:

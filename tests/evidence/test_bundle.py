@@ -169,9 +169,9 @@ async def test_personal_data_take_a_reason_and_a_role_and_leave_a_trail(tmp_path
             await register_operator(driver.context, name=name, role=role, by="Boss")
         with pytest.raises(UsageError, match="this takes admin or support"):
             await build(driver, by="Fin", reason="because")
-        with pytest.raises(UsageError, match="say --by NAME"):
+        with pytest.raises(UsageError, match="add --by NAME"):
             await build(driver)
-        with pytest.raises(UsageError, match="--reason says why"):
+        with pytest.raises(UsageError, match="--reason must say why"):
             await build(driver, by="Sue", reason="  ")
         await build(driver, by="Fin")
         await build(driver, by="Sue", reason="dispute 12")
@@ -190,7 +190,7 @@ async def test_what_cannot_be_built_is_said(tmp_path: Path) -> None:
         await driver.send(event("e1"))
         with pytest.raises(NotFoundError, match="nothing is known"):
             await build(driver, "ORD-2", as_of=None)
-        with pytest.raises(NotFoundError, match=r"as of .*Z; what is known of it came later"):
+        with pytest.raises(NotFoundError, match=r"as of .*Z; evidence arrived later"):
             await build(driver, as_of=T - 1)
         with pytest.raises(UsageError, match="still to come"):
             await build(driver, as_of=T + 1)

@@ -198,21 +198,21 @@ LOST_WHILE_SERVED: Final = {
 }
 """What the service says, by the fault, of the first six files."""
 
-UNSAID: Final = "the receiver is gone, and this process ends, too"
+UNSAID: Final = "the receiver has ended, so this process ends too"
 """What the reader says where SIGBUS was faster: a look at the size is made ten times a second."""
 
 REFUSALS_OF: Final = {
-    ("t.db", "removed"): "t.db.made says that there was one",
+    ("t.db", "removed"): "t.db.made records that it existed",
     ("t.db", "cut_off"): "the database file is damaged",
-    ("t.db", "emptied"): "t.db.made says that there was one",
-    ("t.db.made", "cut_off"): "is another database than the one that was here",
+    ("t.db", "emptied"): "t.db.made records that it existed",
+    ("t.db.made", "cut_off"): "is not the database that",
     ("t.evidence.key", "removed"): "there is no key at",
     ("t.evidence.key", "cut_off"): "names no ed25519 key",
     ("t.evidence.key", "emptied"): "names no ed25519 key",
-    ("t.phone.key", "removed"): "the one that this database uses for customers' numbers",
+    ("t.phone.key", "removed"): "the key that this database uses for customers' numbers",
     ("t.phone.key", "cut_off"): "is not 64 hex digits",
     ("t.phone.key", "emptied"): "is not 64 hex digits",
-    ("t.env", "removed"): "TALLYHOOK_CONFIG: names no file that is there",
+    ("t.env", "removed"): "TALLYHOOK_CONFIG: names no existing file",
     ("own.toml", "removed"): "own.toml",
     ("own.toml", "cut_off"): "own.toml",
     ("own.toml", "emptied"): "own.toml",

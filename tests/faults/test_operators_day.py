@@ -162,7 +162,7 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float, plant: s
         began = time.monotonic()
         acknowledged = {answer.delivery for answer in deliver(service.port, *names)}
         until(lambda: rows(folder, "SELECT count(*) FROM revisions") == [(orders,)])
-        until(lambda: b"the shop takes no notifications" in service.process.log)
+        until(lambda: b"the shop does not accept notifications" in service.process.log)
         until(lambda: service.alarms("shop_away"))
         time.sleep(max(0.0, away_s - (time.monotonic() - began)))
         assert told_of_shop(folder, **settings) == (
@@ -181,7 +181,10 @@ def notified_after_absence(folder: Path, *, orders: int, away_s: float, plant: s
             until(lambda: not service.alarms("shop_away"))
             assert service.process.end() == 0
     said = [line["event"] for line in service.process.lines if "shop" in line["event"]]
-    assert said == ["the shop takes no notifications", "the shop takes notifications again"]
+    assert said == [
+        "the shop does not accept notifications",
+        "the shop accepts notifications again",
+    ]
     assert len(acknowledged) == len(shop.heard) == orders
     sound(folder, acknowledged)
     return (

@@ -47,7 +47,7 @@ def test_a_receiver_that_a_signal_ends_is_reported_by_its_reader(tmp_path: Path)
         assert deliver(service.port, "e1")[0].status == 200
         until(lambda: b'"verdict":"stored"' in service.process.log)  # it hears its parent
         assert service.end(signal.SIGBUS) == -signal.SIGBUS
-    (line,) = [each for each in service.process.lines if "receiver is gone" in each["event"]]
+    (line,) = [each for each in service.process.lines if "receiver has ended" in each["event"]]
     assert "such as the -shm beside the database or its inbox" in line["problem"]
 
 
@@ -55,4 +55,4 @@ def test_one_that_ends_as_asked_reports_nothing(tmp_path: Path) -> None:
     with a_service(tmp_path) as service:
         deliver(service.port, "e1")
         assert service.end(signal.SIGTERM) == 0
-    assert b"receiver is gone" not in service.process.log
+    assert b"receiver has ended" not in service.process.log

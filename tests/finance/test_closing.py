@@ -116,11 +116,11 @@ async def test_a_month_is_not_closed_over_payments_whose_provider_could_not_be_a
     blocked = await close_period(context, asked(), progress=quiet)
     assert isinstance(blocked, tuple)
     assert [each.code for each in blocked] == ["unasked"]
-    assert blocked[0].sentence.endswith("they stand: 1 (shop:pay_e1).")
+    assert blocked[0].sentence.endswith("just now: 1 (shop:pay_e1).")
     past = await close_period(context, asked(as_of=CLOSED_AT), progress=quiet)
     assert isinstance(past, tuple)
     assert [each.code for each in past] == ["unasked"]
-    assert past[0].do.startswith("Close without --as-of: providers are asked first.")
+    assert past[0].do.startswith("Close without --as-of: providers are then asked first.")
 
 
 async def test_a_month_is_not_closed_before_its_margin_is_over(context: AppContext) -> None:
@@ -146,7 +146,7 @@ async def test_a_reason_is_checked_before_the_report_is_made(
     context: AppContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(print_report, "_looked", None)
-    with pytest.raises(UsageError, match="characters that can be printed"):
+    with pytest.raises(UsageError, match="printable characters"):
         await close(context, reason="a\tb")
     await save_rules(context, "close_alone = false\n", by=None)
     with pytest.raises(UsageError, match=r"takes two people .* --reason"):
@@ -177,7 +177,7 @@ async def test_a_proposed_closing_is_approved_with_the_second_token(
     assert (closed.period, closed.by, closed.second) == ("2026-10", "Ann", "Ben")
     assert await prove(context) == []
     await tamper(context, "closings", "UPDATE closings SET second = 'Root'")
-    assert await prove(context) == ["the closing of 2026-10 is not what the trail says of it"]
+    assert await prove(context) == ["the closing of 2026-10 differs from the trail"]
 
 
 async def propose_closing(context: AppContext, **words: Any) -> Proposal:
@@ -413,7 +413,7 @@ async def test_the_last_closed_month_is_reopened_by_two_and_closed_again(
     change = "UPDATE reopenings SET document = replace(document, 'Ben', 'Ann')"
     await tamper(context, "reopenings", change)
     assert [step for step, _ in await wrong(context)] == ["chain"]
-    assert await prove(context) == ["the reopening of 2026-11 is not what the trail says of it"]
+    assert await prove(context) == ["the reopening of 2026-11 differs from the trail"]
 
 
 async def prove(context: AppContext) -> list[str]:
@@ -437,7 +437,7 @@ async def test_the_first_month_that_was_reopened_is_the_next_to_close(
 
 
 async def test_a_reason_is_kept_and_names_no_phone(context: AppContext) -> None:
-    with pytest.raises(UsageError, match="leave the phone number out"):
+    with pytest.raises(UsageError, match="remove the phone number"):
         await close(context, reason="as +254712345678 said")
     assert await list_closed(context) == []
     await close(context, reason="October is complete")
@@ -520,7 +520,7 @@ async def test_a_month_is_not_closed_over_its_requests_that_were_more_than_is_ke
     found = await against_closing(with_sources(context, {"shop": READER}), asked())
     assert [each.code for each in found] == blocked
     if blocked:
-        assert "too many to be kept: 7." in found[0].sentence
+        assert "too many to be stored: 7." in found[0].sentence
         assert found[0].do.startswith("Import the statements of its sources")
 
 

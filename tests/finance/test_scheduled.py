@@ -470,7 +470,7 @@ async def test_what_a_person_asked_for_is_not_said_to_be_tried_again(shop: Shop)
     await run_now(shop.context, shop.schedule(entry), "log", by=None)
     scheduled = with_settings(shop.context, schedule="log | 0 6 12 * * | checkpoint folder")
     raised = await alarms(Watched(scheduled))
-    assert "not tried again by itself" in raised["schedule"].sentence
+    assert "not tried again automatically" in raised["schedule"].sentence
 
 
 async def test_who_is_stopped_is_followed_at_once(shop: Shop) -> None:
@@ -510,11 +510,14 @@ async def test_settings_become_ways_and_their_secrets_are_not_shown(shop: Shop) 
 @for_each(
     ("changed", "said"),
     [
-        ({"TALLYHOOK_REPORTS__FOLDER": None}, "TALLYHOOK_SCHEDULE: month: folder is named"),
+        ({"TALLYHOOK_REPORTS__FOLDER": None}, "TALLYHOOK_SCHEDULE: month: uses folder"),
         ({"TALLYHOOK_REPORTS__MAIL_TO": None}, "MAIL_TO: is missing"),
         ({"TALLYHOOK_REPORTS__MAIL_TO": "nobody"}, "MAIL_TO: must be an address"),
         ({"TALLYHOOK_REPORTS__MAIL_SERVER": "smtp:0"}, "MAIL_SERVER: must be a host"),
-        ({"TALLYHOOK_REPORTS__MAIL_PASSWORD": None}, "MAIL_USER: goes with a password"),
+        (
+            {"TALLYHOOK_REPORTS__MAIL_PASSWORD": None},
+            "MAIL_USER: must be set",
+        ),
         ({"TALLYHOOK_REPORTS__URL": "http://shop.example/"}, "URL: sends reports unencrypted"),
         ({"TALLYHOOK_REPORTS__SECRET": None}, "SECRET: is missing"),
         ({"TALLYHOOK_SCHEDULE": "month | 0 6 * * | reconcile"}, "SCHEDULE: month: the time must"),

@@ -62,7 +62,7 @@ def test_each_figure_says_whether_it_was_measured_derived_or_extrapolated() -> N
         "sync": "Measured: the disk syncs a write in 2.0 ms. Derived: a sender that waits for each "
         "answer gets 500 a second at most; others share a sync.",
         "growth": "Derived: the busiest minute took 0.05% of what this machine carries. "
-        "Extrapolated with such peaks: it carries 6,000,000 deliveries a day. PostgreSQL is due at "
+        "Extrapolated for such peaks: it carries 6,000,000 deliveries a day. PostgreSQL is due at "
         "50%, or once a lost machine must not stop deliveries.",
     }
     assert {each.state for each in said(SHOP).values()} == {"ok"}
@@ -75,12 +75,12 @@ def test_each_figure_says_whether_it_was_measured_derived_or_extrapolated() -> N
         ("disk full", {"free": 91 * 2_000 * 1_500}, "ok", "full in 91 days"),
         ("disk full", {"free": 3_651 * 2_000 * 1_500}, "ok", "full in more than ten years"),
         ("disk full", {"rates": replace(RATES, daily=0.0)}, "ok", "full in more than ten years"),
-        ("disk full", {"free": None}, "weak", "cannot be seen from here"),
+        ("disk full", {"free": None}, "weak", "cannot see"),
         ("sync", {"sync_s": None}, "ok", "cannot be measured"),
         ("disk", {"stored": Stored(FEW - 1, 30_000_000)}, "ok", f"{USUAL_BYTES:,} bytes each are"),
         ("disk", {"stored": Stored(FEW, 30_000_000)}, "ok", "3,000 bytes each with ledgers"),
         ("memory", {"memory": {7: 100_000_000, 8: None}}, "weak", "cannot be read"),
-        ("memory", {"memory": {}}, "ok", "can be seen from here"),
+        ("memory", {"memory": {}}, "ok", "cannot see any"),
         ("growth", {"rates": replace(RATES, busiest_minute=59_999)}, "ok", "PostgreSQL is due"),
         ("growth", {"rates": replace(RATES, busiest_minute=60_000)}, "weak", "took 50.00%"),
         ("growth", {"shared": True}, "ok", "Another machine is due"),
@@ -115,7 +115,7 @@ async def test_of_a_cluster_no_size_is_divided_or_extrapolated(
     found = {each.what: each for each in await capacity.examine_capacity(environ(tmp_path))}
     assert (found["disk"].state, found["disk"].sentence) == (
         "weak",
-        "The size of a cluster's nodes cannot be seen from here.",
+        "This command cannot see the size of a cluster's nodes.",
     )
     assert "disk full" not in found
 

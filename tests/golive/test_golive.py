@@ -163,7 +163,7 @@ async def test_a_signature_does_not_cover_sources_that_were_added_after_it(live:
     assert (await state("mpesa"))[0] == "passed"
     now, sentence = await state("mpesa", "adyen")
     assert now == "to_sign"
-    assert sentence.startswith("Ann signed before adyen was a source here. Nothing here can sign")
+    assert sentence.startswith("Ann signed before adyen was added as a source. No trial can sign")
     for item in ("webhook_verification", "environment_separation"):
         await sign(context, item, by="Ann", note="seen both")
     assert (await state("mpesa", "adyen"))[0] == "passed"
@@ -227,9 +227,9 @@ async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
         await sign(context, item, by="Ann", note="it will be fine")
         worth[item] = await what_a_signature_is_worth(context, item)
     assert [item for item, why in worth.items() if why is None] == ["idempotency", *STATED]
-    assert "That does not count here. as found." in str(worth["rehearsal"])
-    assert "Nothing rests on that" in str(worth["duplicates"])
-    assert "where `tallyhook golive` lists the item as to be signed" in str(worth["api_keys"])
+    assert "This signature does not count here. as found." in str(worth["rehearsal"])
+    assert "This signature is not needed" in str(worth["duplicates"])
+    assert "if `tallyhook golive` lists the item as to be signed" in str(worth["api_keys"])
 
 
 # --- the public endpoint -------------------------------------------------------------------------
@@ -326,8 +326,8 @@ async def test_an_address_that_receives_no_webhooks_is_told_once_with_what_to_lo
         found = await try_endpoint(driver.client, source, url=url, now=now, arrived=never)
         item = webhook_item([found], public_url="http://service")
         assert item.state == "failed"
-        assert item.sentence.startswith(f"till: {url} was answered with status 404")
-        assert item.sentence.endswith("since the source was configured?")
+        assert item.sentence.startswith(f"till: {url} answered with status 404")
+        assert item.sentence.endswith("after the source was configured.")
         assert item.sentence.count("404") == 1
 
 
@@ -390,7 +390,7 @@ async def test_without_a_source_there_are_no_secrets_that_fit(
             await check_now(replace(with_sources(driver.context, {}), settings=load_settings()))
         )[0]
     assert (found.item, found.state) == ("api_keys", "not_run_yet")
-    assert "`tallyhook connect` makes one" in found.sentence
+    assert "run `tallyhook connect`" in found.sentence
 
 
 def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:

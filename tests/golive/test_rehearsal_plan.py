@@ -76,11 +76,11 @@ def played(*names: str, wrong: str = "") -> list[RehearsedScenario]:
 def test_one_scenario_alone_is_no_rehearsal() -> None:
     whole, said = judged(played("success", SAME_START))
     assert not whole
-    assert said.startswith("1 of 1 scenario ended as they must; not rehearsed: decline, timeout")
+    assert said.startswith("1 of 1 scenario ended as expected; not rehearsed: decline, timeout")
     assert NUMBERS in said
     whole, said = judged(played("success", SAME_START, "decline"))
     assert whole
-    assert said.startswith("2 of 2 scenarios ended as they must; not rehearsed: timeout, ")
+    assert said.startswith("2 of 2 scenarios ended as expected; not rehearsed: timeout, ")
 
 
 def test_a_rehearsal_of_everything() -> None:
@@ -88,7 +88,7 @@ def test_a_rehearsal_of_everything() -> None:
     count = len(EXPECTED)
     assert judged(played(*everything)) == (
         True,
-        f"{count} of {count} scenarios ended as they must",
+        f"{count} of {count} scenarios ended as expected",
     )
     assert judged(played(*everything, wrong="refund"))[0] is False
     assert judged(played(*everything, wrong=SAME_START))[0] is False

@@ -112,9 +112,9 @@ def test_profiles() -> None:
         (replace(sound, timestamp=None), "signs no time"),
         (replace(sound, signature=none, confirm="fetch_back"), "signs nothing"),
         (replace(sound, signature=token), "a password instead of a signature"),
-        (replace(sound, confirm="fetch_back"), "does not cover all"),
+        (replace(sound, confirm="fetch_back"), "does not cover everything"),
         (load_profile("snap_winpay"), "no event counts by itself"),
-        (replace(sound, environment=replace(sound.environment, where=())), "do not say whether"),
+        (replace(sound, environment=replace(sound.environment, where=())), "do not state sandbox"),
     ):
         sign = next(of_profile("shop", profile))
         assert weakness in sign.sentence

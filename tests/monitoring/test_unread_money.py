@@ -50,5 +50,5 @@ async def test_an_alarm_until_the_profile_says_what_the_kind_means(
     said = [line for line in map(json.loads, log.getvalue().splitlines()) if "alarm" in line]
     assert [(line["event"], line["alarm"]) for line in said] == [
         ("an alarm is raised", "unread_money"),
-        ("an alarm is over", "unread_money"),
+        ("an alarm has ended", "unread_money"),
     ]

@@ -56,13 +56,13 @@ FOUND = {
     "ORD-1": [("ORD-1", "this is its reference")],
     "pay_1": [("ORD-1", "this is a payment of it, at shop")],
     "cs_1": [("ORD-1", "this is a session of it, at shop")],
-    "evt_2": [("ORD-2", "this is the id of one event of it")],
+    "evt_2": [("ORD-2", "this is the id of its event")],
     "ORD-2": [("ORD-2", "this is its reference"), ("ORD-20", "its reference begins with this")],
     "ord-1": [("ORD-1", "this is its reference, written ORD-1")],
     "PAY_1": [("ORD-1", "this is a payment of it, at shop, written pay_1")],
     "ord-2": [
         ("ORD-2", "this is its reference, written ORD-2"),
-        ("ORD-20", "its reference begins with this, written ORD-2"),
+        ("ORD-20", "its reference begins with this text, written ORD-2"),
     ],
     "+254 711 223 344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
     "254711223344": [("ORD-1", "its customer's phone is +254 ••• ••• •44")],
@@ -118,7 +118,7 @@ async def test_what_the_shop_alone_has_asked_for_is_found_too(driver: Driver) ->
     body = {"amount": "77.00", "currency": "KES"}
     assert (await driver.api("PUT", "/orders/ORD-7", json=body)).is_success
     (hit,) = (await find(driver, "77.00")).hits
-    assert (hit["order"], hit["found"]) == ("ORD-7", "the shop asked KES 77.00 for it")
+    assert (hit["order"], hit["found"]) == ("ORD-7", "the shop stated its price as KES 77.00")
 
 
 async def test_more_than_was_asked_for_is_reported(driver: Driver) -> None:
@@ -194,7 +194,9 @@ async def test_a_number_that_is_none_of_the_country_that_is_set_is_not_said_to_l
 ) -> None:
     context = with_settings(driver.service.context, phone_country="254")
     (note,) = (await find_orders(context, "0711 223 344 556 677 889", limit=20)).notes
-    assert note.endswith("it is no number of +254, which the sources and settings name.")
+    assert note.endswith(
+        "it is no number of +254, the countries that the sources and settings name."
+    )
 
 
 async def test_a_national_number_is_of_the_country_that_is_set(driver: Driver) -> None:
@@ -209,7 +211,7 @@ async def test_what_was_refused_is_shown_where_nothing_else_is(driver: Driver) -
     await driver.send(body, signed(body, at=driver.clock.now(), key=b"a key of somebody else"))
     await soon(lambda: bool(driver.rows("SELECT 1 FROM rejections")))
     (note,) = (await find(driver, "ORD-77")).notes
-    assert note.startswith("Nothing was received of it, but 1 refused delivery may be about it;")
+    assert note.startswith("Nothing was received about it, but 1 refused delivery may be about it")
     context = driver.service.context
     silent = await find_orders(context, "ORD-77", limit=5, refused=False)
     assert silent.notes == []
@@ -250,9 +252,9 @@ async def test_what_books_or_statements_alone_know_shows(driver: Driver, tmp_pat
         assert (hit["order"], hit["found"]) == ("ORD-20", "this is its reference, written ORD-20")
     found = await find(driver, "ORD-77")
     assert found.hits == []
-    assert found.notes[0] == "The order book has ORD-77, KES 12.50, paid; no event names it so."
+    assert found.notes[0] == "The order book has ORD-77, KES 12.50, paid, but no event names it."
     assert found.notes[1].startswith(
-        "A statement of shop has the payment pay_77 of ORD-77, KES 12.50, and no order here"
+        "A statement from shop has the payment pay_77 of ORD-77, KES 12.50, but no order here"
     )
     assert (await find(driver, "pay_77")).notes == found.notes[1:]
 

@@ -85,8 +85,10 @@ async def test_the_doctor_lists_gaps_and_the_orders_that_they_hold(tmp_path: Pat
         ((gap, held),) = await gaps_with_holds(driver.context)
         found = of_gap(gap, held=held)
         assert (found.state, held) == ("weak", 1)
-        assert "The newest commits are gone (2026-11-20T10:00:02Z to " in found.sentence
-        assert found.sentence.endswith(": the disk was replaced. 1 order is held by it still.")
+        assert "The newest commits are missing (2026-11-20T10:00:02Z to " in found.sentence
+        assert found.sentence.endswith(
+            ": the disk was replaced. 1 order is still held because of it."
+        )
         await release(driver.context, ["ORD-1"], reason="gap_accepted", why="looked up")
         ((gap, held),) = await gaps_with_holds(driver.context)
         assert (of_gap(gap, held=held).state, held) == ("ok", 0)

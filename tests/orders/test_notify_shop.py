@@ -214,7 +214,7 @@ async def test_after_three_days_it_is_given_up(serve: Serve) -> None:
         assert await redeliver(driver.context, [1, 1]) == 1
         await soon(lambda: len(shop.heard) == 5)
         asked = "SELECT subject FROM audit WHERE action='notifications_redelivered' ORDER BY number"
-        assert driver.rows(asked) == [("all that were not taken",), ("1",)]
+        assert driver.rows(asked) == [("all that were not accepted",), ("1",)]
     assert shop.heard[4][0] == shop.heard[3][0] == shop.heard[0][0]
 
 

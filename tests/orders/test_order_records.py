@@ -88,7 +88,7 @@ async def test_what_was_heard_of_before_the_first_start_with_it_on_is_left_alone
             assert noted(driver) == [T + HOUR]
             assert driver.context.policy.require_order_record_since == T + HOUR
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    assert len([line for line in lines if line.startswith("from now on orders")]) == 1
+    assert len([line for line in lines if line.startswith("from now on an order")]) == 1
     async with driving(tmp_path, at=T + DAY, **ON) as driver:
         await driver.send(of_order("NEW", "e2"))
         assert await ships(driver, "OLD")
@@ -115,7 +115,7 @@ async def test_switched_off_and_on_again_it_begins_again(tmp_path: Path, log: io
         body = (await driver.api("GET", "/orders/FIRST")).json()
         assert "held_back" in [each["code"] for each in body["findings"]]
         assert await ships(driver, "BETWEEN")
-    assert "do not need a price of the shop's own any more" in log.getvalue()
+    assert "no longer need a price stated by the shop" in log.getvalue()
     async with driving(tmp_path, at=T + DAY, **ON) as driver:
         assert noted(driver) == [T + DAY]
         driver.token = token

@@ -170,12 +170,12 @@ async def test_an_event_of_the_other_environment_does_not_count(tmp_path: Path) 
         report = await check_database(
             with_sources(driver.context, {"shop": right}), deep=1, progress=quiet
         )
-        assert any("is not what its body gives" in problem for problem in report.problems)
+        assert any("differs from its body" in problem for problem in report.problems)
         done = await reindex(with_sources(driver.context, {"shop": right}), progress=quiet)
         assert done == Reindexed(read=2, events=1, unreadable=1)
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         kept = driver.rows("SELECT verdict, problem FROM deliveries ORDER BY id")
-        assert ("unreadable", "it is of live, and this database is of sandbox") in kept
+        assert ("unreadable", "it is from live, but this database is for sandbox") in kept
         report = await check_database(
             with_sources(driver.context, {"shop": right}), deep=1, progress=quiet
         )

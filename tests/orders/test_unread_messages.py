@@ -143,7 +143,7 @@ async def test_the_answer_says_that_a_message_cannot_be_read_and_claims_no_absen
         assert (await driver.api("GET", "/orders/ORD-1")).status_code == 404
         answer = await driver.send(unreadable("e1", "succeeded"))
         missing = (await driver.api("GET", "/orders/ORD-1")).json()
-        assert "a message of shop names it and cannot be read" in missing["detail"]
+        assert "a message from shop names it but is unreadable" in missing["detail"]
         await driver.api("PUT", "/orders/ORD-1", json=PLACED)
         found = await order(driver)
         assert found["plain"]["answer"] == [UNREAD]
@@ -205,14 +205,14 @@ async def test_a_search_names_the_messages_that_cannot_be_read(tmp_path: Path) -
         name = (await driver.send(unreadable("e1", "succeeded"))).json()["delivery"]
         for text in ("ORD-1", "pay_1"):
             (note,) = (await find_orders(driver.context, text, limit=5)).notes
-            assert f"names {text} and cannot be read" in note
+            assert f"names {text} but is unreadable" in note
             assert name in note
         await driver.send(of_order("ORD-1", "e2"))
         (hit,) = (await find_orders(driver.context, "ORD-1", limit=5)).hits
         assert hit["unread"] == [name]
         await driver.send(b"\x00")
         (note,) = (await find_orders(driver.context, "ORD-9", limit=5)).notes
-        assert note.startswith("1 message came from which no value can be read")
+        assert note.startswith("1 message without any readable value")
 
 
 async def test_a_person_who_judged_a_message_ends_what_it_withheld(tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ async def test_a_person_who_judged_a_message_ends_what_it_withheld(tmp_path: Pat
         assert "unread" not in await order(driver, "ORD-2")
         trail = driver.rows("SELECT subject, reason FROM audit WHERE action='message_judged'")
         assert trail == [(named, "a payout notice"), (nameless, "a payout notice")]
-        with pytest.raises(NotFoundError, match="no unreadable message"):
+        with pytest.raises(NotFoundError, match="not an unreadable message"):
             await judge_unread(driver.context, named, reason="again")
 
 

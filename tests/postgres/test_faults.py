@@ -552,7 +552,7 @@ async def test_a_service_goes_on_unready_while_its_server_takes_no_writes(
     url = own_url + ("&target_session_attrs=read-write" if asked_for else "")
     change = f'ALTER DATABASE "{name}" SET default_transaction_read_only'
     ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'"
-    told = "as its target_session_attrs says" if asked_for else "the server takes no writes"
+    told = "matches its target_session_attrs" if asked_for else "the server takes no writes"
     async with opened(url) as inbox:
         await keep(inbox, arrival(said("e1", order="A")))
         await ask_in_loop(own, f"{change} = on", ended.format(name))

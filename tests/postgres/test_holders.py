@@ -282,7 +282,7 @@ async def test_a_takeover_waits_for_the_transaction_under_way(
         goes_on.set()
         with pytest.raises(StoreUnavailable):
             await writing
-        with pytest.raises(StorePoisoned, match="another process took this one's place"):
+        with pytest.raises(StorePoisoned, match="another one took its place"):
             await write(old, "late")
         assert old.database.poison
         assert await written(own_url) == ["new"]
@@ -468,5 +468,5 @@ async def test_a_commit_that_another_database_of_this_name_lacks_is_a_gap(own_ur
             if not is_missing:
                 await write(inbox, "bea")
                 continue
-            with pytest.raises(StoreUnavailable, match="is another one than before"):
+            with pytest.raises(StoreUnavailable, match="is not the one used before"):
                 await write(inbox, "cem")

@@ -47,7 +47,9 @@ async def test_standbys_that_are_missing_or_may_lose_data_are_named(
         await servers.configure("synchronous_standby_names", "")
         servers.standby.kill()
         missing, away = await until_unsafe(driver, "0 of 1")
-        assert "synchronous_standby_names is empty: what is acknowledged rests on 1 copy" in missing
+        assert (
+            "synchronous_standby_names is empty: acknowledged deliveries are on 1 copy" in missing
+        )
         assert "does not answer, so it could not take over" in away
         assert await told(driver, "standbys") == [missing[:1].upper() + missing[1:] + "."]
 

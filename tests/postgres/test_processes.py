@@ -96,7 +96,7 @@ def test_several_upgrade_at_once(empty_url: str, tmp_path: Path) -> None:
 def test_serve_asks_for_the_upgrade(empty_url: str, tmp_path: Path) -> None:
     refused = command(tmp_path, "serve", "--port", "0", DATABASE_URL=empty_url)
     assert (refused.returncode, "run `tallyhook db upgrade`" in word(refused)) == (3, True)
-    assert "the database is empty: no table of Tallyhook's is in it yet" in word(refused)
+    assert "the database is empty and has no table of Tallyhook's yet" in word(refused)
 
 
 def test_a_database_from_before_the_first_release_is_refused(

@@ -217,7 +217,7 @@ async def test_what_a_running_process_misses_is_a_gap_until_it_is_accepted(
         with pytest.raises(StoreUnavailable, match="lacks commits of a running process"):
             async with open_inbox(settings_of(servers.second), purpose="writing"):
                 pass
-        with pytest.raises(ConfigurationError, match="go on with `tallyhook db restored"):
+        with pytest.raises(ConfigurationError, match="continue with `tallyhook db restored"):
             async with open_inbox(settings_of(servers.second), purpose="alone"):
                 pass
         await restored(servers)

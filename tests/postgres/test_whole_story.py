@@ -210,7 +210,7 @@ class Story:
         until(lambda: ask(self.database, kept)[0][0] == 1)  # the reader takes refused ones, too
         (delivery,) = re.findall(r"dlv_\w+", machine.does(f"{look} --format csv"))
         said = machine.does(diagnose.replace("ID", delivery), code=1)
-        assert "secret is one that is not configured here" in said
+        assert "secret is not configured here" in said
         machine.set(TALLYHOOK_SOURCES__STRIPE__SECRETS=SECRET)
         assert service.end() == 0
         self.serve()

@@ -132,11 +132,11 @@ PLANTED: dict[str, Any] = {
     ),
     "a verdict": (
         f"UPDATE deliveries SET verdict='unreadable' WHERE id={E1}",
-        ["the verdict of", "is not what its body gives"],
+        ["the verdict of", "differs from its body"],
     ),
     "an event id of a delivery": (
         f"UPDATE deliveries SET event_id='e9' WHERE id={E1}",
-        ["the verdict of", "is not what its body gives"],
+        ["the verdict of", "differs from its body"],
     ),
     "a redelivery of nothing": (
         "UPDATE deliveries SET event_id='e9' WHERE verdict='duplicate'",
@@ -144,7 +144,7 @@ PLANTED: dict[str, Any] = {
     ),
     "an amount in the index": (
         "UPDATE events SET amount=amount+1 WHERE event_id='e1'",
-        ["the event e1 of ORD-1 is not what its delivery gives: amount"],
+        ["the event e1 of ORD-1 differs from its delivery: amount"],
     ),
     "an amount in no currency": (
         "UPDATE events SET currency='KE9' WHERE event_id='e1'",
@@ -152,15 +152,15 @@ PLANTED: dict[str, Any] = {
     ),
     "a claim that is none": (
         "UPDATE events SET claim='succeeding' WHERE event_id='e1'",
-        ["orders are not compared, since a row cannot be read:", "the stored claim of event e1"],
+        ["orders are not compared, because a row cannot be read:", "the claim of event e1"],
     ),
     "an event under another order": (
         "UPDATE events SET order_key='O-2' WHERE event_id='e1'",
-        ["the event e1 of O-2 is not what its delivery gives: order_key"],
+        ["the event e1 of O-2 differs from its delivery: order_key"],
     ),
     "an event without its order": (
         "UPDATE events SET order_key=NULL WHERE event_id='e1'",
-        ["the event e1 of no order is not what its delivery gives: order_key"],
+        ["the event e1 of no order differs from its delivery: order_key"],
     ),
     "an event that is missing": (
         "DELETE FROM events WHERE event_id='e2'",
@@ -174,11 +174,11 @@ PLANTED: dict[str, Any] = {
     "an event that nobody sent": (
         "INSERT INTO events SELECT 99, order_key, source, 'e99', "
         f"{', '.join(EVENT_COLUMNS[3:])} FROM events WHERE event_id='e1'",
-        ["the event e99 of ORD-1 is there, and its delivery does not give it"],
+        ["the event e99 of ORD-1 has no source in its delivery"],
     ),
     "a link to another order": (
         "UPDATE links SET order_key='O-2' WHERE reference='pay_1'",
-        ["the link pay_1 of O-2 is not what a delivery gives: order_key"],
+        ["the link pay_1 of O-2 differs from a delivery: order_key"],
     ),
     "a link that is missing": (
         "DELETE FROM links WHERE reference='pay_1'",
@@ -190,19 +190,19 @@ PLANTED: dict[str, Any] = {
     ),
     "a contest that is none": (
         "INSERT INTO contested VALUES ('ORD-1', 'O-2'), ('O-2', 'ORD-1')",
-        ["the contest of O-2 is there, and the index does not give it"],
+        ["the contest of O-2 has no source in the index"],
     ),
     "an outcome": (
         "UPDATE ledgers SET outcome='failed' WHERE order_key='ORD-1'",
-        ["the ledger of ORD-1 is not what its history gives: outcome"],
+        ["the ledger of ORD-1 differs from its history: outcome"],
     ),
     "findings": (
         "UPDATE ledgers SET findings='' WHERE order_key='O-4'",
-        ["the ledger of O-4 is not what its history gives: findings"],
+        ["the ledger of O-4 differs from its history: findings"],
     ),
     "fulfillable": (
         "UPDATE ledgers SET fulfillable=1-fulfillable WHERE order_key='ORD-1'",
-        ["the ledger of ORD-1 is not what its history gives: fulfillable"],
+        ["the ledger of ORD-1 differs from its history: fulfillable"],
     ),
     "a ledger that is missing": (
         "DELETE FROM ledgers WHERE order_key='ORD-1'",
@@ -216,15 +216,15 @@ PLANTED: dict[str, Any] = {
     ),
     "what was published": (
         "UPDATE revisions SET substance='x' WHERE order_key='ORD-1'",
-        ["what was last published of ORD-1 is not what its history gives: substance"],
+        ["the latest published outcome of ORD-1 differs from its history: substance"],
     ),
     "the outcome that was last published": (
         f"UPDATE revisions SET outcome='failed' WHERE {LAST}",
-        ["what was last published of ORD-1 is not what its history gives: outcome"],
+        ["the latest published outcome of ORD-1 differs from its history: outcome"],
     ),
     "whether it was last published as fulfillable": (
         f"UPDATE revisions SET fulfillable=1-fulfillable WHERE {LAST}",
-        ["what was last published of ORD-1 is not what its history gives: fulfillable"],
+        ["the latest published outcome of ORD-1 differs from its history: fulfillable"],
     ),
     "a gap in the feed": (
         "DELETE FROM revisions WHERE seq=1",
@@ -232,12 +232,12 @@ PLANTED: dict[str, Any] = {
     ),
     "the feed's counter": (
         "UPDATE counters SET value=1 WHERE name='revisions'",
-        ["the outcome feed would go on at another number"],
+        ["the outcome feed would continue with a wrong number"],
     ),
     "a counter of orders": (
         "UPDATE counters SET value=9 WHERE name='outcome canceled'",
         [
-            "the counter of orders with the outcome canceled is not what a full count gives: "
+            "the counter of orders with the outcome canceled differs from a full count: "
             "value; `tallyhook refold --all` corrects it"
         ],
     ),
@@ -250,10 +250,7 @@ PLANTED: dict[str, Any] = {
     ),
     "an order that is listed by an older revision": (
         "UPDATE order_listings SET seq=seq+90 WHERE word='outcome canceled'",
-        [
-            "1 order is listed by a revision that is not its last; `tallyhook refold --all` lists "
-            "them again"
-        ],
+        ["1 order is listed by an old revision; `tallyhook refold --all` lists them again"],
     ),
     "a mark that is missing": (
         "DELETE FROM order_due WHERE order_key='O-2'",
@@ -261,19 +258,19 @@ PLANTED: dict[str, Any] = {
     ),
     "a mark that never comes": (
         "UPDATE order_due SET due_at=NULL WHERE order_key='O-2'",
-        ["the due mark of O-2 is not what its history gives: due_at"],
+        ["the due mark of O-2 differs from its history: due_at"],
     ),
     "a link that an orphan waits for": (
         "INSERT INTO links VALUES ('p3', 'payment', 'shop', 'O-2')",
-        ["the link p3 of O-2 is there, and a delivery does not give it"],
+        ["the link p3 of O-2 has no source in a delivery"],
     ),
     "an orphan that was put under an order": (
         "UPDATE events SET order_key='O-2' WHERE event_id='e3'",
-        ["the event e3 of O-2 is not what its delivery gives: order_key"],
+        ["the event e3 of O-2 differs from its delivery: order_key"],
     ),
     "a ledger of other rules": (
         "UPDATE ledgers SET rules='x' WHERE order_key='O-2'",
-        ["the ledger of O-2 is not what its history gives: rules"],
+        ["the ledger of O-2 differs from its history: rules"],
     ),
     "the size of a body": (
         "UPDATE deliveries SET size=size+1 WHERE event_id='e2'",
@@ -281,7 +278,7 @@ PLANTED: dict[str, Any] = {
     ),
     "a verdict that is none": (
         "UPDATE deliveries SET verdict='lost' WHERE event_id='e3'",
-        ["the verdict of dlv_", "is not what its body gives: verdict"],
+        ["the verdict of dlv_", "differs from its body: verdict"],
     ),
     "a whole body that is missing": (
         "UPDATE deliveries SET envelope='x' WHERE event_id='e3'",
@@ -345,7 +342,7 @@ async def test_without_a_source(driver: Driver) -> None:
     report = await check_database(context, progress=quiet)
     assert report.problems == []
     assert f"8 bodies and 6 ledgers checked, none read again ({variable}" in report.sentence()
-    assert report.sentence().endswith(": nothing wrong in what was checked")
+    assert report.sentence().endswith(": no problem was found in this part")
 
 
 @pytest.mark.parametrize("sample", [8, check.SAMPLE])
@@ -357,10 +354,10 @@ async def test_ledgers_are_compared_without_a_source(
     context = with_sources(driver.context, {})
     report = await check_database(context, seed=1, progress=quiet)
     assert (report.problems, report.sampled) == ([], 0)
-    assert report.sentence().endswith(": nothing wrong in what was checked")
+    assert report.sentence().endswith(": no problem was found in this part")
     await plant(driver, "UPDATE ledgers SET rules='x'")
     report = await check_database(context, seed=1, progress=quiet)
-    assert said(report.problems, ["the ledger of ORD-1 is not what its history gives: rules"])
+    assert said(report.problems, ["the ledger of ORD-1 differs from its history: rules"])
     assert report.sentence().endswith(f": {report.found} problems")
 
 
@@ -379,7 +376,7 @@ async def test_a_sample_of_a_sound_store_finds_nothing(
     report = await check_database(driver.context, progress=quiet)
     assert report.sentence() == (
         f"8 bodies and 6 ledgers checked, {report.sampled} deliveries read and folded again "
-        f"(--seed {report.seed}): all is as it should be"
+        f"(--seed {report.seed}): no problem was found"
     )
     again = await check_database(driver.context, seed=report.seed, progress=quiet)
     assert again.sampled == report.sampled
@@ -418,7 +415,7 @@ async def test_each_column_of_what_is_derived_is_compared(
     changes = ", ".join(f"{name}={CHANGED.format(name, new)}" for name, new in columns)
     await plant(driver, f"UPDATE {table} SET {changes} WHERE {which}")
     (found,) = [each for each in (await checked(driver)).problems if each.startswith(derived)]
-    assert set(found.partition("gives: ")[2].split(", ")) == {name for name, _ in columns}
+    assert set(found.partition(": ")[2].split(", ")) == {name for name, _ in columns}
 
 
 async def test_an_event_that_is_there_twice_does_not_hide_a_missing_one(
@@ -477,7 +474,7 @@ async def test_a_customer_who_is_not_found_by_the_number_that_a_body_names(tmp_p
 
 UNSAMPLED: dict[str, list[str]] = {
     "a link that an orphan waits for": [
-        "the event e3 of no order is not what its delivery gives: order_key"
+        "the event e3 of no order differs from its delivery: order_key"
     ],
     "a link to another order": ["the contest of O-2 is missing"],
     "a contest that is none": [],
@@ -514,6 +511,6 @@ async def test_the_two_forms_say_what_they_looked_at(driver: Driver) -> None:
     steps: list[int] = []
     report = await check_database(driver.context, progress=steps.append, ahead=ahead.append)
     assert [sum(steps)] == ahead
-    assert report.sentence() == "8 bodies and 6 ledgers checked: all is as it should be"
+    assert report.sentence() == "8 bodies and 6 ledgers checked: no problem was found"
     again = (await checked(driver)).sentence()
-    assert again == "8 bodies and 6 ledgers read and folded again: all is as it should be"
+    assert again == "8 bodies and 6 ledgers read and folded again: no problem was found"

@@ -91,7 +91,7 @@ def test_what_a_person_must_settle_stays_until_nothing_is_left_to_do(name: str) 
     """All that is to be done is told, and of what; then it goes like any other."""
     text, detail = TO_SETTLE[name]
     assert kept(text, days=8, to_do=("do this", "do that")) == KeptData(
-        what=ORDER, why="to_settle", detail=detail, do="do this; do that. Then ask again"
+        what=ORDER, why="to_settle", detail=detail, do="do this; do that. Then try again"
     )
     assert kept(text, days=8) is None
 

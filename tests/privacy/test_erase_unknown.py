@@ -81,8 +81,8 @@ def kept(erasure: Erasure) -> list[tuple[str, str]]:
 
 
 COMMANDS = {
-    "refused": "run `tallyhook deliveries reverify` and ask again; as it is, it can go ",
-    "unread": "run `tallyhook reindex` and ask again; as it is, it can go ",
+    "refused": "run `tallyhook deliveries reverify` and try again; otherwise it can be deleted ",
+    "unread": "run `tallyhook reindex` and try again; otherwise it can be deleted ",
 }
 COMES = pytest.mark.parametrize("comes", [refused, unread], ids=lambda each: each.__name__)
 
@@ -171,7 +171,7 @@ def test_until_when_it_stays_by_itself() -> None:
         assert (found and found.why) == why
     found = kept_unknown("dlv", T, Duration(90 * DAY), as_of=T, **words)
     assert found is not None
-    assert found.sentence.endswith("it can go after 2027-02-18T10:00:00Z")
+    assert found.sentence.endswith("it can be deleted after 2027-02-18T10:00:00Z")
 
 
 async def test_one_that_was_read_goes_though_no_order_is_known(driver: Driver) -> None:

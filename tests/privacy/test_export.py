@@ -155,7 +155,7 @@ async def test_what_an_erasure_had_to_keep_is_in_the_copy(tmp_path: Path) -> Non
         of_order_alone = await export(driver.context, asked(order="ORD-1"))
         with pytest.raises(NotFoundError, match="there is no order 'ORD-7'"):
             await export(driver.context, asked(order="ORD-7"))
-        with pytest.raises(NotFoundError, match="nothing is kept of"):
+        with pytest.raises(NotFoundError, match="nothing is stored about"):
             await export(driver.context, asked(phone="+254700000009"))
     (body,) = [each["body"] for each in data(made)["deliveries"] if "body" in each]
     assert body["id"] == "e8"
@@ -185,9 +185,9 @@ async def test_a_copy_that_is_too_large_is_refused(
         await refold_until_quiet(driver.context, limit=10, progress=quiet)
         with pytest.raises(UsageError, match=r"ORD-1 may name 2 customers: .* by number or email"):
             await export(driver.context, asked(order="ORD-1"))
-        with pytest.raises(UsageError, match="--identity says how you checked"):
+        with pytest.raises(UsageError, match="--identity must say how you checked"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=" "))
-        with pytest.raises(UsageError, match="leave the phone number out"):
+        with pytest.raises(UsageError, match="remove the phone number"):
             await export(driver.context, asked(phone=f"+{PHONE}", identity=f"called {SPELLED}"))
         assert driver.rows("SELECT 1 FROM audit WHERE action = 'data_exported'") == []
 
@@ -249,19 +249,19 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
             await export(context, mine)
         assert await propose_export(context, replace(mine, by="Ann")) is None, "the owner takes it"
         proposal = await proposed(driver, phone=f"+{PHONE}")
-        with pytest.raises(UsageError, match="nobody has approved it"):
+        with pytest.raises(UsageError, match="nobody has approved the proposal"):
             await export(context, mine, approved=proposal)
         proposals = Proposals(context, [export_kind(context)])
         with asking_by_token(Proven("Ben")):
             proposal = await proposals.approve(proposal.id, by=None, reason="I saw the letter")
         assert PHONE not in str(driver.rows("SELECT * FROM proposals"))
         for other, match in (
-            ({"phone": f"+{OTHER}"}, "is of +254 ••• ••• •44"), ({"order": "ORD-1"}, "of nobody"),
-            ({"phone": f"+{PHONE}", "attachments": True}, "without attached PDFs"),
+            ({"phone": f"+{OTHER}"}, "for +254 ••• ••• •44"), ({"order": "ORD-1"}, "is only for"),
+            ({"phone": f"+{PHONE}", "attachments": True}, "excludes attached PDFs"),
         ):  # fmt: skip
             with pytest.raises(UsageError, match=re.escape(match)):
                 await export(context, asked(by=Proven("Ann"), **other), approved=proposal)
-        with pytest.raises(UsageError, match="only Ann, who proposed it"):
+        with pytest.raises(UsageError, match="only Ann, who proposed this"):
             await export(context, replace(mine, by=Proven("Ben")), approved=proposal)
         made = await export(context, mine, approved=proposal)
         assert PHONE in everything(made)
@@ -269,7 +269,7 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
             (noted,) = await audit_entries(connection, limit=9, action="data_exported")
         assert (noted.who, noted.facts["second"], noted.reason) == ("Ann", "Ben", IDENTITY)
         driver.clock.put(driver.clock.now() + 24 * HOUR)
-        with pytest.raises(UsageError, match="it expired at"):
+        with pytest.raises(UsageError, match="the approval expired at"):
             await export(context, mine, approved=proposal)
 
 

@@ -107,7 +107,7 @@ async def test_nothing_is_pruned_while_something_is_dated_later_than_now(tmp_pat
         driver.clock.put(T - HOUR)
         retention = prune.retention_of(driver.context.settings, driver.context.sources)
         assert retention is not None
-        with pytest.raises(UsageError, match="nothing is pruned while something here is dated"):
+        with pytest.raises(UsageError, match="nothing is pruned while the newest stored date"):
             await prune.prune_settled(driver.context, retention, progress=quiet)
         await prune.prune_settled(driver.context, retention, dry_run=True, progress=quiet)
 

@@ -226,7 +226,7 @@ def test_an_event_of_the_other_environment_is_diagnosed_as_such(tmp_path: Path, 
     asyncio.run(refuse())
     listed = run("deliveries", "list", "--verdict", "wrong_environment", "--format", "json")
     ((delivery, problem),) = [(row["delivery"], row["problem"]) for row in listed.document]
-    assert problem == "the event is of live, and this serves sandbox"
+    assert problem == "the event is for live, but this instance serves sandbox"
     diagnosed = run("deliveries", "diagnose", delivery, "--format", "json").document
     assert [each["mistake"] for each in diagnosed["diagnoses"]] == ["other_environment"]
 

@@ -77,7 +77,7 @@ async def test_what_cannot_be_taken_back_is_not_done_over_what_is_unread(
         await driver.send(event("e1", customer={"phone": PHONE}))
         await read(driver)
         await driver.send(event("e2", "disputed", customer={"phone": PHONE}))
-        with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
+        with pytest.raises(StoreUnavailable, match="accepted deliveries have been unread"):
             await act(driver)
         standing_still.setattr(caught_up, "READ_WITHIN_S", 60.0)
         acting = asyncio.ensure_future(act(driver))

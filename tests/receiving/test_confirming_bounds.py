@@ -52,7 +52,7 @@ async def test_only_so_many_are_asked_about(
             "SELECT count(*) FROM deliveries WHERE headers NOT LIKE ':fetched%'"
         ) == [(13,)]
     logged = [json.loads(line) for line in log.getvalue().splitlines()]
-    given_up = [each for each in logged if each["event"].startswith("too many events wait")]
+    given_up = [each for each in logged if each["event"].startswith("too many events are waiting")]
     assert given_up
     assert all((each["source"], each["count"] > 0) == ("weak", True) for each in given_up)
 

@@ -159,9 +159,9 @@ async def killed(path: Path, elsewhere: Path, *, reads: bool = True) -> Path:
         (removed, "is gone", []),
         (cut(0), "was emptied", []),
         (cut(5_000), "was cut off or overwritten", []),
-        (log_removed, "is older than it was", []),
-        (cut(0, "-wal"), "is older than it was", []),
-        (cut(8_000, "-wal"), "is older than it was", []),
+        (log_removed, "is older than before", []),
+        (cut(0, "-wal"), "is older than before", []),
+        (cut(8_000, "-wal"), "is older than before", []),
     ],
 )
 async def test_a_start_after_a_kill_names_what_may_be_lost(
@@ -232,7 +232,7 @@ async def test_a_log_that_is_lost_before_anything_was_read_is_missed(
     """The receiver notes the last number beside the file, as no other trace of it is left."""
     there = await killed(path, tmp_path / "there", reads=False)
     lost(there)
-    assert "is older than it was" in await refused(there)
+    assert "is older than before" in await refused(there)
 
 
 @pytest.mark.parametrize("act", [cut(4_096), cut(0), removed], ids=["cut", "emptied", "removed"])

@@ -144,7 +144,7 @@ async def test_as_many_bytes_as_may_be_unread() -> None:
     writer = writer_of(files, max_bytes=100)
     await writer.keep([item(60), item(40)])
     await writer.keep([item(1)])
-    with pytest.raises(StoreUnavailable, match="100 bytes of deliveries are not read") as raised:
+    with pytest.raises(StoreUnavailable, match="100 bytes of deliveries are unread") as raised:
         await writer.keep([item(0)])
     assert (raised.value.reason, files.kept) == ("queue", [(2, None), (1, None)])
     assert (writer.records, writer.size) == (3, 101)
@@ -344,7 +344,7 @@ async def test_it_looks_until_it_is_asked_to_end(
     await writer.watch(closing)
     lines = [json.loads(line) for line in log.getvalue().splitlines()]
     assert [(line["level"], line["event"], line["reason"]) for line in lines] == [
-        ("warning", "what was read stays in the inbox", "disk")
+        ("warning", "read deliveries stay in the inbox", "disk")
     ]
     assert (files.deleted, looks) == ([3], 4)
 

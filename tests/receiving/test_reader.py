@@ -62,7 +62,7 @@ async def test_what_is_not_read_yet_is_said(
         body = answer.json()
         assert (body["fulfillable"], body["behind_s"]) == (False, 7)
         assert (await driver.api("GET", "/orders")).status_code == 200
-        with pytest.raises(StoreUnavailable, match="accepted and not read yet"):
+        with pytest.raises(StoreUnavailable, match="accepted deliveries have been unread"):
             await must_have_read(driver.context)
         assert await read_some(reading(driver)) == 1
         answer = await driver.api("GET", "/orders/ORD-1")
@@ -121,13 +121,13 @@ async def test_a_receiver_without_a_reader_knows_when_none_reads(tmp_path: Path)
         look = partial(reader_behind, driver.context, limit_s=60, elsewhere=T)
         assert await look() is None
         driver.clock.put(T + 60 * SECOND)
-        assert "no `tallyhook worker` has read for 60 s" in str(await look())
+        assert "no `tallyhook worker` has read deliveries for 60 s" in str(await look())
         driver.clock.put(T)
         await driver.service.inbox.database.writer.commit(put_counter, BEAT, T)
         driver.clock.put(T + 59 * SECOND)
         assert await look() is None
         driver.clock.put(T + 60 * SECOND)
-        assert "no `tallyhook worker` has read for 60 s" in str(await look())
+        assert "no `tallyhook worker` has read deliveries for 60 s" in str(await look())
 
 
 async def test_nothing_is_published_over_unread_evidence(
@@ -216,7 +216,7 @@ async def test_a_delivery_whose_source_is_gone_is_kept(
         old = reading(driver)
         await read_some(ReaderContext(old.context, old.inbox, {}, old.environment, old.holding))
         assert driver.rows("SELECT verdict, problem FROM deliveries") == [
-            ("unreadable", "no source of this name is configured any more")
+            ("unreadable", "no source with this name is configured any more")
         ]
 
 

@@ -188,7 +188,7 @@ async def test_how_long_it_waits(
     with pytest.raises(RuntimeError, match="the end"):
         await reading.reader.run()
     assert reading.pauses == ([0.05, 0.5] if shared else [0.5, 1.0, 0.5])
-    assert lines(log) == [("warning", "the inbox is not read", "busy")]
+    assert lines(log) == [("warning", "the inbox is not being read", "busy")]
     assert (reading.reader.alive, reading.store.released) == (False, not shared)
     assert reading.store.drained.is_set()
     told = [("put_counter", "reader beat", T)] if shared else [("_begin",)]
@@ -235,7 +235,7 @@ async def test_an_end_that_cannot_be_written_is_reported(reading: Reading, log: 
     reading.reader._began = True
     reading.store.commit_fault = StoreUnavailable("planted", reason="disk")
     await reading.reader._end()
-    assert lines(log) == [("warning", "the inbox is not read", "disk")]
+    assert lines(log) == [("warning", "the inbox is not being read", "disk")]
 
 
 @pytest.mark.parametrize(

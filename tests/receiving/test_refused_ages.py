@@ -118,7 +118,7 @@ async def test_a_clock_that_is_set(tmp_path: Path, minutes: int, fault: str) -> 
             assert await told(driver, "clock") == []
             assert await send(driver, f"e{number}", at=T) == 401
         (sentence,) = await told(driver, "clock")
-        assert "3 of shop), and none was taken" in sentence
+        assert "3 of shop), and none was accepted" in sentence
         assert fault in sentence
         driver.clock.put(T + SECOND)
         assert await send(driver, "e0", at=T) == 200

@@ -38,7 +38,7 @@ def test_junk_from_anybody_is_no_mistake_of_a_profile_while_others_are_read(
     now = Instant(T + 2 * DAY)
     found = judged("shop", load_profile(profile), came, junk, now=now, behind=0, not_kept=1_000)
     assert found.state == state
-    assert "1,000 requests that nobody signs were not kept" in found.sentence
+    assert "1,000 unsigned requests were not stored" in found.sentence
 
 
 UNSIGNED: dict[str, Any] = {
@@ -132,13 +132,13 @@ def test_requests_that_were_not_kept_are_a_state_of_their_own(
     """Where nothing worse is known of the source."""
     found = judged("shop", load_profile("checkout"), came, latest, now=T, behind=0, not_kept=7)
     assert (found.state, bool(found.do)) == (state, True)
-    assert "7 requests that nobody signs were not kept in the last day" in found.sentence
+    assert "7 unsigned requests were not stored in the last day" in found.sentence
 
 
 def test_what_is_unread_is_not_known() -> None:
     """Nothing came, as far as is known; the sentence says up to when."""
     found = judge(SourceArrivals(), [], behind=90)
-    assert "came up to 1 min 30 s ago are accepted and not read yet" in found.sentence
+    assert "up to 1 min 30 s old have not been read yet" in found.sentence
 
 
 def test_every_state_has_a_row_of_the_doctor() -> None:
@@ -176,7 +176,7 @@ async def test_a_source_refuses_until_a_delivery_is_accepted(tmp_path: Path) -> 
         assert (found.state, found.since) == ("refusing", T)
         assert "8 deliveries were refused" in found.sentence
         assert found.explanation is not None
-        assert "the secret is one that is not configured here" in found.explanation
+        assert "the secret is not configured here" in found.explanation
         await driver.send(event("e1"))
         assert (await shop_state(driver)).state == "ok"
 
@@ -226,7 +226,7 @@ async def test_readiness_shows_states_and_stays_ready_whatever_strangers_send(
         assert shop["since"] == "2026-11-20T10:00:00Z"
         await driver.service.watchdog.look()
         status, (shop,), _ = await sources(driver)
-        assert "No known mistake explains it" in shop["sentence"]
+        assert "No known mistake explains this" in shop["sentence"]
         (expected,) = await explained_states(driver.context)
         assert shop == expected.document()
 

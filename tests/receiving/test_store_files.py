@@ -199,7 +199,7 @@ async def test_a_folder_is_synced_after_its_file(
     await opening.sync_file(writer, tmp_path / "t.db")
     assert (calls.synced, calls.open) == ([tmp_path.name], set())
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    line = "another process is reading the database; its log stays until it ends"
+    line = "another process is reading the database; the log stays until it has finished"
     assert lines == ([] if folded else [line])
 
 
@@ -284,13 +284,13 @@ async def test_a_server_is_waited_for(
             await opening.once_there(inbox, tried)
     assert waited == waits
     lines = [json.loads(line)["event"] for line in log.getvalue().splitlines()]
-    which = "has no connection free" if full else "does not answer yet"
+    which = "has no free connection" if full else "does not answer yet"
     assert lines == [f"waiting for the database server, which {which}"] * bool(waits)
 
 
 @pytest.mark.parametrize(
     ("version", "said"),
-    [(None, "is empty: no table of Tallyhook's"), ("0.0.9", "is at version 0.0.9")],
+    [(None, "is empty and has no table of Tallyhook's"), ("0.0.9", "is at version 0.0.9")],
 )
 def test_an_upgrade_that_is_due_is_reported(version: str | None, said: str) -> None:
     assert said in str(opening._upgrade_is_due(version))
@@ -305,7 +305,7 @@ async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) 
     inbox = path_of(tmp_path / "t.db")
     for sql, why in (
         ("UPDATE meta SET value='live' WHERE name='environment'", "belongs to live"),
-        ("CREATE TABLE more (a)", "is no inbox of ours"),
+        ("CREATE TABLE more (a)", "is not a Tallyhook inbox"),
     ):
         kept = inbox.read_bytes()
         with closing(sqlite3.connect(inbox)) as other, other:
@@ -318,7 +318,9 @@ async def test_the_inbox_is_left_as_it_was_where_it_is_not_ours(tmp_path: Path) 
     try:
         for known in (None, identity_at(tmp_path / "t.db")):
             assert await file.open("sandbox", known=known) == identity_at(tmp_path / "t.db")
-        with pytest.raises(ConfigurationError, match="is not the one that this database reads"):
+        with pytest.raises(
+            ConfigurationError, match="is not the one that this database was reading"
+        ):
             await file.open("sandbox", known="inbox_other")
     finally:
         await file.close()
@@ -384,7 +386,7 @@ async def _cannot_append(
         assert inbox.append_faults == faults
     monkeypatch.setattr(inbox.database.writer, "transaction", lambda: (_ for _ in ()).throw(error))
     name = type(cause or error).__name__
-    assert f"cannot be appended ({name}): they are kept" in str(await inbox.cannot_append())
+    assert f"cannot be appended ({name}), but none is lost" in str(await inbox.cannot_append())
     assert inbox.append_faults == 2
     error = StoreUnavailable("planted; free some", reason="disk")
     assert await inbox.cannot_append() == "planted; free some"

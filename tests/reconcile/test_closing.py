@@ -93,7 +93,7 @@ def test_the_first_difference_is_that_of_the_earliest_day() -> None:
     assert closing.first_difference(then, then) is None
     now = (sealed("events", "2026-10-02", 3), sealed("records", "2026-10-01", 1, "sha256:01"))
     assert closing.first_difference(then, now) == (
-        "records of 2026-10-01: 1 as at closing, and not the same"
+        "records of 2026-10-01: 1 as at closing, but different ones"
     )
     assert closing.first_difference(then, then[:1]) == "records of 2026-10-01: 1 at closing, 0 now"
     assert closing.first_difference((), then) == "records of 2026-10-01: 0 at closing, 1 now"

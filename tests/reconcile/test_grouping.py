@@ -93,7 +93,7 @@ def test_many_findings_of_a_code_have_words_for_each_reader(code: FindingCode) -
 def test_of_other_findings_the_first_is_told_and_how_many_more_there_are() -> None:
     facts = (("dispute", "dp_1"), ("attempt", "pay_1"), ("disputed", DUE), ("opened_at", T))
     (one,) = grouped([Finding(code="dispute_open", cites=("e",), facts=facts)] * 5)
-    said = "A dispute over pay_1 is open: KES 1,500.00 is not ours to count on"
+    said = "A dispute over pay_1 is open: do not count on KES 1,500.00"
     assert finding_sentence("dispute_open", one.facts) == f"{said}; 4 more are like it"
     assert plain_finding(one).endswith("it is not decided yet. 4 more are like it.")
     assert staff_finding(one).endswith("while it is open. 4 more are like it.")

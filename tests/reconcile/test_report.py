@@ -283,7 +283,10 @@ def test_money_of_two_currencies_is_never_added() -> None:
 def test_lines_without_a_date_of_settlement_are_reported() -> None:
     seen = replace(SEEN, lines=(line(PAID, None, fee=300),))
     assert flows_of(added_up(seen))["settled"] == 9_700
-    assert "1 statement line bears no date" in added_up(seen, basis="settled").notes[0].sentence
+    assert (
+        "1 statement line bears no settlement date"
+        in added_up(seen, basis="settled").notes[0].sentence
+    )
 
 
 # --- late, lists, order --------------------------------------------------------------------------
@@ -307,7 +310,7 @@ def test_what_went_back_late_is_negative_and_its_tables_say_so() -> None:
     assert [(row.kind, row.sum) for row in report.late] == [("refunded", -900)]
     assert [(each.kind, each.sum) for each in report.late_lines] == [("refunded", -900)]
     told = {each.name: each.about for each in TABLES if each.name in ("late", "late_lines")}
-    assert [("What went back is negative" in about) for about in told.values()] == [True, True]
+    assert [("Returned money is negative" in about) for about in told.values()] == [True, True]
 
 
 def test_orders_in_any_order_give_the_same_report() -> None:

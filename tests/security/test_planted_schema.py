@@ -22,16 +22,16 @@ GIFT = (
 @pytest.mark.parametrize(
     ("statements", "message"),
     [
-        ([GIFT], "the database's trigger gift of table events is none of Tallyhook's"),
+        ([GIFT], "the database's trigger gift of table events does not belong to Tallyhook"),
         (["DROP TRIGGER revisions_no_delete"], "revisions_no_delete of table revisions is missing"),
         (
             ["ALTER TABLE ledgers RENAME TO l", "CREATE VIEW ledgers AS SELECT * FROM l"],
-            "is none of Tallyhook's",
+            "does not belong to Tallyhook",
         ),
-        (["CREATE VIEW paid AS SELECT 1"], "the database's view paid is none of Tallyhook's"),
+        (["CREATE VIEW paid AS SELECT 1"], "the database's view paid does not belong to Tallyhook"),
         (
             ["CREATE UNIQUE INDEX one ON events (claim)"],
-            "the database's index one of table events is none of Tallyhook's",
+            "the database's index one of table events does not belong to Tallyhook",
         ),
         (
             [
@@ -40,7 +40,7 @@ GIFT = (
                 "replace(sql, 'audit_no_update', 'sqlite_stat1') FROM sqlite_master "
                 "WHERE name='audit_no_update'",
             ],
-            "trigger sqlite_stat1 of table audit is none of Tallyhook's",
+            "trigger sqlite_stat1 of table audit does not belong to Tallyhook",
         ),
     ],
 )
@@ -65,7 +65,10 @@ def test_a_planted_trigger_stops_a_start_and_is_found_by_the_check(
     change(tmp_path / "t.db", GIFT)
     for words in (["refold", "--all"], ["tokens", "add", "x"]):
         sentence = only_sentence(run(*words), 4)
-        assert "trigger gift of table events is none of Tallyhook's; nothing is served" in sentence
+        assert (
+            "trigger gift of table events does not belong to Tallyhook; nothing is served"
+            in sentence
+        )
     checked = run("db", "check")
     assert checked.code == 1
     assert "trigger gift of table events" in checked.out
@@ -96,22 +99,22 @@ def test_a_postgresql_dump_with_other_objects_is_refused(
                 "CREATE TRIGGER gift BEFORE INSERT ON events FOR EACH ROW "
                 "EXECUTE FUNCTION only_added_to()"
             ],
-            "trigger gift of table events is none of Tallyhook's",
+            "trigger gift of table events does not belong to Tallyhook",
             "DROP TRIGGER gift ON events",
         ),
         (
             ["CREATE RULE gift AS ON DELETE TO events DO INSTEAD NOTHING"],
-            "rule gift of table events is none of Tallyhook's",
+            "rule gift of table events does not belong to Tallyhook",
             "DROP RULE gift ON events",
         ),
         (
             [gift.replace("gift()", "only_added_to()").format("OR REPLACE FUNCTION")],
-            "function only_added_to() is not as Tallyhook makes it",
+            "function only_added_to() differs from Tallyhook's definition",
             made,
         ),
         (
             [gift.format("FUNCTION")],
-            "function gift() is none of Tallyhook's",
+            "function gift() does not belong to Tallyhook",
             "DROP FUNCTION gift",
         ),
     ):

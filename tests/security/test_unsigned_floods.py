@@ -144,11 +144,11 @@ async def test_a_named_payment_gets_through_and_others_may_be_lost_which_is_said
         assert found["plain"]["answer"][0] == NOT_KEPT
         assert "look the payment up at the provider" in " ".join(found["staff"])
         unknown = (await driver.api("GET", "/orders/ORD-7")).json()
-        assert "requests that nobody signs came within a day" in unknown["detail"]
+        assert "unsigned requests were not stored" in unknown["detail"]
         (note,) = (await find_orders(driver.context, "ORD-7", limit=5)).notes
         assert "one may be about it" in note
         (state,) = [s for s in await source_states(driver.context) if s.source == "weak"]
-        assert (state.state, "not kept in the last day" in state.sentence) == ("flooded", True)
+        assert (state.state, "not stored in the last day" in state.sentence) == ("flooded", True)
 
 
 @pytest.mark.parametrize("named_first", [True, False])

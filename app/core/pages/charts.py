@@ -41,7 +41,7 @@ _PATTERNS: Final = (
         'stroke-width="1"/>',
     ),
 )
-"""Patterns of the series, which can be told apart in black and white."""
+"""Patterns of the series, which differ even in black and white."""
 
 _SOLID: Final = "#2f4b6e"
 

@@ -110,8 +110,8 @@ def _sentence(rare: list[str]) -> str:
     named = ", ".join(f"{script} ({' '.join(of[:_NAMED])})" for script, of in scripts.items())
     codes = ", ".join(f"U+{ord(each):04X}" for each in lacking[:_NAMED])
     return (
-        f"Empty boxes stand here for characters that no font has: {named}, such as {codes}. "
-        "Install a font that has them where Tallyhook runs (the packages fonts-noto-core and "
+        f"Empty boxes replace characters that no font has: {named}, such as {codes}. Install a "
+        "font that has them where Tallyhook runs (the packages fonts-noto-core and "
         "fonts-noto-cjk of Debian and Ubuntu have most), or take the HTML form, for which the "
         "browser has fonts."
     )

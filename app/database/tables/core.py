@@ -140,7 +140,7 @@ class InboxRow(Table, table=True):
     received_at: int = big_column()
     size: int = big_column()
     records: bytes = blob_column(
-        marks.personal("what arrived, until it is read", erased="deleted"), null=False
+        marks.personal("a delivery, until it is read", erased="deleted"), null=False
     )
     taken_by: str | None = text_column(marks.CODES_DELETED, null=True)
     tries: int = big_column(default="0")
@@ -170,7 +170,7 @@ class UnreadValueRow(Table, table=True):
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
     value: str = text_column(
-        marks.personal("what stands in a message that could not be read", erased="deleted"),
+        marks.personal("the content of a message that could not be read", erased="deleted"),
         primary=True,
     )
     delivery_id: str = text_column(marks.CODES_DELETED, primary=True)
@@ -278,8 +278,7 @@ class EventRow(Table, table=True):
     order_currency: str | None = text_column(marks.CODES, null=True)
     reason: str | None = text_column(
         marks.possibly_personal(
-            "the provider's words for a failure; of what may be a phone number the last digits "
-            "alone",
+            "the provider's text about a failure; only the last digits of a possible phone number",
             erased="emptied",
         ),
         null=True,
@@ -382,7 +381,7 @@ class RecordRow(Table, table=True):
     expires_at: int | None = big_column(null=True)
     reason: str | None = text_column(
         marks.possibly_personal(
-            "the shop's words, or the payment service's without the customer's number",
+            "the shop's text, or the payment service's without the customer's number",
             because="it is sealed",
             ground="claims",
         ),
@@ -390,7 +389,7 @@ class RecordRow(Table, table=True):
     )
     details: str | None = text_column(
         marks.possibly_personal(
-            "what was asked for and answered, without the customer's number",
+            "a request and its answer, without the customer's number",
             because="it is sealed",
             ground="claims",
         ),
@@ -458,7 +457,7 @@ class RevisionRow(Table, table=True):
     before_fulfillable: int | None = big_column(null=True)
     because: str = text_column(
         marks.possibly_personal(
-            "cites references, and reasons of events and records",
+            "references, and reasons from events and records",
             because="it is sealed and published",
             ground="claims",
         )
@@ -483,7 +482,7 @@ class ArrivalsRow(Table, table=True):
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
     minute: int = big_column(primary=True)
-    source: str = text_column(marks.not_personal("names of the settings"), primary=True)
+    source: str = text_column(marks.not_personal("names from the settings"), primary=True)
     taken: int = big_column()
     refused: int = big_column()
 
@@ -500,7 +499,7 @@ class RefusalsRow(Table, table=True):
         CLUSTERED,
     )
     hour: int = big_column(primary=True)
-    source: str = text_column(marks.not_personal("names of the settings"), primary=True)
+    source: str = text_column(marks.not_personal("names from the settings"), primary=True)
     verdict: str = text_column(marks.CODES, primary=True)
     count: int = big_column()
     since_accepted: int = big_column()

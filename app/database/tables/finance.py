@@ -77,7 +77,7 @@ class RunRow(Table, table=True):
     ties: int = big_column()
     result: str = text_column(
         marks.possibly_personal(
-            "cites references", because="it says what was found then", ground="accounts"
+            "cites references", because="it records what was found at that time", ground="accounts"
         )
     )
 
@@ -194,7 +194,7 @@ class ClosingPrintRow(Table, table=True):
     content: bytes | None = blob_column(
         marks.possibly_personal(
             "holds references",
-            because="it is the closed month as it was printed",
+            because="it is the closed month as printed",
             ground="accounts",
         )
     )
@@ -215,7 +215,7 @@ class ImportRow(Table, table=True):
     file: str = text_column(
         marks.possibly_personal(
             "the name of the merchant's file",
-            because="it says where lines came from",
+            because="it records the origin of lines",
             ground="accounts",
         )
     )
@@ -298,7 +298,7 @@ class ImportTaskRow(Table, table=True):
     file: str = text_column(
         marks.possibly_personal(
             "the name of the merchant's file",
-            because="it says which file waits, and goes with it",
+            because="it names the waiting file, and is deleted with it",
             ground="accounts",
         ),
         primary=True,
@@ -306,7 +306,7 @@ class ImportTaskRow(Table, table=True):
     problem: str = text_column(
         marks.possibly_personal(
             "may quote a cell of the file",
-            because="it says what to do, and goes with the file",
+            because="it says what to do, and is deleted with the file",
             ground="accounts",
         )
     )
@@ -340,8 +340,8 @@ class BookLineRow(Table, table=True):
     group_key: str | None = text_column(marks.REFERENCE, null=True)
     group_name: str | None = text_column(
         marks.possibly_personal(
-            "a reference of the shop's own",
-            because="payments are matched by it, and a closed month is proved by it",
+            "the shop's own reference",
+            because="it matches payments and proves a closed month",
             ground="accounts",
         ),
         null=True,

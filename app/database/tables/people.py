@@ -112,7 +112,7 @@ class OrderKeyRow(Table, table=True):
     order_key: str | None = text_column(marks.REFERENCE_EMPTIED, null=True)
     key: bytes | None = blob_column(
         marks.possibly_personal(
-            "says which order leaves of the log name, whose reference may be made of a number",
+            "links leaves of the log to orders, whose references may contain a number",
             erased="emptied",
         )
     )
@@ -166,7 +166,7 @@ class UnansweredRow(Table, table=True):
     key: str = text_column(marks.CODES_DELETED, primary=True)
     order_key: str = text_column(marks.REFERENCE_DELETED)
     request: str = text_column(
-        marks.personal("what is asked of the payment service", erased="deleted")
+        marks.personal("the request to the payment service", erased="deleted")
     )
     due_at: int = big_column()
     held_until: int = big_column()
@@ -218,7 +218,7 @@ class PhoneRow(Table, table=True):
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
     digest: bytes = blob_column(
-        marks.personal("the keyed digest of what a customer is found by", erased="deleted"),
+        marks.personal("the keyed digest of a customer's identifier", erased="deleted"),
         primary=True,
     )
     kind: str = text_column(marks.WHOSE_NUMBER, primary=True)
@@ -525,7 +525,7 @@ class AttachmentRow(Table, table=True):
     at: int = big_column()
     deed: int = big_column()
     details: str | None = text_column(
-        marks.personal("a file's name, and what was said of it", erased="emptied"), null=True
+        marks.personal("a file's name and description", erased="emptied"), null=True
     )
     gone_at: int | None = big_column(null=True)
 
@@ -537,5 +537,5 @@ class AttachmentFileRow(Table, table=True):
     __table_args__ = STRICT
     sha256: str = text_column(marks.CODES_DELETED, primary=True)
     body: bytes = blob_column(
-        marks.personal("what people attached to the order", erased="deleted"), null=False
+        marks.personal("files that people attached to the order", erased="deleted"), null=False
     )

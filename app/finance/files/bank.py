@@ -215,8 +215,8 @@ def _subjects(*columns: Sequence[Any]) -> list[str]:
     """Return a digest for each line that identifies it in other files of its bank.
 
     It covers account, currency, amount and day, with the bank's reference of the entry, or else
-    with all texts. Of phone numbers only the last digits count: an erased number cannot be found by
-    trying.
+    with all texts. Only the last digits of phone numbers count, so that nobody can find an erased
+    number by trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

@@ -284,7 +284,7 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date; `named` is its own zone, `column` that of its row."""
+        """Return the instant of a date; `named` is the date's own zone, `column` its row's."""
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

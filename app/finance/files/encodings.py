@@ -1,9 +1,9 @@
 """Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
 
-Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd where a symbol stands
-within a word, a capital after a small letter, or one Japanese character after a Latin one: `K”ln`,
-`cafÚ`, `M×ler`. The reading with the fewest odd places wins. If two are equal, a person chooses by
-the word that they read differently.
+Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd if a symbol is within
+a word, a capital after a small letter, or one Japanese character after a Latin one: `K”ln`, `cafÚ`,
+`M×ler`. The reading with the fewest odd places wins. If two are equal, a person chooses by the word
+that they read differently.
 """
 
 import codecs

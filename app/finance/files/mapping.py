@@ -28,7 +28,7 @@ minus = ["DR"]             # words that turn it round
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
 
-[above]                    # the same, as a line before the heading says: `Account:,Utility`
+[above]                    # also, from a line before the heading: `Account:,Utility`
 wallet = "Account"
 
 [words.status]             # the file's word = ours; "" is an empty cell
@@ -37,21 +37,21 @@ bezahlt = "paid"
 [keep]                     # only rows with one of these words in the file's column
 Status = ["Completed"]
 
-[ignore]                   # no rows with one of these; * stands for any text
+[ignore]                   # no rows with one of these; * matches any text
 Type = ["Payout", "*withdrawal*"]
 
 [fold]                     # consecutive rows of the same name are one
 by = "Name"
 sum = ["Line amount"]
 
-[currency_signs]           # which may stand beside an amount
+[currency_signs]           # which may be beside an amount
 "$" = "USD"
 
-[suffixes]                 # behind an amount, and what its sign then is
+[suffixes]                 # after an amount, and its sign then
 DR = "minus"
 CR = "plus"
 
-[zones]                    # what a zone's abbreviation means, in zone_column or behind a time
+[zones]                    # meaning of a zone's abbreviation, in zone_column or after a time
 PST = "-08:00"
 """
 

@@ -179,7 +179,7 @@ _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
 """The beginning of a JSON array of objects, which no table's heading has."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Raises RefusedTable if the table is of another export."""
+"""Raises RefusedTable if the table comes from another export."""
 
 
 def open_table(

@@ -159,7 +159,7 @@ class Preset(Export):
     mapping: FileMapping
 
     def check(self, table: tables.SourceTable) -> None:
-        """Raise RefusedTable if a table is of another export."""
+        """Raise RefusedTable if a table comes from another export."""
         if missing := self.columns.missing({tables.plain_name(name) for name in table.heading}):
             raise tables.RefusedTable(
                 table.heading_row,

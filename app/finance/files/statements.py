@@ -378,7 +378,7 @@ _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit"
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds of lines. The sign tells withdrawals from a wallet from returns to it."""
+    """Return the kinds of lines. The sign separates a wallet's withdrawals from returns."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]

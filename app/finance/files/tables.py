@@ -284,7 +284,7 @@ class Batch:
     """Consecutive rows with their numbers in the file.
 
     broken  problems of rows that break the format, by row number. A problem of a column leaves the
-            other cells; for a problem of the whole row its text stands in the first cell
+            other cells; for a problem of the whole row the first cell has its text
     """
 
     rows: list[Sequence[str]]
@@ -590,8 +590,7 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Number of columns from which a text with line breaks has as many delimiters as rows only by
-chance."""
+"""Number of columns above which the same number of delimiters in each line cannot be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),

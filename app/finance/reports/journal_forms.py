@@ -55,9 +55,9 @@ class DaySum(NamedTuple):
     """The closed month that it adjusts, or nothing."""
     role: Role
     account: str
-    """Its code in the merchant's program, else its name; as a cell."""
+    """The account's code in the merchant's program, or else its name, as a cell."""
     tax: str
-    """The code of its tax; as a cell."""
+    """The code of the account's tax, as a cell."""
     money: Money
 
     def what(self) -> str:

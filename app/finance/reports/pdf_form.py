@@ -65,7 +65,7 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows to print. Of ties, print only those that do not hold."""
+    """Return the rows to print; only ties that do not hold are printed."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:

@@ -2,7 +2,7 @@
 
 After SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026): an
 MT942 has no balances, but may have numbers and sums of its entries (90D and 90C). Its marks EC and
-ED are of expected entries, which are not booked. It leaves out entries below its floor limit (34F).
+ED denote expected entries, which are not booked. It leaves out entries below its floor limit (34F).
 """
 
 import re

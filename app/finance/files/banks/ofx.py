@@ -41,7 +41,7 @@ _ERRORS: Final = {
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
 """The currency of an entry's amount if it is not the account's. OFX 2.2, section 5.2: with
 `<CURRENCY>` an amount is in that currency; with `<ORIGCURRENCY>` it was converted to the account's,
-and the element only tells the original one."""
+and the element only states the original one."""
 
 
 class OfxTable(BankTable):
