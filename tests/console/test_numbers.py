@@ -1,6 +1,7 @@
 """The customers' numbers of several orders: proposed, approved by another, seen by the proposer."""
 
 import csv
+import io
 import re
 
 import pytest
@@ -84,7 +85,7 @@ def looks(console: RunningConsole) -> list[tuple[object, ...]]:
 
 
 async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds_them(
-    numbers: RunningConsole, caplog: pytest.LogCaptureFixture
+    numbers: RunningConsole, log: io.StringIO
 ) -> None:
     """Each look is an audit entry for each order; the number is only in the answer."""
     console = numbers
@@ -127,7 +128,7 @@ async def test_the_proposer_sees_them_once_another_agreed_and_nothing_else_holds
     async with console.signed_in("admin") as client:
         trail = (await client.get("/audit")).text
     kept = console.driver.rows("SELECT * FROM proposals, audit, proposal_decisions")
-    for text in (before, form, of_other, page, document, orders, trail, str(kept), caplog.text):
+    for text in (before, form, of_other, page, document, orders, trail, str(kept), log.getvalue()):
         assert PHONE[-8:] not in text
         assert OTHER_PHONE[-8:] not in text
 
