@@ -13,6 +13,8 @@ from app.cli import connect, main
 from app.config.load import load_settings
 from app.golive.examine import EVIDENCE, secret_files
 from tests.api.driving import environ
+from tests.rows import for_each
+from tests.waiting import PATIENCE_S
 
 SHOW = ("-m", "app", "profiles", "show", "stripe")
 
@@ -29,7 +31,7 @@ SHOW = ("-m", "app", "profiles", "show", "stripe")
 def test_a_result_that_finds_no_place(where: str, code: int, said: str) -> None:
     """A full disk is reported; who closed a stream wants nothing in it."""
     command = ["bash", "-c", f'exec "$0" "$@" {where}', sys.executable, *SHOW]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (code, said)
 
 
@@ -42,7 +44,7 @@ def test_standard_input_that_is_closed_is_an_empty_one(
         monkeypatch.setenv(name, value)
     assert main.run(("db", "create")) == 0
     command = ["bash", "-c", 'exec "$0" "$@" <&-', sys.executable, "-m", "app", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -51,7 +53,7 @@ def test_a_reader_that_has_read_enough() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, *SHOW, "--format", "json"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=PATIENCE_S)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
 
@@ -101,7 +103,7 @@ def test_a_folder_in_the_databases_place_is_no_failing_disk(
     assert "TALLYHOOK_DATABASE_URL: names something that is not a file" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [
         ("golive", "-o", "nowhere/list.html"),

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from app.wiring.working import _until_quiet
 from tests.api.driving import driving, event
 from tests.contexts import with_settings
 from tests.core.test_child_processes import ASLEEP, HEARING, child
-from tests.waiting import soon
+from tests.waiting import PATIENCE_S, soon
 
 UNTIL_TOLD = """
 import socket
@@ -43,6 +43,7 @@ class Told:
     def __init__(self, waiting: int) -> None:
         self.waiting = waiting
         self.leaves: list[bool] = []
+        self.leave: Callable[[bool], None] = self.leaves.append
         self.failures: list[str] = []
 
     @asynccontextmanager
@@ -50,12 +51,12 @@ class Told:
         """Keep the process at work until the block ends."""
         beside = FoldingProcess(
             waiting=lambda: self.waiting,
-            leave=self.leaves.append,
+            leave=self.leave,
             failed=self.failures.append,
         )
         task = asyncio.create_task(beside.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 yield beside
         finally:
             beside.stop()
@@ -143,9 +144,15 @@ async def test_one_that_finishes_nothing_any_more_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else nobody would fold: the first one leaves it to this one."""
-    monkeypatch.setattr(folding_process, "SILENT_S", 1.0)
     started = child(tmp_path, monkeypatch, says=b"r", then=ASLEEP)
     told = Told(BEHIND + 1)
+
+    def leave(to_it: bool) -> None:
+        """Be impatient with one that is ready; on a busy machine its start takes seconds."""
+        told.leaves.append(to_it)
+        monkeypatch.setattr(folding_process, "SILENT_S", 0.1 if to_it else PATIENCE_S)
+
+    told.leave = leave
     async with told.running():
         await soon(lambda: told.leaves[:2] == [True, False])
         await soon(lambda: len(started.read_text()) >= 2)
