@@ -6,13 +6,14 @@ import pytest
 
 from app.core.errors import UsageError
 from tests.finance.files.reading import book
+from tests.rows import for_each
 
 HEADING = "reference,amount,currency\n"
 
 
-@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@for_each("delimiter", [",", ";", "\t", "|"])
+@for_each("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@for_each("end", ["\n", "\r\n", "\r"])
 def test_delimiter_mark_and_line_end_are_found_out(
     delimiter: str, encoding: str, end: str, tmp_path: Path
 ) -> None:
@@ -40,22 +41,22 @@ def test_a_declared_encoding_is_used(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_undecodable_text_is_refused_with_its_byte_and_row(tmp_path: Path) -> None:
-    before = HEADING + "A-1,5.00,KES\n" * 200_000
+    before = HEADING + "A-1,5.00,KES\n" * 20_000
     content = before.encode() + "Ö-1,5.00,KES\n".encode("latin-1")
     _, problems = book(content, folder=tmp_path)
     row, _, sentence = problems[-1]
-    assert row == 200_002
+    assert row == 20_002
     assert f"byte {len(before):,} of the file" in sentence
     assert "--encoding" in sentence
 
 
-@pytest.mark.parametrize("name", ["rot13", "base64", "utf-7", "idna", "klingon", "x" * 999, ""])
+@for_each("name", ["rot13", "base64", "utf-7", "idna", "klingon", "x" * 999, ""])
 def test_an_encoding_that_is_none_of_text_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is no encoding"):
         book(HEADING, f'encoding = "{name}"', folder=tmp_path)
 
 
-@pytest.mark.parametrize(("content", "row", "said"), [
+@for_each(("content", "row", "said"), [
     (b"", 1, "empty"), (b"\n\r\n\n", 1, "empty"), (b"\xef\xbb\xbf", 1, "empty"),
     (b"\0\0\0\0", 1, "zero byte"), ("reference\n".encode("utf-16-le"), 1, "zero byte"),
     (b"reference,amount,currency\nA,\0,KES\n", 2, "zero byte"),
@@ -76,7 +77,7 @@ def test_a_file_that_cannot_be_read_is_refused_where_it_ends_to_make_sense(
     assert said in problems[-1][2]
 
 
-@pytest.mark.parametrize(("rows", "said"), [
+@for_each(("rows", "said"), [
     ('"A,1.00,KES\nB,1.00,KES\n', "are not closed until the end"),
     ('"A"x,1.00,KES\n', "double one that is text"),
     ('"' + "x\n" * 70_000, "longer than 131,072 characters: its quotation marks may not be closed"),
@@ -96,11 +97,11 @@ def test_rows_within_the_quotation_marks_of_an_unread_cell_are_not_lost(tmp_path
     assert (len(rows), problems) == (1, [])
 
 
-@pytest.mark.parametrize("content", [
+@for_each("content", [
     f"\ufeff\ufeff{HEADING}A,1.00,KES\n", f"{HEADING}\ufeffA,1.00,KES\n",
     f"\ufeffsep=,\n\ufeff{HEADING}A,1.00,KES\n",
 ])  # fmt: skip
-@pytest.mark.parametrize("mapping", ["", 'encoding = "utf-8"'])
+@for_each("mapping", ["", 'encoding = "utf-8"'])
 def test_byte_order_marks_within_a_file_are_no_text(
     content: str, mapping: str, tmp_path: Path
 ) -> None:
@@ -129,7 +130,7 @@ def test_ragged_rows_are_problems_but_empty_cells_at_the_end_are_none(tmp_path: 
     assert (len(many), problems) == (1, [])
 
 
-@pytest.mark.parametrize(("content", "rows", "problem"), [
+@for_each(("content", "rows", "problem"), [
     (HEADING.strip() + ",,\nA,1.00,KES\nB,1.00,KES,\nC,1.00,KES,,\n", ["A", "B", "C"], None),
     (HEADING.strip() + ",,\nA,1.00,KES\nB,1.00,KES,,x\n", ["A"], "column 5 (E) has content"),
     ("reference,,amount,currency\nA,,1.00,KES\nB,x,1.00,KES\n", ["A"], "column 2 (B) has content"),
