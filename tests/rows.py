@@ -19,25 +19,29 @@ def row(name: str) -> Iterator[None]:
 
 def for_each(
     names: str | Sequence[str], table: Iterable[Any]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Run a test that needs no fixture for each row, as `pytest.mark.parametrize` does with these
-    arguments, but as one test, which ends at the first row that fails."""
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Run a test for each row, as `pytest.mark.parametrize` does with these arguments, but as one
+    test, whose rows share its fixtures, and which ends at the first row that fails."""
     single, listed = isinstance(names, str), [names] if isinstance(names, str) else list(names)
     rows = [dict(zip(listed, (each,) if single else each, strict=True)) for each in table]
 
-    def decorated(test: Callable[..., None]) -> Callable[..., None]:
+    def decorated(test: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(test)
         def of_all(**others: Any) -> None:
             for given in rows:
-                try:
+                with row(f"{given!r:.300}"):
                     test(**others, **given)
-                except BaseException as error:
-                    error.add_note(f"in the row: {given!r:.300}")
-                    raise
 
+        @wraps(test)
+        async def of_all_awaited(**others: Any) -> None:
+            for given in rows:
+                with row(f"{given!r:.300}"):
+                    await test(**others, **given)
+
+        found: Callable[..., Any] = of_all_awaited if inspect.iscoroutinefunction(test) else of_all
         taken = inspect.signature(test)
         left = [each for name, each in taken.parameters.items() if name not in listed]
-        vars(of_all)["__signature__"] = taken.replace(parameters=left)
-        return of_all
+        vars(found)["__signature__"] = taken.replace(parameters=left)
+        return found
 
     return decorated

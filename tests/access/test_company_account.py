@@ -35,6 +35,7 @@ from tests.access.openid_provider import (
     OpenIdProvider,
     settings_of_company,
 )
+from tests.rows import for_each
 
 T = parse_instant("2026-10-01T12:00:00Z")
 NOW = T // SECOND
@@ -109,7 +110,7 @@ def public_pem(provider: OpenIdProvider) -> bytes:
 STRANGER = ec.generate_private_key(ec.SECP256R1())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("claims", "because"),
     [
         ({"iss": "https://login.example/realms/other"}, "from another provider"),
@@ -146,7 +147,7 @@ async def test_a_token_with_a_wrong_claim_lets_nobody_in(
     assert str(refused.value).endswith("tell an admin.") is ("nonce" not in claims)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sign", "because"),
     [
         (lambda _: partial(forged, algorithm="none", secret=None), "not accepted"),
@@ -184,7 +185,7 @@ async def test_a_code_counts_once_and_with_its_own_verifier(made: Callable[..., 
         await trial.sign_in(code="1")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("states", "iss", "refused"),
     [
         (True, ISSUER, False),
@@ -230,7 +231,7 @@ async def test_new_keys_are_fetched_once_and_strangers_cause_no_more(
         await trial.sign_in()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("stated", "because"),
     [
         ({"issuer": "https://evil.example"}, "another issuer"),
@@ -263,7 +264,7 @@ async def test_a_provider_that_is_down_is_unreachable_and_asked_again(
     assert (await trial.sign_in()).role == "finance"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "said"),
     [
         ({}, None),
@@ -285,7 +286,7 @@ async def test_the_doctor_says_why_nobody_can_sign_in(
     assert (said or ISSUER) in check.sentence
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "claims", "role"),
     [
         ({}, {"groups": ["desk", "books"]}, "finance"),  # the first of the settings
@@ -305,7 +306,7 @@ async def test_the_role_is_what_the_claim_says(
     assert (await trial.sign_in()).role == role
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "claims", "because"),
     [
         ({"OIDC__DOMAINS": "Shop.Example"}, {}, None),
@@ -334,7 +335,7 @@ async def test_the_settings_narrow_who_comes_in(
     assert trial.provider.asked.get("acr_values") == settings.get("OIDC__ACR")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("claims", "proved"),
     [({}, True), ({"auth_time": NOW - 3600}, False), ({"auth_time": None}, False)],
 )
@@ -363,7 +364,7 @@ async def test_the_log_holds_the_reason_and_no_token(
     assert not [each for each in ("eyJ", "wambui", CLIENT_SECRET) if each in said]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "fits"),
     [
         ({}, True),

@@ -4,8 +4,6 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from app.access.passkeys import (
     PasskeyAnswer,
     creation_options,
@@ -17,6 +15,7 @@ from app.access.passkeys import (
 from app.access.session_store import Passkey
 from reconcile.instants import parse_instant
 from tests.access.authenticator import PRESENT, Authenticator, base64url, with_challenge
+from tests.rows import for_each
 
 T = parse_instant("2026-10-01T12:00:00Z")
 ORIGIN, DOMAIN = "https://console.shop.example", "console.shop.example"
@@ -34,7 +33,7 @@ def signed(text: str, known: Passkey) -> tuple[Passkey, int] | None:
     return signed_count(PasskeyAnswer(origin=ORIGIN, challenge=CHALLENGE, text=text), (known,))
 
 
-@pytest.mark.parametrize("key", [{}, {"counts": False}, {"flags": PRESENT}])
+@for_each("key", [{}, {"counts": False}, {"flags": PRESENT}])
 def test_a_passkey_signs_a_challenge(key: dict[str, int]) -> None:
     """Also where the authenticator counts nothing, or asked for no finger and no PIN."""
     authenticator = Authenticator(ORIGIN, DOMAIN, **key)  # type: ignore[arg-type]
@@ -45,7 +44,7 @@ def test_a_passkey_signs_a_challenge(key: dict[str, int]) -> None:
     assert signed(authenticator.sign(options), kept) == (kept, authenticator.count)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "sign",
     [
         lambda key, options: Authenticator(ORIGIN, DOMAIN).sign(options),
@@ -74,9 +73,7 @@ def test_another_answer_counts_for_nothing(sign: Callable[[Authenticator, str], 
     assert signed(sign(key, request_options(ORIGIN, CHALLENGE)), kept) is None
 
 
-@pytest.mark.parametrize(
-    "changed", [{"origin": "https://evil.example"}, {"domain": "evil.example"}, {"flags": 0}]
-)
+@for_each("changed", [{"origin": "https://evil.example"}, {"domain": "evil.example"}, {"flags": 0}])
 def test_a_passkey_of_another_page_is_not_stored(changed: dict[str, str]) -> None:
     assert made(replace(Authenticator(ORIGIN, DOMAIN), **changed)) is None  # type: ignore[arg-type]
 

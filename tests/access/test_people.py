@@ -22,6 +22,7 @@ from app.context.context import AppContext
 from app.core.errors import NotFoundError, UsageError
 from app.orders.customers import checked_reason
 from tests.api.driving import Driver, driving
+from tests.rows import for_each
 
 
 @pytest.fixture
@@ -150,7 +151,7 @@ async def test_the_trail_has_every_deed_in_order(context: AppContext) -> None:
     assert trail[0].role == "account"
 
 
-@pytest.mark.parametrize("name", ["", " Ann", "A\x1b[2J", "x" * 81])
+@for_each("name", ["", " Ann", "A\x1b[2J", "x" * 81])
 async def test_a_name_is_a_name(context: AppContext, name: str) -> None:
     with pytest.raises(UsageError, match="printable"):
         await register_operator(context, name=name, role="admin", by=None)

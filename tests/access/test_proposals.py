@@ -44,6 +44,7 @@ from app.golive.golive import SIGNER, WHOLE, vouch
 from app.golive.signoff_store import Signoff, add_signoff
 from reconcile.instants import DAY, HOUR, Instant, format_instant
 from tests.api.driving import Driver, driving
+from tests.rows import for_each
 
 PEOPLE: dict[str, Role] = {"Boss": "admin", "Ann": "finance", "Ben": "finance", "Sue": "support"}
 
@@ -214,7 +215,7 @@ async def test_nobody_acts_on_an_approval_of_a_clock_that_was_ahead(
         must_be_open(vault.kind, await proposals.one(made.id), who=ann, now=clock.now())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("reason", "why"),
     [
         (" ", "give a reason"),

@@ -21,6 +21,7 @@ from app.receiving.delivery_log_store import LogEntry
 from tests.api.driving import driving, environ, event, signed
 from tests.cli.test_commands import Run, filled, run
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 __all__ = ["filled", "run"]
 
@@ -208,7 +209,7 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     assert not (tmp_path / "tallyhook.env").exists()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "given", "code", "said"),
     [
         (("nobody",), "", 3, "there is no profile 'nobody'"),

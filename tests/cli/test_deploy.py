@@ -18,6 +18,7 @@ from app.cli.main import run
 from app.console.uploads import MAX_FORM_BYTES
 from app.monitoring.watchdog import WATCHES
 from tests.architecture.public_names import metrics, unknown_commands, variables
+from tests.rows import for_each
 from tests.waiting import PATIENCE_S
 
 ROOT = FOLDER.parents[1]
@@ -156,7 +157,7 @@ def test_units_start_commands_that_there_are(path: Path) -> None:
         assert found["Service"]["OOMPolicy"] == "continue"
 
 
-@pytest.mark.parametrize("name", ["tallyhook.service", "tallyhook@.service"])
+@for_each("name", ["tallyhook.service", "tallyhook@.service"])
 def test_a_service_is_not_restarted_for_ever(name: str) -> None:
     """Not for a wrong configuration, and not more than five times in two minutes."""
     found = unit(FOLDER / "systemd" / name)
@@ -271,7 +272,7 @@ def test_prometheus_takes_them() -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("alert", "series", "quiet_at", "fires_at"),
     [
         ("BackupLongAgo", {"last_backup_seconds": "0x100"}, "48h", "50h"),

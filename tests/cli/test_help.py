@@ -12,6 +12,7 @@ import typer
 from app.cli import main
 from app.cli.main import SECTIONS
 from app.finance.files.presets import shipped_presets
+from tests.rows import for_each
 
 ROOT: Any = typer.main.get_command(main.application)
 
@@ -49,7 +50,7 @@ def test_every_command_and_option_is_explained(capsys: pytest.CaptureFixture[str
         assert all(parameter.help for parameter in command.params), path
 
 
-@pytest.mark.parametrize("name", sorted(ROOT.commands))
+@for_each("name", sorted(ROOT.commands))
 def test_a_command_is_prepared_alone(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the first word names, and nothing else: its help is the same as among all others."""
     alone: Any = typer.main.get_command(main.application_for([name, "--help"]))
@@ -62,7 +63,7 @@ def test_a_command_is_prepared_alone(name: str, capsys: pytest.CaptureFixture[st
         assert found == capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [(), ("--help",), ("nobody",), ("--token-file", "db", "orders")])
+@for_each("words", [(), ("--help",), ("nobody",), ("--token-file", "db", "orders")])
 def test_where_the_first_word_names_none_all_are_prepared(words: tuple[str, ...]) -> None:
     """So that they are listed, the nearest is named, or the one behind an option is found."""
     assert main.application_for(words) is main.application
@@ -88,7 +89,7 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
         assert set(re.findall(r"--preset (\w+)", example)) <= set(shipped_presets())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "message"),
     [
         (("orders", "list", "--format", "xml"), "'xml' is not one of 'table', 'json'"),

@@ -16,6 +16,7 @@ from tests.api.driving import environ
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
 from tests.database.made import put_new
+from tests.rows import for_each
 
 BOOK = "reference;amount;currency;phone\nA-1;1500,00;KES;254700000001\nA-2;{};KES;\n"
 MAPPING = 'decimal = ","\n'
@@ -192,7 +193,7 @@ def test_a_statement_needs_no_source_where_none_is_configured(
     assert (done.code, done.document["new"]) == (0, 1)
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
+@for_each(("words", "code", "said"), [
     (("records", "import", "missing.csv"), 5, "no file missing.csv"),
     (("statement", "import", "{s}", "--mapping", "missing.toml"), 5, "no mapping"),
     (("records", "import", "{s}", "--delimiter", "x"), 2, "delimiter: must be one of"),

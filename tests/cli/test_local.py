@@ -23,6 +23,7 @@ from app.sandbox.listening import build_listener
 from tests.api.driving import driving, environ, event, signed
 from tests.cli.test_commands import Run, filled, run
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 __all__ = ["filled", "run"]
 
@@ -373,7 +374,7 @@ def test_a_file_is_sent(run: Run, target: Target, tmp_path: Path) -> None:
     assert run("listen", "--forward", "http://elsewhere.example").code == 2
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"url": "@evil.example/x"},
@@ -401,14 +402,14 @@ def test_what_could_not_be_sent_is_reported_with_its_line(wrong: dict[str, Any])
         next(found)
 
 
-@pytest.mark.parametrize("url", ["@evil.example/x", ".evil.example/x", ":1/x", "1/x"])
+@for_each("url", ["@evil.example/x", ".evil.example/x", ":1/x", "1/x"])
 def test_no_request_goes_to_another_host(url: str) -> None:
     """Whatever it was read from."""
     with pytest.raises(UsageError, match="another host"):
         target_of("http://127.0.0.1:8080", url)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("to", "url", "target"),
     [
         ("http://h:1/hook", "/webhooks/a?x=1", "http://h:1/hook?x=1"),

@@ -11,6 +11,7 @@ from reconcile.reporting.closing import CONDITIONS
 from tests.finance.month import Month
 from tests.finance.plots import ORDINARY
 from tests.finance.shop import LONG_AGO, Shop
+from tests.rows import for_each
 
 
 @pytest.fixture
@@ -84,7 +85,7 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     assert "was closed" not in after.err
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "code", "message"),
     [
         (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),

@@ -9,6 +9,7 @@ import pytest
 
 from app.cli.main import run
 from app.providers.profile import SHIPPED, shipped_profiles
+from tests.rows import for_each
 
 Output = pytest.CaptureFixture[str]
 
@@ -21,7 +22,7 @@ def test_the_list_has_every_shipped_profile(capsys: Output) -> None:
     assert {row["events"] for row in rows} == {"signed", "fetched back", "unconfirmed", "none"}
 
 
-@pytest.mark.parametrize("form", ["table", "json", "csv"])
+@for_each("form", ["table", "json", "csv"])
 def test_a_profile_is_shown_whole(form: str, capsys: Output) -> None:
     """Every key with its value, those with defaults too."""
     assert run(["profiles", "show", "checkout", "--format", form]) == 0
@@ -47,7 +48,7 @@ def test_what_the_shop_must_name_is_shown(capsys: Output) -> None:
     assert "the_shop_must" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", ["show", "check"])
+@for_each("command", ["show", "check"])
 def test_a_profile_that_is_not_there_is_not_found(command: str, capsys: Output) -> None:
     """Exit code 5, and the sentence says which command lists those that are."""
     assert run(["profiles", command, "nobody.toml"]) == 5

@@ -12,6 +12,7 @@ from tests.api.driving import driving, event, of_order
 from tests.cli.test_commands import Run, run
 from tests.copied import copy_of
 from tests.database.contract_holds import rules_of_before
+from tests.rows import for_each
 from tests.waiting import soon
 
 __all__ = ["run"]
@@ -90,7 +91,7 @@ def test_what_is_held_is_listed_reported_and_released(upgraded: Run) -> None:
     assert upgraded("db", "check").code == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("words", "code", "message"),
     [
         ((), 2, "name the orders to release, or say --all, but not both"),

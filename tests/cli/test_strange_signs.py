@@ -15,6 +15,7 @@ from app.cli.printing import Format, document, emit, note, print_document, print
 from tests.cli.test_commands import Run
 from tests.cli.test_commands import run as run
 from tests.database.made import put_new
+from tests.rows import for_each
 
 HOSTILE = "A\x1b[2J\r\x07\x9b31m\u202e\udcff[b]"
 SHOWN = r"A\x1b[2J\r\x07\x9b31m\u202e\udcff[b]"
@@ -67,7 +68,7 @@ def test_a_terminal_or_pipe_of_another_encoding_gets_what_it_can_take(
     assert shown.startswith(b"\xef\xbb\xbf") is (form == "csv-excel")
 
 
-@pytest.mark.parametrize("form", [Format.json, Format.jsonl])
+@for_each("form", [Format.json, Format.jsonl])
 async def test_json_says_the_same_without_signs_that_command(
     form: Format, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -133,7 +134,7 @@ def test_a_file_is_imported_whatever_bytes_its_name_is_of(run: Run, tmp_path: Pa
     assert known["file"] == r"b\udcff\x1b[2J.csv"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "words",
     [
         ("reconcile", "show", "9" * 20),

@@ -35,6 +35,7 @@ from app.client.payments import start_payment, tell_order
 from app.client.shop_store import SqliteKeeper
 from tests.api.driving import driving, of_order
 from tests.client.world import KEY, SECRET, entry, notification
+from tests.rows import for_each
 from tests.waiting import soon
 
 NOW = 1_795_000_000
@@ -68,7 +69,7 @@ def test_a_genuine_notification_gives_its_news() -> None:
     assert content == headers["Webhook-Signature"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("change", "said"),
     [
         ({"Webhook-Signature": "v1,AAAA"}, "does not match"),
@@ -164,7 +165,7 @@ def test_a_feed_that_cannot_be_read_is_reported(
         assert caught.value.again_s == (7 if answer.headers else 5)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "body", "state"),
     [
         (201, {"status": "open", "checkout_url": "https://pay"}, "open"),
@@ -202,7 +203,7 @@ def test_what_became_of_a_payment(status: int, body: dict[str, Any], state: str)
         assert started.sentence == said
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("status", "body"),
     [
         (200, {"status": "new"}), (409, {}), (404, {}), (200, []), (409, "no"), (422, None),
@@ -221,7 +222,7 @@ def test_an_order_that_is_no_object_is_not_understood() -> None:
         ask(tell_order("A", "1", "KES"), lambda wanted: Answer(status=200, body=b"[]"))
 
 
-@pytest.mark.parametrize("problems", [1, ["no"], [{}], [{"sentence": 1}], None])
+@for_each("problems", [1, ["no"], [{}], [{"sentence": 1}], None])
 def test_a_refusal_without_sentences_gives_the_detail(problems: Any) -> None:
     body = json.dumps({"problems": problems, "detail": "It cannot be."}).encode()
     found = ask(start_payment("A", "1", "KES"), lambda wanted: Answer(status=422, body=body))
@@ -347,7 +348,7 @@ async def test_a_token_may_come_with_the_end_of_its_line() -> None:
     assert borne == ["Bearer t"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("asked", "seconds"),
     [("7", 7), ("1209600", 1_209_600), ("251618400000", 30 * 86_400), ("", 5), ("soon", 5)],
 )

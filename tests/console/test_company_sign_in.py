@@ -44,6 +44,7 @@ from tests.console.conftest import (
 )
 from tests.console.test_signing_in import PASSWORD, invited, sent
 from tests.copied import copy_of
+from tests.rows import for_each
 
 WAMBUI = "wambui@shop.example"
 
@@ -172,7 +173,7 @@ async def test_who_has_no_role_or_is_disabled_or_has_a_taken_name_does_not_come_
 Change = Callable[[str], str]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [
         lambda back: re.sub("state=[^&]+", "state=", back),
@@ -213,7 +214,7 @@ async def test_a_state_counts_once_in_its_own_browser_and_for_ten_minutes(
     assert {each for (each,) in failures} == {"somebody"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     "asked",
     ["//evil.example", "https://evil.example/", "/\\evil.example", "/" + "a" * 3000, "/a\n"],
 )

@@ -43,6 +43,7 @@ from tests.console.conftest import (
 from tests.console.test_pages import in_nairobi, shown
 from tests.contexts import with_settings
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -522,7 +523,7 @@ async def test_the_reports_page_shows_what_is_done_at_its_times(
     assert "Reconciles, then reports the month before: PDF, by folder" in text
 
 
-@pytest.mark.parametrize("form", ["html", "xlsx", "csv", "json", "table"])
+@for_each("form", ["html", "xlsx", "csv", "json", "table"])
 async def test_a_report_is_a_download_in_each_form(console: RunningConsole, form: str) -> None:
     async with console.signed_in("finance") as client:
         month = (await client.get("/reports.json")).json()["reports"][0]["period"]

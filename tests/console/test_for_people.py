@@ -25,6 +25,7 @@ from tests.console.conftest import RunningConsole, import_bank_and_statement
 from tests.console.test_finance_pages import breaks, of_form, send
 from tests.console.test_imports import place, read, take_back, upload
 from tests.console.test_pages import NAIROBI, in_nairobi, shown
+from tests.rows import for_each
 from tests.searching import every
 
 LISTS = [page.path for page in PAGES if "{subject}" not in page.path]
@@ -67,7 +68,7 @@ async def refused(client: httpx2.AsyncClient) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role != "admin"])  # who may everything
+@for_each("role", [role for role in ROLES if role != "admin"])  # who may everything
 async def test_no_link_leads_where_its_reader_may_not_go(
     console_with_breaks: RunningConsole, role: str
 ) -> None:
@@ -129,9 +130,7 @@ async def test_what_is_not_there_leads_to_the_list_where_it_would_be(
     assert '<a class="button second" href="/">To the first page</a>' in page.text
 
 
-@pytest.mark.parametrize(
-    ("role", "leads_to"), [("finance", "/late"), ("viewer", "/"), ("support", "/")]
-)
+@for_each(("role", "leads_to"), [("finance", "/late"), ("viewer", "/"), ("support", "/")])
 async def test_a_wrong_address_leads_nobody_to_a_list_that_their_role_may_not_see(
     console: RunningConsole, role: str, leads_to: str
 ) -> None:

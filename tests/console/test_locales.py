@@ -1,7 +1,5 @@
 """Numbers and dates are written as the browser asks; sentences, JSON and CSV stay as they are."""
 
-import pytest
-
 from app.console.locales import LOCALES, local_number, locale_of, shown_in
 from app.console.words import money_cell, prose_in
 from app.core.zones import zone_named
@@ -26,7 +24,7 @@ def test_the_first_known_language_is_taken(accepted: str, name: str) -> None:
     assert locale_of(accepted).name == name
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "amount", "count"),
     [
         ("en", "-1,234,500.00", "1,234"),

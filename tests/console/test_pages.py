@@ -45,6 +45,7 @@ from tests.contexts import Here, with_settings
 from tests.database.contract_gaps import accept_gap
 from tests.finance.deciding import decide
 from tests.rows import for_each
+from tests.searching import every
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
@@ -89,13 +90,15 @@ def shown(html: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
 
 
-@pytest.mark.parametrize("role", ROLES)
+@for_each("role", ROLES)
 async def test_every_role_reads_what_the_table_says(console: RunningConsole, role: str) -> None:
+    """In the gate each role asks for each page in one of its forms."""
     async with console.signed_in(role) as client:
-        for page in LISTS:
+        for number, page in enumerate(LISTS, ROLES.index(role)):
             allowed = role in MAY_READ[page.reads]
             base = "/now" if page.path == "/" else page.path
-            for path in (page.path, f"{base}.json", f"{base}.csv"):
+            forms = (page.path, f"{base}.json", f"{base}.csv")
+            for path in forms[number % every(3) :: every(3)]:
                 assert (await client.get(path)).status_code == (200 if allowed else 403)
 
 
@@ -423,7 +426,7 @@ async def test_pages_follow_each_other_without_gap_or_double(
     assert sorted(seen) == sorted({"ORD-1", AWKWARD})
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "status", "said"),
     [
         ("/orders?outcome=nothing", 400, "Outcome is none of"),

@@ -271,7 +271,7 @@ async def test_a_zero_byte_is_a_mistake_of_whoever_sends_it(console: RunningCons
             assert (await client.get(path)).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/sign-in", "/invite", "/find/beginning", "/do/note?order=ORD-1"])
+@for_each("path", ["/sign-in", "/invite", "/find/beginning", "/do/note?order=ORD-1"])
 async def test_who_hangs_up_in_the_middle_of_a_form_is_no_fault_of_ours(
     console: RunningConsole, path: str
 ) -> None:
@@ -703,7 +703,7 @@ async def test_only_the_hash_of_a_cookie_is_kept(console: RunningConsole) -> Non
     assert token not in str(console.driver.rows("SELECT * FROM sessions"))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("headers", "status"),
     [
         ({"Sec-Fetch-Site": "same-origin"}, 303),

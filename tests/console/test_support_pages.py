@@ -353,7 +353,7 @@ def test_a_test_event_goes_nowhere_else(said: str) -> None:
         service_address(said, own="https://pay.example")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "meant"),
     [
         (" http://127.0.0.1:8080/ ", "http://127.0.0.1:8080"),

@@ -11,6 +11,7 @@ from app.providers import configured
 from app.receiving.inbox import Inbox
 from tests.api.driving import SECRET
 from tests.contexts import settings_of, with_settings
+from tests.rows import for_each
 
 SOURCES = {"shop": {"secrets": [SECRET]}}
 
@@ -59,7 +60,7 @@ def test_keys_and_journal_of_a_copy_lie_where_the_databases_own_do(tmp_path: Pat
     assert copy.database_url.endswith("/copy/part.db")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("settings", "deletes"),
     [({}, False), ({"retention_days": 90}, True), ({"retention_phones_days": 90}, True),
      ({"retention_rejections_days": 90}, False)],

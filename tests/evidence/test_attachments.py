@@ -73,7 +73,7 @@ def test_a_file_is_what_its_bytes_say(content: bytes, media: str | None) -> None
     assert media_of(content) == media
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "name", "others"),
     [
         (PDF, "A.PDF", ("a.png", "a.jpg", "a.txt")),
@@ -204,7 +204,7 @@ async def test_what_was_attached_to_a_break_is_its_orders_too(tmp_path: Path) ->
 # --- in bundles -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("high", "wide"), [(7_016, 4_960), (50_000, 1_001), (65_535, 65_535)])
+@for_each(("high", "wide"), [(7_016, 4_960), (50_000, 1_001), (65_535, 65_535)])
 def test_a_picture_of_billions_of_pixels_is_refused(high: int, wide: int) -> None:
     """A megabyte of a PNG took a gigabyte to be laid out, and ten took the machine's memory."""
     png = PNG.replace(b"\0\0\0\1\0\0\0\1", wide.to_bytes(4) + high.to_bytes(4))
@@ -303,7 +303,7 @@ def _another_file(members: dict[str, bytes]) -> None:
     changed("attachments.json", change)(members)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("step", "change"),
     [
         ("deliveries", lambda members: members.update(

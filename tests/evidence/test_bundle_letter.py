@@ -1,7 +1,5 @@
 """What the letter of an evidence bundle says of the money."""
 
-import pytest
-
 from app.evidence.bundle_letter import (
     LetterArrival,
     LetterFacts,
@@ -17,6 +15,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.money import Money
 from tests.evidence.conftest import Bundles
 from tests.reconcile.build import DUE, T, delivery, event, history, record, seconds
+from tests.rows import for_each
 
 
 def test_what_is_left_is_without_all_that_went_back_in_whichever_way() -> None:
@@ -69,7 +68,7 @@ def arrival(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("came", "said"),
     [
         (

@@ -80,7 +80,7 @@ def test_a_wrong_signature_in_the_keys_name_spoils_the_note() -> None:
         assert not note_holds(note, name=ORIGIN, public=KEY.public)
 
 
-@pytest.mark.parametrize("line", ["\nCertified by a court\n", "\n\n", "bell \x07\n", "\ttab\n"])
+@for_each("line", ["\nCertified by a court\n", "\n\n", "bell \x07\n", "\ttab\n"])
 def test_what_may_not_stand_in_a_checkpoint(line: str) -> None:
     """An empty line, behind which a reader of three lines and one of notes see other texts."""
     note = signed_note(KEY, name=ORIGIN, body=POINT.body() + line)
@@ -123,9 +123,7 @@ def test_what_is_no_checkpoint_is_refused(text: str) -> None:
         read_checkpoint(text)
 
 
-@pytest.mark.parametrize(
-    "proof", ["[" * 60_000, "[]", "{}", '{"path": [1]}', '{"path": "z"}', "\0"]
-)
+@for_each("proof", ["[" * 60_000, "[]", "{}", '{"path": [1]}', '{"path": "z"}', "\0"])
 def test_a_proof_that_is_none_is_a_mistake_of_whoever_names_it(tmp_path: Path, proof: str) -> None:
     """Whoever is to be caught may have sent it: one nested deeply was called a fault of ours."""
     (tmp_path / "kept").write_text(SIGNED)

@@ -22,6 +22,7 @@ from reconcile.instants import DAY, HOUR, SECOND
 from tests.api.driving import driving, event
 from tests.evidence.conftest import build, changed, forged_with, refolded, seal_now
 from tests.evidence.world import LATER
+from tests.rows import for_each
 
 Members = dict[str, bytes]
 
@@ -154,7 +155,7 @@ def test_what_came_after_the_tree_is_reported_as_not_proven(world: World) -> Non
         assert "nothing about the order was left out since" in line
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("what", "change"),
     [
         ("another path", lambda tree: tree["path"][0].__setitem__(1, "00" * 32)),

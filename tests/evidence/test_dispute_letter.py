@@ -562,7 +562,7 @@ async def _words(letter: Letter, form: LetterForm) -> str:
     return content.decode() if form == "html" else texts(content)[0]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("standing", "scheme", "words"),
     [
         ("said", "hmac-sha256", "its signature was checked again for this letter"),

@@ -4,8 +4,6 @@ named where it is not met."""
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from app.evidence.first_party import (
     MASTERCARD,
     NETWORK_RULES,
@@ -39,7 +37,7 @@ def disputed(rule: NetworkRule, **stated: tuple[str, ...]) -> Purchase:
 TWO = (purchase("ORD-1", 130), purchase("ORD-2", 300))
 
 
-@pytest.mark.parametrize("rule", NETWORK_RULES)
+@for_each("rule", NETWORK_RULES)
 def test_two_earlier_purchases_by_the_same_card_with_matching_elements_qualify(
     rule: NetworkRule,
 ) -> None:
@@ -52,7 +50,7 @@ def test_two_earlier_purchases_by_the_same_card_with_matching_elements_qualify(
     assert qualifications(disputed(rule), TWO, fraud=False) == []
 
 
-@pytest.mark.parametrize("days", [120, 365])
+@for_each("days", [120, 365])
 def test_the_first_and_the_last_day_count(days: int) -> None:
     (found,) = qualifications(disputed(VISA), (TWO[0], purchase("ORD-3", days)), fraud=True)
     assert found.orders == ("ORD-1", "ORD-3")

@@ -15,6 +15,7 @@ from reconcile.ledger.records import Record
 from reconcile.money import EXPONENTS
 from reconcile.transparency.evidence import policy_document
 from tests.evidence.conftest import Bundles
+from tests.rows import for_each
 
 
 def test_the_table_of_members_is_that_of_the_engine() -> None:
@@ -27,7 +28,7 @@ def test_the_table_of_members_is_that_of_the_engine() -> None:
     assert {n.rstrip("?") for n, form in (EVENT | RECORD).items() if form is True} == flags
 
 
-@pytest.mark.parametrize(("number", "beyond"), [(0, -1), (2**53 - 1, 2**53)])
+@for_each(("number", "beyond"), [(0, -1), (2**53 - 1, 2**53)])
 def test_a_whole_number_is_one_that_every_reader_of_json_knows(number: int, beyond: int) -> None:
     assert whole(number)
     assert not whole(float(number))
@@ -79,7 +80,7 @@ OF_THE_FOLD = ("facts",)
 """Members whose own members only a fold knows, which gives the whole ledger."""
 
 
-@pytest.mark.parametrize("change", [_certified, _as_float, _as_number, _as_number_of_text])
+@for_each("change", [_certified, _as_float, _as_number, _as_number_of_text])
 def test_no_document_may_say_it_otherwise(
     bundles: Bundles, change: Callable[[Any], Iterator[None]]
 ) -> None:

@@ -41,6 +41,7 @@ from tests.evidence.conftest import (
 )
 from tests.evidence.world import LATER, record
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 
 def _without_leaf(members: Members, subject: str, *, unsealed: Sequence[str] = ()) -> None:
@@ -310,7 +311,7 @@ def test_another_program_cannot_tell_what_was_rendered(bundles: Bundles, forge: 
     assert "rendered" in first_lines(found).splitlines()[0]
 
 
-@pytest.mark.parametrize(("program", "failing"), [({"program": "0" * 64}, []), ({}, ["bodies"])])
+@for_each(("program", "failing"), [({"program": "0" * 64}, []), ({}, ["bodies"])])
 def test_only_this_programs_own_profiles_must_be_readable(
     bundles: Bundles, forge: Forge, program: dict[str, str], failing: list[str]
 ) -> None:

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.core.errors import ConfigurationError
 from app.evidence.keys import EvidenceKey, PublicKey, load_key, write_key
+from tests.rows import for_each
 
 SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
 PUBLIC = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
@@ -69,7 +70,7 @@ def _rsa() -> bytes:
     )
 
 
-@pytest.mark.parametrize("content", [b"", b"x" * 9_000, b"-----BEGIN PRIVATE KEY-----\n", _rsa()])
+@for_each("content", [b"", b"x" * 9_000, b"-----BEGIN PRIVATE KEY-----\n", _rsa()])
 def test_another_content_is_refused_without_being_shown(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "evidence.key"
     path.write_bytes(content)

@@ -2,8 +2,6 @@
 
 from email.message import EmailMessage
 
-import pytest
-
 from app.evidence.attachments import media_of
 from app.evidence.mail_text import is_mail, mail_text
 from tests.rows import for_each
@@ -72,7 +70,7 @@ def test_a_mail_is_taken_in_whichever_character_set_it_is() -> None:
     assert media_of(mail + b"\0") is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     "hostile",
     [
         b'From: a\nMessage-ID: b\nContent-Type: multipart/mixed; boundary=""\n\n--\n--',

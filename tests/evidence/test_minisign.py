@@ -133,7 +133,7 @@ def test_what_is_no_key_is_refused(text: str) -> None:
         read_public_key(text)
 
 
-@pytest.mark.parametrize("comment", ["two\nlines", "x" * 1_025, "\x00"])
+@for_each("comment", ["two\nlines", "x" * 1_025, "\x00"])
 def test_a_comment_is_one_line(comment: str) -> None:
     with pytest.raises(ValueError, match="one line"):
         minisign_signature(KEY, DATA, comment=comment)

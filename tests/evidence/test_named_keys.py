@@ -24,6 +24,7 @@ from tests.api.driving import KEY, SECRET, Driver, driving, environ, event, sign
 from tests.evidence.conftest import Forge
 from tests.evidence.world import LATER
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 OTHER = "whsec_" + base64.b64encode(b"another key, of enough bytes").decode()
 
@@ -116,7 +117,7 @@ async def test_anyone_checks_a_public_key_signature(
     assert failed == ["provider_signatures"]
 
 
-@pytest.mark.parametrize("secret", ["s" * 32, "ab" * 32, base64.b64encode(b"k" * 32).decode()])
+@for_each("secret", ["s" * 32, "ab" * 32, base64.b64encode(b"k" * 32).decode()])
 def test_a_shared_secret_is_never_taken_for_a_public_key(secret: str) -> None:
     """32 bytes could be one: only a scheme with public keys, or PEM, says that they are."""
     for name in ("checkout", "twilio", "braintree", "peach_oppwa"):

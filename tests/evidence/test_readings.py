@@ -3,7 +3,6 @@
 import hashlib
 from typing import Any
 
-import pytest
 import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +28,7 @@ from reconcile.transparency.commitments import (
 )
 from reconcile.transparency.evidence import value_document
 from reconcile.transparency.order_tree import order_commitment
+from tests.rows import for_each
 
 SECRET, SALT = b"s" * 32, b"0123456789abcdef"
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
@@ -80,7 +80,7 @@ def test_a_stranger_finds_the_digest_from_the_events_document(event: Event) -> N
     assert written == written_parts(cut_into_parts(document, TEXTS))
 
 
-@pytest.mark.parametrize("names", [RECORD_TEXTS, REVISION_TEXTS, AUDIT_TEXTS])
+@for_each("names", [RECORD_TEXTS, REVISION_TEXTS, AUDIT_TEXTS])
 def test_a_stranger_finds_the_digest_of_other_documents(names: tuple[str, ...]) -> None:
     document: dict[str, Any] = {
         "at": "2026-01-01T00:00:00Z",

@@ -22,6 +22,7 @@ from tests.evidence.conftest import build, changed, failed, forged_with, seal_no
 from tests.evidence.test_attachments import one
 from tests.evidence.world import CUSTOMER
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 RIGHT = Instant(T + HOUR)
 """When the clock is put right, a day after it went ahead."""
@@ -76,7 +77,7 @@ def test_a_bundle_made_after_the_correction_verifies(made: tuple[bytes, Any]) ->
     assert file["attached"]["at"] == format_instant(Instant(T + DAY))
 
 
-@pytest.mark.parametrize("lost", ["redated", "later"])
+@for_each("lost", ["redated", "later"])
 def test_what_came_later_than_the_bundle_needs_its_redating(
     made: tuple[bytes, Any], lost: str
 ) -> None:

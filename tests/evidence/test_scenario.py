@@ -29,6 +29,7 @@ from tests.api.driving import Driver, driving, event
 from tests.copied import copy_of
 from tests.evidence.world import LATER, NAME, PHONE, live_through
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 CUSTOMER = {
     "phone": PHONE,
@@ -174,7 +175,7 @@ async def test_a_reason_is_shown_without_the_number_in_it(tmp_path: Path, fresh:
     assert await played(fresh, scenario, start=T + DAY) == []
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     ["", "{}", "[]", "null", '{"format": "tallyhook scenario 1"}', '{"format": "other"}',
      '{"format": "tallyhook scenario 1", "steps": [], "sources": [], "expected": {}}', "[" * 9999],
@@ -199,7 +200,7 @@ async def test_a_profile_that_the_sandbox_cannot_sign_for_is_said(
         read_script(path, secret=SANDBOX_SECRET)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("leaf", "form"),
     [("2026-11-20T10:00:00Z", "rfc3339"), ("1795168800", "s"), ("1795168800123", "ms"),
      ("1795168800123456", "us")],

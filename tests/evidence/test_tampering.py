@@ -56,7 +56,7 @@ def test_a_changed_file_in_a_sound_archive_is_found(bundles: Bundles) -> None:
         assert found[0] in first.get(name, {"digests"}), f"{name} at {at}"
 
 
-@pytest.mark.parametrize("name", ["ledger.json", "verify.py", MANIFEST, SIGNATURE, KEY])
+@for_each("name", ["ledger.json", "verify.py", MANIFEST, SIGNATURE, KEY])
 def test_a_missing_added_or_renamed_file_is_found(bundles: Bundles, name: str) -> None:
     files = unpack(bundles.redacted)
     without = {each: data for each, data in files.items() if each != name}

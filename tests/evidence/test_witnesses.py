@@ -38,6 +38,7 @@ from tests.database.builders import tamper
 from tests.evidence.conftest import Bundles, forged_with
 from tests.evidence.witness import Houses, TestWitness
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 EVERY = 10 * MINUTE
 
@@ -420,7 +421,7 @@ async def test_what_is_in_a_witnesss_name_and_not_its_own_fails(tmp_path: Path) 
     assert verified(forged, keys[1]).valid
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("keys", "quorum", "why"),
     [
         (["nonsense"], None, "no verifier key"),

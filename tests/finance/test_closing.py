@@ -68,6 +68,7 @@ from tests.finance.closing import (
 )
 from tests.finance.loading import READER, into_store, keep_arrivals
 from tests.finance.month import CLOSED_AT
+from tests.rows import for_each
 
 pytestmark = pytest.mark.usefixtures("text_alone")
 
@@ -469,7 +470,7 @@ async def test_of_two_who_close_at_once_one_hears_that_it_is_closed(context: App
     assert len(await list_closed(context)) == 1
 
 
-@pytest.mark.parametrize("period", ["October", "2026-13", ""])
+@for_each("period", ["October", "2026-13", ""])
 async def test_what_is_no_month_is_refused(context: AppContext, period: str) -> None:
     with pytest.raises(UsageError, match="a period is a month, such as 2026-10"):
         await close(context, period)

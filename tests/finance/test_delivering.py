@@ -30,6 +30,7 @@ from reconcile.instants import (
     parse_instant,
 )
 from tests.certificates import self_signed
+from tests.rows import for_each
 
 DUE = parse_instant("2026-11-12T03:00:00Z")
 
@@ -142,7 +143,7 @@ async def test_a_mail_has_the_files_and_says_what_they_are() -> None:
     assert file.get_payload(decode=True) == b"%PDF"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("changed", "words", "said"),
     [
         ({"answer": b"552 secret of the server"}, {}, "answers 552"),

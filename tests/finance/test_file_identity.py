@@ -50,7 +50,7 @@ def test_the_source_follows_from_the_provider_and_the_account_in_the_file(
     assert (found.kind, found.sources, found.source) == ("statement", expected, expected[0])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "sources", "left"),
     [
         ("stripe_payouts", {"de": STRIPE, "fr": STRIPE, "mpesa": TILL}, ["de", "fr"]),
@@ -82,7 +82,7 @@ BOOK = "reference,amount,currency"
 LINES = "account,booked_at,amount,currency"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "kinds"),
     [
         (f"{BOOK}\nA,1,KES\n", ["book"]),

@@ -34,6 +34,7 @@ from tests.contexts import with_settings
 from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
+from tests.rows import for_each
 
 HEADING = "reference,amount,currency,status\n"
 GOOD = "A,1.00,KES,paid\nB,2.00,KES,paid\n"
@@ -81,7 +82,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         yield Shop(context_of(inbox, at=60), tmp_path / "folder" / "book.csv")
 
 
-@pytest.mark.parametrize("kind", import_store.KINDS)
+@for_each("kind", import_store.KINDS)
 def test_a_version_is_written_with_every_column_but_its_end(kind: import_store.ImportKind) -> None:
     lines = LINES[kind]
     written = {*lines.keys, "since", "line", *lines.content}
@@ -272,7 +273,7 @@ async def test_a_dry_run_shows_rows_and_counts_and_imports_nothing(shop: Shop) -
     assert [each.name for each in shop.path.parent.iterdir()] == ["book.csv"]
 
 
-@pytest.mark.parametrize("content", [HEADING, "", "\n\n"])
+@for_each("content", [HEADING, "", "\n\n"])
 async def test_a_file_without_rows_is_refused(shop: Shop, content: str) -> None:
     done = await shop.book(content, accept_good=True)
     assert (done.refused, done.number) == (True, None)

@@ -32,6 +32,7 @@ from app.wiring.working import working_parts
 from tests.contexts import Here, instead
 from tests.database.builders import context as context_of
 from tests.database.builders import opened
+from tests.rows import for_each
 
 SAMPLES = Path(__file__).parent / "presets"
 LINES = "payment_reference,gross,currency\npay_1,1.00,KES\n"
@@ -375,7 +376,7 @@ async def test_a_service_watches_the_folder_that_is_set(watched: Watched) -> Non
     assert names[1] - names[0] == {"the task that watches the import folder"}
 
 
-@pytest.mark.parametrize(("usable", "state"), [(True, "ok"), (False, "must")])
+@for_each(("usable", "state"), [(True, "ok"), (False, "must")])
 def test_the_doctor_says_whether_it_can_be_watched(
     usable: bool, state: str, tmp_path: Path
 ) -> None:

@@ -66,7 +66,7 @@ def test_the_limit_of_a_day_is_that_of_one_act_and_a_month_has_five_days() -> No
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "mistake"),
     [
         ('[accept_alone_day]\nKES = "1"', "accept_alone_max.KES must be given"),
@@ -83,14 +83,14 @@ def test_a_longer_period_has_no_lower_limit(text: str, mistake: str) -> None:
         read_rules(text)
 
 
-@pytest.mark.parametrize("cause", ["payment_unallocated", "wallet_balance_differs"])
+@for_each("cause", ["payment_unallocated", "wallet_balance_differs"])
 def test_some_breaks_take_two_people_whatever_the_limits(cause: Any) -> None:
     small = replace(missing("A", minor=1), cause=cause)
     assert "two people only" in (too_much(Allowance(rules=Rules()), small) or "")
     assert too_much(Allowance(rules=Rules()), missing("A", minor=1)) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("before", "after", "note"),
     [
         ("", 'KES = "1"', "new: it takes a second person"),

@@ -18,6 +18,7 @@ from tests.finance.loading import into_store, through_the_door
 from tests.finance.month import CLOSED_AT, CURRENCIES, Month
 from tests.finance.plots import BROKEN, CYCLE, ORDINARY, WENT_BACK
 from tests.reconcile.build import ORDER_CAUSES
+from tests.rows import for_each
 
 SMALL = Month(orders=60)
 
@@ -82,7 +83,7 @@ def test_a_month_is_the_same_however_often_it_is_made() -> None:
     assert list(SMALL.stories()) != list(other.stories())
 
 
-@pytest.mark.parametrize("write", [Month.write_book, Month.write_statement])
+@for_each("write", [Month.write_book, Month.write_statement])
 def test_the_files_hold_a_row_for_each_of_the_truth(tmp_path: Path, write: Any) -> None:
     lines = write(SMALL, tmp_path / "f.csv").read_text().splitlines()
     truth = SMALL.truth()

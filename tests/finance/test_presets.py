@@ -53,6 +53,7 @@ from tests.database.builders import context as context_of
 from tests.database.builders import opened, rows
 from tests.reconcile.build import seconds
 from tests.reconcile.pinned import FOLDER, WRITE
+from tests.rows import for_each
 
 SAMPLES: Final = Path(__file__).parent / "presets"
 GOLDEN: Final = FOLDER / "presets.txt"
@@ -302,7 +303,7 @@ def heading(*names: str, less: str = "") -> str:
     return ",".join(columns) + "\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("columns", "names"),
     [
         (heading("stripe_balance"), ["stripe_balance"]),
@@ -569,7 +570,7 @@ PURCHASES = [
 ]
 
 
-@pytest.mark.parametrize(("stated", "gross", "kind"), PURCHASES)
+@for_each(("stated", "gross", "kind"), PURCHASES)
 def test_what_a_merchant_buys_from_the_account_is_no_customer_s_payment(
     stated: str, gross: str, kind: str, tmp_path: Path
 ) -> None:
@@ -579,7 +580,7 @@ def test_what_a_merchant_buys_from_the_account_is_no_customer_s_payment(
     assert (problems, [each["type"] for each in rows]) == ([], [kind])
 
 
-@pytest.mark.parametrize(("zone", "settled_at"), [
+@for_each(("zone", "settled_at"), [
     ("CDT", "2026-10-24T15:00:00Z"), ("Europe/Berlin", "2026-10-24T08:00:00Z"), ("CST", None),
 ])  # fmt: skip
 def test_the_zones_of_an_export_are_abbreviations_or_names(
@@ -593,7 +594,7 @@ def test_the_zones_of_an_export_are_abbreviations_or_names(
     assert any("may be -06:00 (America/Chicago)" in each for each in problems) == (zone == "CST")
 
 
-@pytest.mark.parametrize(("status", "taken"), [
+@for_each(("status", "taken"), [
     ("Completed", 1), ("Refunded", 1), ("Placed", 1), ("Pending", 0), ("Denied", 0), ("Odd", None),
 ])  # fmt: skip
 def test_without_its_column_of_impact_the_status_keeps_out_what_changed_no_balance(
@@ -608,7 +609,7 @@ def test_without_its_column_of_impact_the_status_keeps_out_what_changed_no_balan
     assert ["does not say whether" in each for each in problems] == [True] * (taken is None)
 
 
-@pytest.mark.parametrize(("details", "came", "left", "linked", "reason", "kind"), [
+@for_each(("details", "came", "left", "linked", "reason", "kind"), [
     ("Pay Bill from 2547 Acc. 1", "100.00", "", "", "Pay Utility", "payment"),
     ("Pay Bill Charge", "", "-5.00", "", "Pay Utility", "fee"),
     ("To a person", "", "-5.00", "", "Salary Payment", "disbursement"),
@@ -641,7 +642,7 @@ def test_a_row_of_a_till_without_a_reason_type_is_a_problem(tmp_path: Path) -> N
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(("category", "gross", "kind"), [
+@for_each(("category", "gross", "kind"), [
     ("charge_failure", "-5.00", "payment"), ("partial_capture_reversal", "-5.00", "payment"),
     ("refund_failure", "424.40", "returned"), ("reserve_transaction", "-5.00", "hold"),
     ("connect_reserved_funds", "5.00", "release"), ("charge_failure", "5.00", None),

@@ -12,7 +12,7 @@ PLAIN = "date,currency,rate\n2026-10-02,KES,0.0067\n\n2026-10-01,KES,0.0066\n202
 BANK = "Date,USD,JPY,BGN,KES,\n2026-10-02,1.08,162,1.9558,N/A,\n2026-10-01,1.25,160,1.9558,150,\n"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "own", "expected"),
     [
         (

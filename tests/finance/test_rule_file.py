@@ -142,7 +142,7 @@ def test_one_setting_is_changed_and_other_lines_stay(
     assert with_setting(before, name, value) == after
 
 
-@pytest.mark.parametrize("before", ['tolerance = {KES = "1"}\n', 'tolerance.KES = "1"\n'])
+@for_each("before", ['tolerance = {KES = "1"}\n', 'tolerance.KES = "1"\n'])
 def test_a_setting_that_is_written_otherwise_is_left_to_a_person(before: str) -> None:
     with pytest.raises(UsageError, match="put it in by hand"):
         with_setting(before, "tolerance.EUR", "1")

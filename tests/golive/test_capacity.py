@@ -19,6 +19,7 @@ from reconcile.instants import DAY, MINUTE
 from tests.api.driving import environ, of_order
 from tests.e2e.processes import command, serving
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 RATES = ArrivalRates(
     daily=2_000.0,
@@ -68,7 +69,7 @@ def test_each_figure_says_whether_it_was_measured_derived_or_extrapolated() -> N
     assert {each.state for each in said(SHOP).values()} == {"ok"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("what", "changes", "state", "words"),
     [
         ("disk full", {"free": 89 * 2_000 * 1_500}, "weak", "full in 89 days"),

@@ -42,6 +42,7 @@ from app.providers.source import Source
 from tests.api.driving import SECRET, Driver, driving, environ
 from tests.contexts import with_sources
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 pytestmark = pytest.mark.disk
 
@@ -181,7 +182,7 @@ async def test_a_signature_of_before_anybody_was_asked_is_for_the_sources_of_the
     assert (await states(context, two))["environment_separation"] == "to_sign"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("item", "by", "note"),
     [
         ("lunch", "Ann", "tried"),

@@ -15,6 +15,7 @@ from app.golive.rehearse import (
     numbers_for,
 )
 from app.sandbox.scenarios import SCENARIOS
+from tests.rows import for_each
 
 LEDGER: dict[str, Any] = {
     "outcome": "succeeded",
@@ -28,7 +29,7 @@ def test_every_scenario_has_an_end() -> None:
     assert list(EXPECTED) == [row.name for row in SCENARIOS.values()]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "change",
     [{"outcome": "pending"}, {"fulfillable": False}, {"timeline": []}, {"findings": []}],
 )

@@ -21,6 +21,8 @@ from app.providers.source import Source
 from reconcile.instants import DAY, HOUR
 from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import with_settings, with_sources
+from tests.copied import copy_of
+from tests.reconcile.build import T
 from tests.rows import for_each
 from tests.waiting import soon
 
@@ -33,16 +35,21 @@ def sources(tmp_path: Path) -> dict[str, Source]:
     return compile_sources(load_settings(environ(tmp_path)))
 
 
+async def _fill(folder: Path) -> None:
+    async with driving(folder, with_worker=False) as driven:
+        await driven.send(event("evt_1", customer={"phone": PHONE}))
+        await driven.send(of_order("ORD-2", "evt_2", "pending"))
+        driven.clock.put(T + DAY)
+        await driven.send(of_order("ORD-20", "evt_3"))
+        await driven.send(event("evt_4", order=None, session=None, payment={"reference": "pay_9"}))
+
+
 @pytest.fixture
 async def driver(tmp_path: Path) -> AsyncIterator[Driver]:
     """Run a service with ORD-1 and its customer, ORD-2 and ORD-20 of others, and an event that
     names no order."""
-    async with driving(tmp_path, with_worker=False) as driven:
-        await driven.send(event("evt_1", customer={"phone": PHONE}))
-        await driven.send(of_order("ORD-2", "evt_2", "pending"))
-        driven.clock.put(driven.clock.now() + DAY)
-        await driven.send(of_order("ORD-20", "evt_3"))
-        await driven.send(event("evt_4", order=None, session=None, payment={"reference": "pay_9"}))
+    copy_of(_fill, tmp_path)
+    async with driving(tmp_path, with_worker=False, at=T + DAY) as driven:
         yield driven
 
 
@@ -99,7 +106,7 @@ async def test_a_sign_alone_is_no_beginning_of_all(driver: Driver) -> None:
     assert (await find(driver, "#")).hits == []
 
 
-@pytest.mark.parametrize("text", FOUND)
+@for_each("text", FOUND)
 async def test_each_way_to_an_order(driver: Driver, text: str) -> None:
     found = await find(driver, text)
     shown = [(hit["order"], hit["found"]) for hit in found.hits]
@@ -109,7 +116,7 @@ async def test_each_way_to_an_order(driver: Driver, text: str) -> None:
     assert all(hit["explanation"] for hit in found.hits)
 
 
-@pytest.mark.parametrize("text", ["1500.00", "1500", "KES 1,500.00", "1500.00 kes"])
+@for_each("text", ["1500.00", "1500", "KES 1,500.00", "1500.00 kes"])
 async def test_an_amount_finds_every_order_that_states_it(driver: Driver, text: str) -> None:
     assert [hit["order"] for hit in (await find(driver, text)).hits] == ["ORD-20", "ORD-2", "ORD-1"]
 
@@ -169,7 +176,7 @@ async def test_the_database_alone_does_not_give_the_number_away(driver: Driver) 
     assert (len(row[0]), *row[1:]) == (16, "order", "ORD-1")
 
 
-@pytest.mark.parametrize("text", ["", "   ", "a\nb", "x" * 257])
+@for_each("text", ["", "   ", "a\nb", "x" * 257])
 def test_what_can_mean_nothing_is_reported_with_the_grammar(text: str) -> None:
     with pytest.raises(UsageError, match="a day"):
         understood(text)
@@ -259,7 +266,7 @@ async def test_what_books_or_statements_alone_know_shows(driver: Driver, tmp_pat
     assert (await find(driver, "pay_77")).notes == found.notes[1:]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "minor"), [("49,90", 4990), ("eur 1.234,50", 123450), ("1,234", 123400), ("7,5", 750)]
 )
 def test_an_amount_may_have_its_decimals_after_a_comma(text: str, minor: int) -> None:

@@ -36,6 +36,7 @@ from reconcile.instants import DAY, SECOND, TICK, format_instant
 from tests.api.driving import Driver, driving, event, of_order
 from tests.monitoring.alarms import told as alarm_told
 from tests.reconcile.build import T
+from tests.rows import for_each
 from tests.waiting import soon
 
 SECRET = "whsec_c2hvcC1zZWNyZXQtb2YtMzAtYnl0ZXMtbG9uZyE="
@@ -501,7 +502,7 @@ def test_pauses_grow_and_end() -> None:
     assert max(spread) <= 320 * SECOND * 17 // 16
 
 
-@pytest.mark.parametrize(("status", "longest_s"), [(429, 60), (503, 3600), (400, 3600)])
+@for_each(("status", "longest_s"), [(429, 60), (503, 3600), (400, 3600)])
 def test_one_that_came_when_the_shop_had_too_many_waits_a_minute(
     status: int, longest_s: int
 ) -> None:

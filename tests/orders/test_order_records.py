@@ -15,6 +15,7 @@ from reconcile.instants import DAY, HOUR, MINUTE, NO_TIME
 from tests.api.driving import Driver, driving, environ, event, of_order
 from tests.checkout.service import TOKEN, opened, service
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 ON: dict[str, Any] = {"REQUIRE_ORDER_RECORD": "on"}
 TOLD = {"amount": "1500.00", "currency": "KES"}
@@ -139,7 +140,7 @@ async def test_a_command_notes_nothing(tmp_path: Path) -> None:
         assert noted(driver) == [T]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("environment", "value", "required"),
     [
         ("live", None, True),

@@ -21,6 +21,7 @@ from reconcile.ledger.policy import Policy
 from reconcile.ledger.revise import revise as sound_revise
 from tests.api.driving import Driver, driving, event, of_order
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 HUGE = "92233720368547758.07"
 """The largest amount of KES that 64 bits of minor units hold."""
@@ -252,7 +253,7 @@ async def test_while_others_wait_folds_are_published_in_short_transactions(
     assert (parts[0], sum(parts), len(parts) > 1) == (2, 5, True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("sizes", "at_once", "parts"),
     [
         ([1, 1, 1], 2, [[1, 1], [1]]),

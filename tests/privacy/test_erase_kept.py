@@ -2,14 +2,13 @@
 
 from typing import Final
 
-import pytest
-
 from app.privacy.erase_rules import KeptData, Periods, kept_order, kept_since, kept_unknown
 from app.receiving.unread import WINDOW
 from reconcile.instants import DAY, TICK, Duration, Instant, format_instant
 from reconcile.ledger.fold import fold
 from tests.reconcile.build import ORDER, POLICY, T, seconds
 from tests.reconcile.scenario_table import read
+from tests.rows import for_each
 
 PLACED = "0s record order_placed r1 due=1500.00/KES\n"
 PAID = f"{PLACED}1s succeeded e1 pay=pay_1 money=1500.00/KES\n"
@@ -79,14 +78,14 @@ def kept(
     return kept_order(scenario.history(), ledger, periods, to_do=to_do)
 
 
-@pytest.mark.parametrize("name", ORDERS)
+@for_each("name", ORDERS)
 def test_why_an_order_stays(name: str) -> None:
     """Whatever makes it somebody's business still; the first that fits is told."""
     text, days, wanted = ORDERS[name]
     assert kept(text, days=days) == wanted
 
 
-@pytest.mark.parametrize("name", TO_SETTLE)
+@for_each("name", TO_SETTLE)
 def test_what_a_person_must_settle_stays_until_nothing_is_left_to_do(name: str) -> None:
     """All that is to be done is told, and of what; then it goes like any other."""
     text, detail = TO_SETTLE[name]
@@ -114,7 +113,7 @@ def test_the_moment_at_which_the_minimum_is_over() -> None:
     assert kept_since("x", T, Duration(0), as_of=T) is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("minimum", "beside", "later", "detail"),
     [
         (0, "ORD-1", WINDOW * 9, "with ORD-1"),

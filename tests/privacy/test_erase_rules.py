@@ -1,11 +1,10 @@
 """What settles an order whose data may not go yet."""
 
-import pytest
-
 from app.privacy.erase_rules import OTHERWISE, SETTLED_BY, ToSettle, steps_for, to_settle
 from reconcile.ledger.vocabulary import FINDINGS
 from tests.reconcile.scenario_table import all_scenarios
 from tests.reconcile.test_pinned import ledgers_of
+from tests.rows import for_each
 
 
 def test_of_each_finding_that_a_person_must_settle_it_is_known_what_settles_it() -> None:
@@ -15,7 +14,7 @@ def test_of_each_finding_that_a_person_must_settle_it_is_known_what_settles_it()
     assert not SETTLED_BY.keys() & OTHERWISE.keys()
 
 
-@pytest.mark.parametrize("code", [*SETTLED_BY, *OTHERWISE])
+@for_each("code", [*SETTLED_BY, *OTHERWISE])
 def test_nothing_is_settled_because_there_was_nothing_to_compare_it_with(code: ToSettle) -> None:
     """A run without a line of the book saw no break, and nobody has decided anything."""
     assert steps_for(code, [], "ORD-1", booked=False)

@@ -24,6 +24,7 @@ from tests.api.driving import Driver, driving, of_order
 from tests.contexts import with_settings
 from tests.privacy.test_erase import OTHER, PHONE, SPELLED, erased, paid, quiet
 from tests.privacy.test_markers import everywhere
+from tests.rows import for_each
 
 IDENTITY = "called back at the number"
 EMAIL = "jane.doe@example.com"
@@ -273,7 +274,7 @@ async def test_two_operators_take_a_copy_and_no_number_is_stored(tmp_path: Path)
             await export(context, mine, approved=proposal)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "shown"),
     [
         ({"a": 1.25, "b": None, "c": True}, {"a": "1.25", "b": None, "c": True}),
@@ -294,7 +295,7 @@ def test_own_documents_keep_their_form(content: Any, shown: Any) -> None:
     assert PHONE not in repr(copy)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("content", "shown"),
     [
         (b"not named", []),

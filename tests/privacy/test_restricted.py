@@ -33,6 +33,7 @@ from tests.evidence.conftest import build
 from tests.privacy.test_erase import PHONE, paid, quiet
 from tests.privacy.test_retained import bodies, erased, nameless, restricted, retaining, round_on
 from tests.reconcile.build import T
+from tests.rows import for_each
 
 UNTIL = format_instant(Instant(T + 120 * DAY))
 SINCE = format_instant(Instant(T + 10 * DAY))
@@ -59,7 +60,7 @@ def test_every_reason_for_which_something_stays_has_its_words() -> None:
     assert REASONS.keys() == SENTENCES.keys() == {*get_args(Why)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("why", "until", "words"),
     [
         ("in_the_reference", None, ", for good: its reference"),

@@ -1,7 +1,5 @@
 """Near misses across legs: book and statement, book and bank, payout and bank."""
 
-import pytest
-
 from reconcile.instants import DAY, MINUTE
 from reconcile.matching.breaks import Break, break_sentence, break_text
 from reconcile.matching.candidates import suggestions
@@ -11,6 +9,7 @@ from tests.reconcile.books_truth import Case
 from tests.reconcile.test_bank import booked, paid
 from tests.reconcile.test_bank import leg as bank_leg
 from tests.reconcile.test_outside import leg, order
+from tests.rows import for_each
 
 
 def near(decisions: list[Decision]) -> dict[str, list[tuple[str, tuple[str, ...]]]]:
@@ -27,7 +26,7 @@ def never_notified(gross: int = 1_500) -> Case:
     return case("POS-77", at=AT - 2 * DAY + 3 * MINUTE).settles(gross=gross, order="", fee=0)
 
 
-@pytest.mark.parametrize(("gross", "reason"), [
+@for_each(("gross", "reason"), [
     (1_500, "same_amount"), (1_490, "nearly_same_amount"), (1_430, "amount_less_a_charge"),
 ])  # fmt: skip
 def test_a_line_of_the_statement_and_an_order_of_the_book_find_each_other(
@@ -40,7 +39,7 @@ def test_a_line_of_the_statement_and_an_order_of_the_book_find_each_other(
     }
 
 
-@pytest.mark.parametrize(("gross", "left"), [(1_500, []), (1_490, ["amount_differs"])])
+@for_each(("gross", "left"), [(1_500, []), (1_490, ["amount_differs"])])
 def test_a_person_may_match_both_and_only_a_difference_stays(gross: int, left: list[str]) -> None:
     made = (case().books(), never_notified(gross))
     decisions, _ = decided(*made, hands=(("bok_ORD-1_0", "stm_POS-77_0"),))

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,6 +44,7 @@ from reconcile.reporting.journal import (
 )
 from tests.reconcile.build import T, event, history, record
 from tests.reconcile.strategies import AMOUNTS, POSITIONS
+from tests.rows import for_each
 
 MONTHS = [month_named(name) for name in ("2026-09", "2026-10", "2026-11", "2026-12")]
 START = MONTHS[0].start
@@ -250,9 +250,7 @@ def adjusting(posted: list[Transaction], fresh: list[Transaction]) -> list[Trans
     return list(with_adjusting(fresh, [frozen(SEPTEMBER, posted)], at=OPEN))
 
 
-@pytest.mark.parametrize(
-    "words", [{"cites": ("evt_2",)}, {"what": "in other words"}, {"at": CAPTURED.at + HOUR}]
-)
+@for_each("words", [{"cites": ("evt_2",)}, {"what": "in other words"}, {"at": CAPTURED.at + HOUR}])
 def test_other_words_and_further_evidence_of_one_movement_are_no_adjustment(
     words: dict[str, Any],
 ) -> None:

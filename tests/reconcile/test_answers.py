@@ -10,8 +10,6 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Final
 
-import pytest
-
 from reconcile.instants import DAY
 from reconcile.ledger import plain
 from reconcile.ledger.declines import EXPIRED, FUNDS, customer_words
@@ -149,7 +147,7 @@ def test_a_customer_hears_a_reason_that_helps() -> None:
         assert f"The payment service's code for it is {code}." in plain.staff_answer(ledger)
 
 
-@pytest.mark.parametrize(("dated", "arrived", "words"), [
+@for_each(("dated", "arrived", "words"), [
     (10, 3_000, "The payment was made in time, on 20 November 2026, 10:00 UTC, and we learned of "
                 "it only on 20 November 2026, 10:50 UTC"),
     (2_900, 3_000, "The payment was made on 20 November 2026, 10:48 UTC, after we had stopped"),
@@ -179,7 +177,7 @@ def test_nothing_is_said_to_be_a_payment_before_it_is_confirmed() -> None:
     )
 
 
-@pytest.mark.parametrize(("name", "words"), [
+@for_each(("name", "words"), [
     ("a reversal of another amount than was paid",
      "Paid EUR 90.00. The payment was taken back, and the message about it names EUR 40.00: we "
      "cannot say whether all of it has gone back."),

@@ -222,7 +222,7 @@ SAID: dict[str, tuple[Callable[[], BankLeg], str, str]] = {
 """What is known of each cause: the sentence and the next step, word by word."""
 
 
-@pytest.mark.parametrize("name", SAID)
+@for_each("name", SAID)
 def test_what_is_said_is_what_is_known(name: str) -> None:
     found, sentence, step = SAID[name]
     (reported,) = breaks(found())
@@ -464,7 +464,7 @@ def test_what_is_exchanged_is_rounded_half_away_from_zero(
     assert exchanged(Money(minor=minor, currency="USD"), rate) == due
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("booked_minor", "bucket"),
     [(1_295_000, "by_exchange"), (1_282_050, "by_exchange"), (1_282_049, "payout_amount_differs")],
 )

@@ -55,7 +55,7 @@ def test_each_bound_is_met_to_the_moment(name: str) -> None:
     assert stands(leg(*both))[who] == expected
 
 
-@pytest.mark.parametrize(("later", "bucket"), [(0, "payout_not_in_bank"), (1, "awaiting_bank")])
+@for_each(("later", "bucket"), [(0, "payout_not_in_bank"), (1, "awaiting_bank")])
 def test_a_payout_is_missing_from_the_moment_at_which_it_is_due(later: int, bucket: str) -> None:
     beyond = replace(COVERAGE, bank=(covered("main", (0, 71)),))
     payout = paid("PO-1", 5, paid_at=T + 55 * DAY + later * TICK)
@@ -74,8 +74,8 @@ def test_a_tolerance_is_met_to_the_minor_unit(minor: int, bucket: str) -> None:
     assert missing == ([50_000 - minor] if bucket == "payout_amount_differs" else [])
 
 
-@pytest.mark.parametrize("currency", ["USD", "KES"])
-@pytest.mark.parametrize("apart", [-1, 1])
+@for_each("currency", ["USD", "KES"])
+@for_each("apart", [-1, 1])
 def test_a_currency_without_a_tolerance_has_none_in_the_bank(currency: str, apart: int) -> None:
     some = (Tolerance(currency="JPY", minor=100),)
     for rules in (MatchRules(), MatchRules(tolerances=some)):
@@ -232,7 +232,7 @@ def test_of_many_payouts_of_a_group_three_are_named() -> None:
     assert [each.minor for each in found.left or ()] == [6]
 
 
-@pytest.mark.parametrize(("minor", "rules", "facts"), [
+@for_each(("minor", "rules", "facts"), [
     (50_000, MatchRules(), []),
     (49_950, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", 50)]),
     (50_050, MatchRules(tolerances=(Tolerance(currency="KES", minor=100),)), [("difference", -50)]),

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any, get_args
 
-import pytest
-
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.matching.causes import BREAK_CAUSES, BreakCause
 from reconcile.periods import Month
@@ -42,7 +40,7 @@ def found(cause: BreakCause, state: str = "open") -> r.BreakLine:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("since", "until", "told", "do"),
     [
         (3, 0, "so the first 3 h of the month are in the file of the month before.",

@@ -55,7 +55,7 @@ W1 = (
 """The example of C2SP's tlog-checkpoint and tlog-cosignature."""
 
 
-@pytest.mark.parametrize("text", WITNESSES)
+@for_each("text", WITNESSES)
 def test_what_public_witnesses_have_signed_verifies_with_their_published_keys(text: str) -> None:
     key = cosignatures.read_cosigner(text)
     assert key.text == text

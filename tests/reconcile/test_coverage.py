@@ -3,7 +3,6 @@
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -111,7 +110,7 @@ def test_without_files_nothing_is_missing(world: World) -> None:
     assert not missing & {each.cause for each in found if isinstance(each, Break)}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("others", "expected"),
     [
         ((), ["paid_not_in_book"]),
@@ -148,7 +147,7 @@ def test_money_that_an_accepted_gap_may_have_lost_is_not_missing(
     assert stands(control, "book") == (["book_paid_not_received"] if missing else ["not_covered"])
 
 
-@pytest.mark.parametrize(("days", "missing"), [(0, False), (1, True)])
+@for_each(("days", "missing"), [(0, False), (1, True)])
 def test_a_refund_that_an_accepted_gap_may_have_lost_is_not_missing(
     days: int, missing: bool
 ) -> None:

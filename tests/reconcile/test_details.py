@@ -1,8 +1,6 @@
 """Details of ledgers and matchings that no table of scenarios shows: names and order of facts,
 amounts of nothing, and the words by which money going back is known."""
 
-import pytest
-
 from reconcile.ledger.events import Delivery, speaks_of_money_going_back
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import Ledger
@@ -84,7 +82,7 @@ def test_what_was_won_back_of_a_payment_in_doubt_is_not_taken_off() -> None:
     assert not folded(*others, *lost, disputed("e5", "dispute_won", 8, 9)).fulfillable
 
 
-@pytest.mark.parametrize(("whole", "code", "counts"), [
+@for_each(("whole", "code", "counts"), [
     (True, "paid_twice", {"times": 2, "expected": kes(1_500), "owed": kes(1_500)}),
     (False, "overpaid", {"expected": kes(1_500), "surplus": kes(100)}),
 ])  # fmt: skip
@@ -142,7 +140,7 @@ def test_three_lines_that_fit_are_reported_however_many_there_are() -> None:
     assert dict(found.facts)["fits"] == 3
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("cause", "order", "subject", "one"),
     [
         ("not_settled", "ORD-1", "shop", "ORD-1"),

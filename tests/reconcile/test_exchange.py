@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, EARLIEST, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
@@ -45,7 +43,7 @@ def test_the_rate_is_what_the_statement_implies() -> None:
     assert decided(abroad())[1].holds
 
 
-@pytest.mark.parametrize(("gross", "within"), [(42_000, True), (41_580, True), (41_579, False)])
+@for_each(("gross", "within"), [(42_000, True), (41_580, True), (41_579, False)])
 def test_a_rule_says_how_far_from_its_rate_is_tolerated(gross: int, within: bool) -> None:
     (found,) = decided(abroad(gross), rules=AT_28)[0]
     assert isinstance(found, Match) == within
@@ -66,7 +64,7 @@ def test_what_is_beyond_it_is_reported_with_rate_and_difference() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "made",
     [
         abroad(1_500),  # the same number: somebody wrote the wrong currency
@@ -149,7 +147,7 @@ def returned(
     return made
 
 
-@pytest.mark.parametrize(
+@for_each(
     "made",
     [
         returned(-14_000),
@@ -200,7 +198,7 @@ def test_what_goes_back_otherwise_is_no_exchange(made: Case) -> None:
     assert any(isinstance(each, Break) for each in decided(made)[0])
 
 
-@pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
+@for_each("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
 def test_what_goes_back_in_two_ways_is_reported_as_its_first(
     kinds: tuple[EntryKind, EntryKind],
 ) -> None:
@@ -226,7 +224,7 @@ def nothing_moved(kind: StatementKind) -> Case:
     return made.settles(kind="refund", gross=-14, currency="UGX", fee=0)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "expected"),
     [
         ("payment", ["by_group", "currency_differs"]),

@@ -3,13 +3,13 @@
 import json
 from collections.abc import Iterator
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcile.matching.fees import FeeLine, suggested_fees
 from reconcile.matching.rules import ExpectedFee, MatchRules, Terms
 from tests.reconcile.books_truth import AS_OF, COVERAGE
+from tests.rows import for_each
 
 
 def lines(per_million: int, fixed: int, *, many: int = 12, **details: str) -> Iterator[FeeLine]:
@@ -80,7 +80,7 @@ def test_a_fee_beside_the_tariff_is_not_explained() -> None:
     assert told(found) == [({}, 14_000, 25, 13, 12)]
 
 
-@pytest.mark.parametrize("found", [
+@for_each("found", [
     [], list(lines(14_000, 25, many=2)), [FeeLine("card", "EUR", 1_000, 40)] * 9,
 ])  # fmt: skip
 def test_too_few_lines_suggest_nothing(found: list[FeeLine]) -> None:

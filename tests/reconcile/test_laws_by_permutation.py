@@ -23,6 +23,7 @@ from tests.reconcile.build import (
     seconds,
     seven_deliveries,
 )
+from tests.rows import for_each
 from tests.searching import every
 
 SEVEN = seven_deliveries()
@@ -42,7 +43,7 @@ def test_the_seven_deliveries_are_as_hard_as_they_should_be() -> None:
     assert outcomes == ["pending", "succeeded", "unresolved"]
 
 
-@pytest.mark.parametrize("as_of", INSTANTS)
+@for_each("as_of", INSTANTS)
 def test_law_1_arrival_orders_give_byte_identical_ledgers(as_of: Instant) -> None:
     some = islice(permutations(SEVEN), 0, None, SOME)
     assert laws.order_law(fold, history(*SEVEN), some, as_of=as_of) == TRIED

@@ -18,6 +18,7 @@ from reconcile.ledger.ledger import Entry, EntryKind, Ledger, Outcome
 from reconcile.money import Money
 from tests.reconcile import laws
 from tests.reconcile.build import DUE, delivery, event, history, record, seconds, seven_deliveries
+from tests.rows import for_each
 
 SEVEN = seven_deliveries()
 NOW = seconds(100)
@@ -54,7 +55,7 @@ def ties_by_chance(seen: History, **given: Any) -> Ledger:
     return replace(ledger, findings=tuple(findings))
 
 
-@pytest.mark.parametrize("broken", [last_writer_wins, first_body_wins, ties_by_chance])
+@for_each("broken", [last_writer_wins, first_body_wins, ties_by_chance])
 def test_law_1_catches_folds_that_depend_on_order(broken: laws.Fold) -> None:
     with pytest.raises(AssertionError):
         laws.order_law(broken, history(*SEVEN), permutations(SEVEN), as_of=NOW)
@@ -167,7 +168,7 @@ def last_cite_only(ledger: Ledger) -> Ledger:
     return replace(ledger, reasons=tuple(replace(r, cites=r.cites[-1:]) for r in ledger.reasons))
 
 
-@pytest.mark.parametrize("cut", [first_cite_only, last_cite_only])
+@for_each("cut", [first_cite_only, last_cite_only])
 def test_law_7_catches_explanations_that_leave_evidence_out(
     cut: Callable[[Ledger], Ledger],
 ) -> None:
@@ -181,7 +182,7 @@ def test_law_7_catches_explanations_that_leave_evidence_out(
         )
 
 
-@pytest.mark.parametrize("shift", [None, -SECOND, SECOND])
+@for_each("shift", [None, -SECOND, SECOND])
 def test_law_8_catches_a_wrong_next_decision(shift: Duration | None) -> None:
 
     def restless(seen: History, **given: Any) -> Ledger:
@@ -216,7 +217,7 @@ def round_down(entries: Sequence[Entry]) -> tuple[Entry, ...]:
     return (replace(first, money=smaller), *rest)
 
 
-@pytest.mark.parametrize("spoil", [drop_one, round_down])
+@for_each("spoil", [drop_one, round_down])
 def test_law_9_catches_lost_money(spoil: Callable[[Sequence[Entry]], tuple[Entry, ...]]) -> None:
 
     def lossy(seen: History, **given: Any) -> Ledger:
@@ -310,7 +311,7 @@ TIPPED = history_of(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("broken", "seen"),
     [
         (sums_added_to_movements, SUM),
@@ -359,7 +360,7 @@ FAILED = history_of(
 OPEN = history_of(PAID, event("evt_2", "disputed", 1, **_DISPUTE))
 
 
-@pytest.mark.parametrize("seen", [UNDER_WAY, OPEN])
+@for_each("seen", [UNDER_WAY, OPEN])
 def test_law_10_catches_a_fold_that_forgets_what_goes_back(seen: History) -> None:
     more = delivery("d_t", 60, event("evt_t", "canceled", 60, payment="pay_2"))
     laws.direction_law(fold, seen, more, NOW)
@@ -379,7 +380,7 @@ def test_law_10_catches_a_refund_of_any_name_undone_by_a_failure() -> None:
         laws.direction_law(broken, FAILED, more, NOW)
 
 
-@pytest.mark.parametrize("minor", [DUE.minor * 100, 10])
+@for_each("minor", [DUE.minor * 100, 10])
 def test_law_10_catches_doubt_and_surplus_that_spread_to_the_order(minor: int) -> None:
     said = event("s1", "succeeded", 9, payment="pay_s", money=kes(minor))
     strange = [delivery("s1", 9, said)]

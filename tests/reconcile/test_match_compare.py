@@ -132,7 +132,7 @@ def test_parts_may_be_absorbed_in_any_order() -> None:
     ]
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@for_each("turned", [False, True])
 def test_what_is_ambiguous_is_reported_in_one_order_whichever_part_had_it(turned: bool) -> None:
     soon = AT + 3 * HOUR
     parts = []

@@ -218,7 +218,7 @@ def test_a_text_that_names_an_order_finds_it_whatever_the_sum() -> None:
     assert candidates.Index([line("order", "ORD-10741", 5)]).nearest(text, window=None) == ()
 
 
-@pytest.mark.parametrize("minor", [1_000_000, 100])
+@for_each("minor", [1_000_000, 100])
 def test_amounts_by_a_factor_are_looked_at(minor: int) -> None:
     crowd = [line(f"c{n}{m}", f"C{n}", 10_000 + m) for n in range(9) for m in (-200, 200)]
     assert names([*crowd, line("factor", "F", minor)]) == ["factor"]
@@ -233,7 +233,7 @@ def test_an_amount_that_is_no_whole_hundred_is_none_of_minor_units() -> None:
     assert reported == ()
 
 
-@pytest.mark.parametrize(("reference", "seen"), [
+@for_each(("reference", "seen"), [
     ("ORD-1043", True),  # the end differs: by its beginning
     ("XRD-1042", True),  # the beginning differs: by its end
     ("ORX-1042", True),

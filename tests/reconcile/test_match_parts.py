@@ -3,8 +3,6 @@ taken for another."""
 
 from dataclasses import replace
 
-import pytest
-
 from reconcile.matching.breaks import Break
 from tests.reconcile.books_cases import case, decided, stands
 from tests.reconcile.books_truth import Case
@@ -30,7 +28,7 @@ def breaks(made: Case) -> list[tuple[str, int, str | None]]:
     return [(each.cause, each.money.minor, each.subject) for each in found]
 
 
-@pytest.mark.parametrize(("event", "subjects"), [
+@for_each(("event", "subjects"), [
     ("", ["checkout", "checkout:evt_2", "checkout:evt_3"]),
     ("evt_x", ["checkout", "checkout:evt_x", "checkout:evt_x#2"]),
 ])  # fmt: skip

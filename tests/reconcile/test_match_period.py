@@ -1,7 +1,5 @@
 """Orders belong to a period whole, by when they were placed, else by the first date of money."""
 
-import pytest
-
 from reconcile.instants import Instant
 from reconcile.matching.period import Period, joined_dates, within
 from reconcile.matching.rows import BookRow, StatementRow, TakingRow
@@ -163,7 +161,7 @@ def test_a_period_without_an_end_is_open_there() -> None:
     assert Instant(10**15) in Period(since=Instant(100))
 
 
-@pytest.mark.parametrize(("source", "elsewhere"), [("shop", set()), ("", set()), ("other", {"s"})])
+@for_each(("source", "elsewhere"), [("shop", set()), ("", set()), ("other", {"s"})])
 def test_only_a_line_of_its_own_source_plainly_settles_an_order(
     source: str, elsewhere: set[str]
 ) -> None:

@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.vocabulary import FindingCode
 from reconcile.matching.books import BookKind, BookStatus
@@ -82,7 +80,7 @@ def test_what_the_book_says_went_back_is_held_against_what_did(
     assert control.holds
 
 
-@pytest.mark.parametrize(("days_after", "expected"), [(0, ["refund_not_received"]), (1, [])])
+@for_each(("days_after", "expected"), [(0, ["refund_not_received"]), (1, [])])
 def test_a_refund_is_awaited_from_its_own_date_on(days_after: int, expected: list[str]) -> None:
     made = booked(moved(1_500, 0), ("order", 1_500, "paid", 500))
     began = AS_OF - RULES.refund_margin
@@ -127,7 +125,7 @@ def test_a_minor_unit_that_is_kept_or_went_back_is_missed_in_the_book(
     assert [each.money.minor for each in found] == [1] * len(expected)
 
 
-@pytest.mark.parametrize("refunded", [1, 2])
+@for_each("refunded", [1, 2])
 def test_a_minor_unit_that_the_book_says_went_back_is_missed(refunded: int) -> None:
     (found,) = decided(booked(moved(1_500, 0), ("order", 1_500, "paid", refunded)))[0]
     assert isinstance(found, Break)

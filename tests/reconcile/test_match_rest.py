@@ -82,7 +82,7 @@ def test_a_line_that_a_person_gave_and_that_does_not_fit_is_still_counted() -> N
     assert stands(control, "book") == ["by_hand", "nothing_due"]
 
 
-@pytest.mark.parametrize(("minors", "expected"), [
+@for_each(("minors", "expected"), [
     ((1_000, 500), ["by_hand"]),
     ((1_000, 400), ["amount_differs"]),
     ((1_500,), ["by_hand"]),
@@ -107,7 +107,7 @@ def test_what_is_apart_from_the_price_has_no_near_miss() -> None:
     assert ("searched", False) in found["paid_not_in_book"].facts
 
 
-@pytest.mark.parametrize("minor", [1, 2])
+@for_each("minor", [1, 2])
 def test_the_smallest_amount_is_matched_by_date_as_any_other(minor: int) -> None:
     order = case(minor=minor).pays().settles()
     assert causes(decided(order, case("XYZ", minor).books(), rules=WINDOW)[0]) == ["by_date_window"]
@@ -252,7 +252,7 @@ def test_one_payment_for_the_lines_of_a_group() -> None:
     assert causes(short) == ["book_paid_not_received", "book_paid_not_received", "paid_not_in_book"]
 
 
-@pytest.mark.parametrize("of", ["lines", "order"])
+@for_each("of", ["lines", "order"])
 def test_a_group_in_another_currency_is_not_paid_by_it(of: str) -> None:
     lines = [case(f"MEM-{n}", 300).books(group="fam 7", currency="UGX" if of == "lines" else "KES")
              for n in range(3)]  # fmt: skip
@@ -324,7 +324,7 @@ def test_what_is_not_plain_is_not_matched_by_amount_and_date(
     assert causes(decided(order, line, rules=WINDOW)[0]) == expected
 
 
-@pytest.mark.parametrize(("gross", "currency", "expected"), [
+@for_each(("gross", "currency", "expected"), [
     (1_500, "KES", ["by_hand"]),
     (1_499, "KES", ["amount_differs"]),
     (1_501, "KES", ["amount_differs"]),

@@ -4,8 +4,6 @@ together, and what money an order has."""
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, HOUR, Instant
 from reconcile.ledger.vocabulary import FINDING_CODES
 from reconcile.matching.books import BookKind, BookStatus
@@ -36,7 +34,7 @@ def test_a_plain_order_is_flat() -> None:
     )
 
 
-@pytest.mark.parametrize(("expected", "currency"), [(kes(1_500), "KES"), (None, "")])
+@for_each(("expected", "currency"), [(kes(1_500), "KES"), (None, "")])
 def test_an_order_that_nobody_paid_is_flat(expected: Any, currency: str) -> None:
     row = ledger_line_row(replace(UNPAID, expected=expected))
     assert row == TakingRow("ord1", "ORD-1", 0, currency, "", "", "", AT, AT)
@@ -78,7 +76,7 @@ def test_a_finding_that_bears_on_a_match_is_not_plain(code: Any) -> None:
         assert (row.whole is not None) == (code in WEIGHTY)
 
 
-@pytest.mark.parametrize(("line", "subject", "name"), [
+@for_each(("line", "subject", "name"), [
     ("bok_1.2", "bok_1", "bok_1"),
     ("stm_1.2.3", "stm_1", "stm_1"),
     ("bnk_1", "bnk_1", "bnk_1"),
@@ -337,7 +335,7 @@ def test_several_orders_are_one_money() -> None:
     assert funds_of([other, ledger_line_row(UNPAID)]).at == LATER
 
 
-@pytest.mark.parametrize(("outcome", "findings", "disputed"), [
+@for_each(("outcome", "findings", "disputed"), [
     ("disputed", (), True), ("succeeded", ("dispute_open",), True), ("charged_back", (), False),
 ])  # fmt: skip
 def test_an_order_is_disputed_by_its_outcome_or_a_finding(

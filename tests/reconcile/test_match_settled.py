@@ -5,8 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.ledger import EntryKind, Outcome
 from reconcile.matching.books import StatementKind
@@ -96,7 +94,7 @@ def test_a_fee_is_rounded_half_up(gross: int, per_million: int, fixed: int, due:
         taking, line._replace(fee=each))] == [due]  # fmt: skip
 
 
-@pytest.mark.parametrize(("apart", "fits"), [
+@for_each(("apart", "fits"), [
     (-6, False), (-5, True), (5, True), (6, False),
 ])  # fmt: skip
 def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
@@ -106,7 +104,7 @@ def test_amounts_may_differ_by_their_tolerance(apart: int, fits: bool) -> None:
     assert causes(decided(case().pays().books(minor=1_500 + apart).settles())[0]) == expected
 
 
-@pytest.mark.parametrize("apart", [-1, 1])
+@for_each("apart", [-1, 1])
 def test_a_currency_without_a_tolerance_has_none(apart: int) -> None:
     rules = replace(WINDOW, tolerances=(Tolerance(currency="UGX", minor=5),))
     minor = 1_500 + apart
@@ -151,7 +149,7 @@ def test_a_line_that_took_nothing_is_of_no_refund() -> None:
     assert [each.money.minor for each in breaks_of("settled_never_notified", made)] == [0]
 
 
-@pytest.mark.parametrize(("at", "expected"), [
+@for_each(("at", "expected"), [
     (SETTLED - TICK, ["refund_amount_differs"]),
     (SETTLED, ["refund_amount_differs"]),
     (SETTLED + TICK, ["refund_not_settled", "settled_never_notified"]),
@@ -200,7 +198,7 @@ def test_what_went_back_in_parts_is_reported_of_its_own_order() -> None:
     ]
 
 
-@pytest.mark.parametrize(("payment", "order"), [("pay_9", "ord 1"), ("pay_7", "ORD-1")])
+@for_each(("payment", "order"), [("pay_9", "ord 1"), ("pay_7", "ORD-1")])
 def test_a_won_dispute_that_took_money_is_reported_of_its_own_order(
     payment: str, order: str
 ) -> None:
@@ -210,7 +208,7 @@ def test_a_won_dispute_that_took_money_is_reported_of_its_own_order(
     assert (found.order, found.payment, found.money.minor) == (order, payment, 900)
 
 
-@pytest.mark.parametrize("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
+@for_each("kinds", [("refunded", "reversed"), ("reversed", "refunded")])
 def test_how_it_went_back_is_reported_of_the_first(kinds: tuple[EntryKind, EntryKind]) -> None:
     more = tuple([case().taken(minor=-300, kind=kind) for kind in kinds])
     made = case().pays(more=more).settles().settles(kind="refund", gross=-700, fee=0)
@@ -219,7 +217,7 @@ def test_how_it_went_back_is_reported_of_the_first(kinds: tuple[EntryKind, Entry
     assert found.money.minor == 100
 
 
-@pytest.mark.parametrize(("back", "bucket"), [
+@for_each(("back", "bucket"), [
     (1_499, "not_settled"), (1_500, "returned"), (1_501, "returned"),
 ])  # fmt: skip
 def test_a_capture_is_not_missed_where_all_of_it_was_reversed(back: int, bucket: str) -> None:
@@ -229,7 +227,7 @@ def test_a_capture_is_not_missed_where_all_of_it_was_reversed(back: int, bucket:
     assert left == {1_499: [1_499], 1_500: [], 1_501: [1]}[back]
 
 
-@pytest.mark.parametrize(("lines", "left"), [
+@for_each(("lines", "left"), [
     (1, [[], [1_500]]),
     (2, [[], []]),
     (3, [[], [-1_500]]),
@@ -246,7 +244,7 @@ def test_what_two_ambiguous_captures_leave_is_counted_once(
     assert [[money.minor for money in each.left or ()] for each in found] == left
 
 
-@pytest.mark.parametrize(("orders", "lines", "left"), [
+@for_each(("orders", "lines", "left"), [
     (1, 2, [[-1_500]]),
     (2, 1, [[], [1_500]]),
     (2, 2, [[-1_500], [1_500]]),
@@ -263,7 +261,7 @@ def test_what_is_ambiguous_by_date_leaves_each_line_once(
     assert stands(control, "settlement") == ["ambiguous"]
 
 
-@pytest.mark.parametrize(("more", "expected"), [(0, ["by_date_window"]), (TICK, [])])
+@for_each(("more", "expected"), [(0, ["by_date_window"]), (TICK, [])])
 def test_a_window_of_dates_ends_with_its_last_moment(more: int, expected: list[str]) -> None:
     far = Instant(AT + HOUR + 2 * DAY + more)
     order, line = case().pays().settles(), case("XYZ", at=far).books()
@@ -338,7 +336,7 @@ def test_the_quick_way_takes_what_plainly_agrees_and_nothing_else(name: str) -> 
     assert missed == ([] if lines else takings)
 
 
-@pytest.mark.parametrize(("since", "expected"), [
+@for_each(("since", "expected"), [
     (0, ["not_settled", "paid_not_in_book"]), (TICK, ["not_settled"]),
 ])  # fmt: skip
 def test_a_book_covers_its_first_moment(since: int, expected: list[str]) -> None:
@@ -373,7 +371,7 @@ def test_only_a_line_of_the_payment_in_doubt_is_reported_by_its_break(
     assert matching.control().holds
 
 
-@pytest.mark.parametrize(("outcome", "in_doubt", "expected", "bucket", "left"), [
+@for_each(("outcome", "in_doubt", "expected", "bucket", "left"), [
     ("unresolved", 900, ["unresolved"], "unresolved", [-900]),
     ("unresolved", 0, ["unresolved"], "unresolved", [-900]),
     ("succeeded", 900, ["payment_in_doubt"], "payment_in_doubt", [-900]),
@@ -427,7 +425,7 @@ def test_what_went_back_of_one_event_is_distinguished_by_number() -> None:
         (name, 100), (f"{name}#2", 200), (f"{name}#3", 300)]  # fmt: skip
 
 
-@pytest.mark.parametrize("lines", [(-100,), (-60, -40), (-60, -50)])
+@for_each("lines", [(-100,), (-60, -40), (-60, -50)])
 def test_of_two_equal_movements_of_one_event_one_line_takes_one(lines: tuple[int, ...]) -> None:
     made = case().pays(more=(case().taken(minor=-100),) * 2).books().settles()
     for gross in lines:
@@ -488,7 +486,7 @@ def test_a_line_of_all_that_had_gone_back_by_then_is_of_that(
     assert all(each.money.minor for each in decided(made)[0])
 
 
-@pytest.mark.parametrize("taken", [1, 299])
+@for_each("taken", [1, 299])
 def test_a_line_that_took_less_than_went_back_is_of_it(taken: int) -> None:
     (found,) = breaks_of("refund_amount_differs", refunded((300, AT), lines=(taken,)))
     assert found.money.minor == 300 - taken
@@ -534,7 +532,7 @@ def test_a_refund_and_its_failure_undo_each_other(
     assert causes(decided(made)[0]) == expected
 
 
-@pytest.mark.parametrize("kind", ["dispute", "returned"])
+@for_each("kind", ["dispute", "returned"])
 def test_a_chargeback_and_what_was_returned_of_it_undo_each_other(kind: StatementKind) -> None:
     made = case().pays().books().settles().settles(kind="dispute", gross=-500, fee=0)
     assert causes(decided(made.settles(kind=kind, gross=500, fee=0))[0]) == []
@@ -607,7 +605,7 @@ def test_a_capture_without_a_line_was_taken_back_by_its_reversal_first(
     assert stands(decided(made)[1], "settlement") == ["returned"]
 
 
-@pytest.mark.parametrize(("lost", "gross", "expected"), [
+@for_each(("lost", "gross", "expected"), [
     (1, -1, []),
     (1, 1, ["refund_not_settled", "settled_never_notified"]),
     (0, 0, []),

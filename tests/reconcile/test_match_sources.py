@@ -3,8 +3,6 @@ two sources; and of which payment a disputed line is."""
 
 from dataclasses import replace
 
-import pytest
-
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.books import StatementKind
 from reconcile.matching.breaks import Break
@@ -78,7 +76,7 @@ def test_an_open_dispute_is_of_a_payment_of_its_order(
     assert reported(made) == ([] if known else missed)
 
 
-@pytest.mark.parametrize(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
+@for_each(("source", "coverage"), [("", BOTH), (TILL, COVERAGE), (SOURCE, BOTH)])
 def test_who_may_share_a_statement_shares_its_refunds(source: str, coverage: Coverage) -> None:
     made = paid_by_two(TILL if source == TILL else SOURCE)
     made.settles(kind="refund", gross=-500, fee=0)

@@ -66,7 +66,7 @@ def test_what_is_in_order_is_no_break(calm: str) -> None:
     assert not [each for each in decisions if isinstance(each, Break)]
 
 
-@pytest.mark.parametrize("status", ["canceled", "unpaid"])
+@for_each("status", ["canceled", "unpaid"])
 def test_what_came_and_went_back_is_returned(status: BookStatus) -> None:
     back = case()
     back.pays(more=(back.taken(minor=-1_500),)).books(status, minor=9_000).settles()
@@ -203,7 +203,7 @@ def test_books_and_statements_reach_to_their_first_and_last_moment(
     assert (stands(control, "takings"), stands(control, "settlement")) == ([takings], [settlement])
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("owed", "bucket", "expected"),
     [
         ((kes(1_500), YEN), "overpaid", ["overpaid", "paid_twice"]),
@@ -589,7 +589,7 @@ def test_an_order_and_its_line_of_a_group_stay_together_where_another_matching_h
     assert whole.control().holds
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@for_each("seed", [1, 2])
 def test_a_month_with_every_trouble_has_none_false_and_none_missed(seed: int) -> None:
     month = Month(orders=3_000, each=9, seed=seed)
     expected = sorted(

@@ -134,7 +134,7 @@ def test_the_published_heads(count: int) -> None:
     assert frontier.head().hex() == HEADS[count]
 
 
-@pytest.mark.parametrize(("m", "size"), INCLUSION)
+@for_each(("m", "size"), INCLUSION)
 def test_the_published_inclusion_proofs(m: int, size: int) -> None:
     proof = [bytes.fromhex(each) for each in INCLUSION[m, size]]
     assert proven(m, LEAVES[:size]) == proof == path(m, LEAVES[:size])
@@ -142,7 +142,7 @@ def test_the_published_inclusion_proofs(m: int, size: int) -> None:
     assert merkle.inclusion_holds(leaf, index=m, size=size, proof=proof, head=head)
 
 
-@pytest.mark.parametrize(("old", "size"), CONSISTENCY)
+@for_each(("old", "size"), CONSISTENCY)
 def test_the_published_consistency_proofs(old: int, size: int) -> None:
     proof = [bytes.fromhex(each) for each in CONSISTENCY[old, size]]
     assert grown(old, LEAVES[:size]) == proof == subproof(old, LEAVES[:size], True)

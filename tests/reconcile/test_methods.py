@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-import pytest
-
 from reconcile.matching.books import BookStatus, Methods
 from tests.reconcile.books_cases import case, causes, decided, stands
 from tests.reconcile.books_truth import Case
@@ -42,12 +40,12 @@ def test_an_order_paid_outside_providers_is_no_break(
     assert (decisions, stands(control, "book")) == ([], ["outside_providers"])
 
 
-@pytest.mark.parametrize("method", [None, "stripe", "gift card + stripe"])
+@for_each("method", [None, "stripe", "gift card + stripe"])
 def test_an_order_that_a_provider_should_have_paid_is_missed(method: str | None) -> None:
     assert causes(decided(by(case().books(), method))[0]) == ["book_paid_not_received"]
 
 
-@pytest.mark.parametrize(("made", "kind"), [
+@for_each(("made", "kind"), [
     (lambda c: c.pays(minor=900), "by_tender"),
     (lambda c: c.pays(minor=900, outcome="unresolved", findings=("amount_mismatch",)), "by_tender"),
     (lambda c: c.pays(minor=1_600), "amount_differs"),

@@ -111,14 +111,14 @@ def test_any_decimal_is_read_exactly_or_refused(amount: Decimal, currency: str) 
     assert Decimal(major_text(read)) == amount
 
 
-@pytest.mark.parametrize("minor", [MAX_MINOR + 1, -MAX_MINOR - 2, 10**30])
+@for_each("minor", [MAX_MINOR + 1, -MAX_MINOR - 2, 10**30])
 def test_minor_units_beyond_64_bits_are_refused(minor: int) -> None:
     """Both databases hold exactly 64 bits."""
     with pytest.raises(MoneyError, match="64 bits"):
         money(minor, "KES")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("minor", "currency", "text"),
     [
         (150_000, "KES", "KES 1,500.00"),

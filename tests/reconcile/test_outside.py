@@ -3,8 +3,6 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY
 from reconcile.matching.bank import BankLeg
 from reconcile.matching.books import BankLine, BookLine
@@ -49,7 +47,7 @@ def paid(found: BankLeg) -> dict[str, tuple[list[str], str | None]]:
     }
 
 
-@pytest.mark.parametrize(("reference", "names"), [
+@for_each(("reference", "names"), [
     ("#10740", {"#10740", "10740"}),
     ("ORD-10740", {"ord10740", "10740"}),
     ("A-12", set()),

@@ -4,8 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, TICK
 from reconcile.reporting.input import OrderSeen
 from reconcile.reporting.own_currency import Rates, UsedRate
@@ -102,7 +100,7 @@ def test_without_an_own_currency_there_are_no_totals() -> None:
     assert (report.own, report.rates) == ((), ())
 
 
-@pytest.mark.parametrize("basis", ["captured", "received", "settled"])
+@for_each("basis", ["captured", "received", "settled"])
 def test_the_own_currency_itself_is_never_changed(basis: str) -> None:
     """Every flow is the row of the money table, and nothing is left."""
     report = added_up(*orders(60), rates=Rates(own="KES", by_day={}, statements={}), basis=basis)

@@ -10,7 +10,7 @@ from reconcile.periods import IN_UTC, Calendar, Month, day_of, month_named
 from tests.rows import for_each
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "start", "end"),
     [
         ("2026-10", "2026-10-01T00:00:00Z", "2026-11-01T00:00:00Z"),
@@ -72,7 +72,7 @@ def test_a_day_begins_at_its_own_midnight(zone: tzinfo, day: str, start: str, ho
     assert calendar.next_day(first) == after
 
 
-@pytest.mark.parametrize("zone", [UTC, NAIROBI, NEW_YORK, CAIRO])
+@for_each("zone", [UTC, NAIROBI, NEW_YORK, CAIRO])
 def test_months_of_a_zone_follow_each_other_without_a_gap(zone: tzinfo) -> None:
     calendar = Calendar(zone)
     month = calendar.month("2026-01")
@@ -118,7 +118,7 @@ def test_what_is_no_day_is_refused(text: str) -> None:
         IN_UTC.day(text)
 
 
-@pytest.mark.parametrize("zone", [UTC, NAIROBI, NEW_YORK])
+@for_each("zone", [UTC, NAIROBI, NEW_YORK])
 def test_the_ends_of_the_calendar_are_days(zone: tzinfo) -> None:
     calendar = Calendar(zone)
     assert calendar.day("1970-01-01")[0] >= 0

@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.events import Event, State, StateMember
 from reconcile.ledger.fold import fold
@@ -17,6 +15,7 @@ from tests.reconcile.books_cases import case, causes, decided
 from tests.reconcile.books_truth import SOURCE
 from tests.reconcile.build import T, delivery, event, history, record, seconds
 from tests.reconcile.laws import conservation_law, honest_law
+from tests.rows import for_each
 
 PRICE = 150
 
@@ -40,7 +39,7 @@ def ledger_of(*answers: Event) -> Ledger:
     return fold(known, policy=Policy(), as_of=seconds(99 * 86_400))
 
 
-@pytest.mark.parametrize("member", ["refunded", "charged_back"])
+@for_each("member", ["refunded", "charged_back"])
 def test_each_change_of_a_stated_sum_is_an_entry_of_its_day_whatever_the_order_of_arrival(
     member: StateMember,
 ) -> None:
@@ -52,7 +51,7 @@ def test_each_change_of_a_stated_sum_is_an_entry_of_its_day_whatever_the_order_o
         assert moved == [(-25, 2), (-75, 3), (60, 4), (40, 6)]
 
 
-@pytest.mark.parametrize(("lines", "found"), [
+@for_each(("lines", "found"), [
     ((), []),
     ((-100,), ["refund_not_settled"]),
 ])  # fmt: skip

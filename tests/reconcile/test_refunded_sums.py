@@ -4,8 +4,6 @@ from dataclasses import replace
 from itertools import permutations
 from typing import Any, Final
 
-import pytest
-
 from reconcile.instants import DAY, Instant
 from reconcile.ledger.events import ClaimKind, Event
 from reconcile.ledger.fold import fold
@@ -155,7 +153,7 @@ def test_each_rise_of_a_sum_is_a_refund_whatever_the_order_of_arrival(name: str)
         assert ledger.held == kes(PRICE - balance.refunded)
 
 
-@pytest.mark.parametrize(("days", "moved"), [
+@for_each(("days", "moved"), [
     ((1, None), [(100, 51, "b")]),
     ((None, 1), [(100, 1, "b")]),
     ((None, None), [(100, 51, "b")]),
@@ -211,7 +209,7 @@ def test_lines_of_a_statement_face_each_rise(
         assert control.holds
 
 
-@pytest.mark.parametrize(("told", "causes_found"), [
+@for_each(("told", "causes_found"), [
     ([so_far("a", 1, 25), so_far("b", 12, 75), so_far("c", 20, 100)], ["by_exchange"]),
     ([refund("a", 1, 25), refund("b", 12, 75)], ["refund_not_settled", "refund_not_settled",
                                                  "settled_never_notified"]),

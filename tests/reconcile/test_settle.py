@@ -1,7 +1,5 @@
 """When an order is over, and that nothing but silence and a final word make it so."""
 
-import pytest
-
 from reconcile.instants import DAY, HOUR, SECOND, TICK, Duration
 from reconcile.ledger.fold import FINAL, closed_at, fold, is_settled, last_heard
 from reconcile.ledger.history import History
@@ -41,7 +39,7 @@ def test_silence_is_counted_from_the_last_arrival() -> None:
     assert last_heard(history()) == 0
 
 
-@pytest.mark.parametrize("quiet", [SECOND, DAY])
+@for_each("quiet", [SECOND, DAY])
 def test_an_order_with_a_decision_to_come_is_not_over(quiet: Duration) -> None:
     known = history(
         record("r1", "order_placed", 0, money=PRICE),

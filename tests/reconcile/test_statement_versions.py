@@ -5,7 +5,6 @@ from dataclasses import replace
 from functools import partial
 from zoneinfo import ZoneInfo
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -113,7 +112,7 @@ def test_the_amount_of_a_payment_may_be_corrected_for_it_is_captured_once() -> N
     assert pairs(stated=[moved("payment", gross=1400, payout="po_2")], known=[known]) == [None]
 
 
-@pytest.mark.parametrize("taken", [1500, 400])
+@for_each("taken", [1500, 400])
 def test_what_takes_a_payment_back_in_a_later_file_does_not_replace_it(taken: int) -> None:
     """A charge that failed may be available on the day of its charge, and be in another export."""
     charge, failure = moved("payment", gross=1500), moved("payment", gross=-taken)
@@ -160,7 +159,7 @@ def test_equal_ones_and_those_that_may_be_the_same_are_paired_in_their_order() -
     assert pairs(stated=[moved(fee=7), moved(fee=1), moved(fee=8)], known=known) == [1, 0, 2]
 
 
-@pytest.mark.parametrize(("settled_at", "same"), [
+@for_each(("settled_at", "same"), [
     (D - TICK, False), (D, True), (D + DAY - TICK, True), (D + DAY, False),
 ])  # fmt: skip
 def test_a_day_of_settlement_ends_with_its_last_moment(settled_at: Instant, same: bool) -> None:

@@ -4,8 +4,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from reconcile.instants import DAY, MINUTE, TICK, Instant
 from reconcile.ledger.ledger import EntryKind
 from reconcile.matching.breaks import Break, at_risk, break_sentence, next_step
@@ -241,7 +239,7 @@ def test_its_statement_line_waits_for_an_order_and_is_no_missing_webhook() -> No
     assert (buckets(control), control.holds) == (["payment_unallocated"], True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parts", "bucket"),
     [
         ((CAME, put("other_business", 3)), "other_business"),
@@ -258,7 +256,7 @@ def test_a_line_of_a_payment_that_was_placed_waits_for_nobody(
     assert buckets(control) == [bucket]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("parts", "near"),
     [((CAME,), ["unallocated:shop:p1"]), ((CAME, put("other_business", 3)), [])],
 )
@@ -287,7 +285,7 @@ def test_a_refund_or_dispute_of_dismissed_money_reopens_it() -> None:
     assert (found.cause, found.money.minor) == ("payment_unallocated", 324_900)
 
 
-@pytest.mark.parametrize("other", [row("p2"), row(source="other"), row(None)])
+@for_each("other", [row("p2"), row(source="other"), row(None)])
 def test_other_lines_are_matched_as_before(other: StatementRow) -> None:
     found, control = matched(payment(CAME), other)
     assert [each.cause for each in found] == ["payment_unallocated", "settled_never_notified"]

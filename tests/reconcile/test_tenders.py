@@ -211,7 +211,7 @@ def test_a_book_that_says_paid_is_right_about_what_was_paid_otherwise(
 # --- on top of the price --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("back", [0, 1_000, 1_150])
+@for_each("back", [0, 1_000, 1_150])
 def test_a_book_has_the_price_and_a_statement_the_whole(back: int) -> None:
     tip = Part(kind="tip", money=Money(minor=150, currency=KES))
     made = case(minor=1_000)
@@ -259,7 +259,7 @@ def test_an_order_states_what_is_on_top_and_keeps_it_in_evidence_and_in_its_line
     assert ledger_line_in(ledger_line_text(found), as_of=seconds(9)) == found
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("captured", "base", "sentence"),
     [
         (100_000, 90_000, "Paid KES 1,000.00 (KES 100.00 of it on top), and the price is "

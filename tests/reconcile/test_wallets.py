@@ -71,7 +71,7 @@ def test_a_balance_follows_from_the_movements_in_whatever_order_those_of_one_ins
         assert wallets.control(END).holds
 
 
-@pytest.mark.parametrize("missing", [0, 1, 2])
+@for_each("missing", [0, 1, 2])
 def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) -> None:
     rows = [each for place, each in enumerate(MONTH) if place != missing]
     first = row("payment", 10_000, 10_000, at=AT - HOUR, line="stm_0.1")
@@ -95,7 +95,7 @@ def test_a_row_that_the_file_lacks_breaks_the_balance_and_its_tie(missing: int) 
     assert control_in(control_text(control)) == control
 
 
-@pytest.mark.parametrize(("file", "between"), [(2, True), (1, False)])
+@for_each(("file", "between"), [(2, True), (1, False)])
 def test_a_file_opens_with_the_balance_with_which_the_one_before_closed(
     file: int, between: bool
 ) -> None:
@@ -213,7 +213,7 @@ def test_a_payout_is_late_where_money_is_there_for_longer_than_ever(
 HOLD = row("hold", -500, line="stm_h.1", reference="rsv_1")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("free", "named", "left", "excess"),
     [(500, "rsv_1", 0, []), (200, "x", 300, []), (600, "rsv_1", -100, [100])],
 )

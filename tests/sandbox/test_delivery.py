@@ -13,6 +13,7 @@ import pytest
 from app.core.errors import ConfigurationError
 from app.sandbox.settings import SandboxSettings
 from reconcile.instants import SECOND, Instant
+from tests.rows import for_each
 from tests.sandbox.harness import FakeSigner, world
 from tests.waiting import PATIENCE_S
 
@@ -195,7 +196,7 @@ async def test_when_playing_fails_the_sandbox_says_so_and_opens_no_more() -> Non
     assert "no key" in health.json()["detail"]
 
 
-@pytest.mark.parametrize("token", ["live_x", "sk_live_x", "SK_LIVE_x"])
+@for_each("token", ["live_x", "sk_live_x", "SK_LIVE_x"])
 def test_no_live_token_opens_a_sandbox(token: str) -> None:
     with pytest.raises(ConfigurationError, match="live token"):
         SandboxSettings(token=token)

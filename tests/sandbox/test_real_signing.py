@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 
 import httpx2
-import pytest
 import standardwebhooks
 
 from app.providers.profile import load_profile
@@ -11,6 +10,7 @@ from app.providers.source import Source
 from app.sandbox.scenarios import SCENARIOS
 from app.sandbox.settings import SANDBOX_SECRET
 from reconcile.instants import SECOND
+from tests.rows import for_each
 from tests.sandbox.harness import START, world
 
 
@@ -22,7 +22,7 @@ def is_signed(request: httpx2.Request) -> bool:
     return expected in request.headers["webhook-signature"].split(" ")
 
 
-@pytest.mark.parametrize(("ending", "wrong"), [("01", 0), ("10", 0), ("11", 1)])
+@for_each(("ending", "wrong"), [("01", 0), ("10", 0), ("11", 1)])
 async def test_deliveries_are_signed_as_the_reference_library_signs(
     ending: str, wrong: int
 ) -> None:

@@ -4,12 +4,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import app.sandbox
 from app.sandbox.scenarios import SCENARIOS
 from app.sandbox.settings import SHORTEST_LIFETIME_UNITS
 from reconcile.instants import parse_instant
+from tests.rows import for_each
 from tests.sandbox.harness import Arrival, World, world
 
 PAID = "1500.00"
@@ -104,7 +103,7 @@ def test_all_money_moves_before_the_shortest_session_ends() -> None:
     assert max(step.at for step in steps) < SHORTEST_LIFETIME_UNITS
 
 
-@pytest.mark.parametrize("ending", TABLE)
+@for_each("ending", TABLE)
 async def test_a_scenario_delivers_what_the_table_says_and_the_truth_follows(ending: str) -> None:
     deliveries, outcome, captured, refunded, payments = TABLE[ending]
     async with world() as w:
@@ -151,7 +150,7 @@ async def test_an_event_carries_everything_the_profile_reads() -> None:
     assert declined.headers["content-type"] == "application/json"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "currency", "written"),
     [("1500.00", "KES", b"1500.00"), (7, "JPY", b"7"), ("90071992547409.93", "EUR", None)],
 )
@@ -222,7 +221,7 @@ async def test_refunds_are_a_third_and_the_rest_with_references_of_their_own() -
     assert all(r["reference"].startswith("re_") for r in refunds)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "paid"), [("1.01", "0.01"), ("1.00", "0.99"), ("0.02", "0.01"), ("0.01", "1.01")]
 )
 async def test_another_amount_is_less_than_the_orders_where_there_is_less(

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from app.core.references import RULE, is_reference
+from tests.rows import for_each
 from tests.sandbox.harness import URL, session_body, world
 
 
@@ -50,7 +51,7 @@ async def test_the_page_escapes_what_the_merchant_wrote() -> None:
     assert page.headers["content-security-policy"] == "default-src 'none'"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("authorization", "status", "code"),
     [
         (None, 401, "unauthenticated"),
@@ -75,7 +76,7 @@ async def test_tokens(authorization: str | None, status: int, code: str) -> None
     assert (answer.headers.get("www-authenticate") == "Bearer") == (status == 401)
 
 
-@pytest.mark.parametrize("key", [None, "", "k" * 256, b"k\xe9y"])
+@for_each("key", [None, "", "k" * 256, b"k\xe9y"])
 async def test_without_a_usable_key_the_answer_is_400(key: Any) -> None:
     async with world() as w:
         headers = {} if key is None else {"Idempotency-Key": key}
@@ -160,7 +161,7 @@ async def test_after_no_answer_the_repeat_gets_the_kept_one() -> None:
     assert repeat.json()["reference"] == opened
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "content_type", "status", "code"),
     [
         (b"{}", "text/plain", 415, "unsupported_media_type"),
@@ -211,7 +212,7 @@ async def test_all_problems_of_the_fields_are_reported_at_once() -> None:
     assert right.status_code == 201, "a refused request does not use up its key"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "reference",
     ["r" * 129, "é" * 200, " 7 ", "a\u00a0b", "a\u202eb", "\ufffd", "", " ", "r" * 201, "a\nb"],
 )
@@ -224,7 +225,7 @@ async def test_an_order_that_tallyhook_takes_the_sandbox_takes(reference: str) -
         assert RULE in problem(answer, 422, "invalid_fields")["detail"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("amount", "currency", "right"),
     [
         ("0.01", "KES", True),
@@ -255,7 +256,7 @@ async def test_amounts_must_be_positive_and_exact_in_their_currency(
     assert answer.status_code == (201 if right else 422)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("phone", "right"),
     [
         ("12345678", True),
@@ -275,7 +276,7 @@ async def test_phones_have_8_to_15_digits(phone: Any, right: bool) -> None:
     assert answer.status_code == (201 if right else 422)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "shop.test/ok",
@@ -314,7 +315,7 @@ async def test_a_full_sandbox_answers_503_and_still_replays() -> None:
     problem(answers[2], 503, "sandbox_full")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("method", "path", "status"),
     [("GET", "/nowhere", 404), ("GET", "/checkout/cs_none", 404), ("GET", URL, 405)],
 )

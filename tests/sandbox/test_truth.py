@@ -1,10 +1,9 @@
 """The judgement of money movements, beyond what the sixteen scenarios show."""
 
-import pytest
-
 from app.sandbox.provider import Happening, outcome_of
 from reconcile.instants import EARLIEST, TICK
 from reconcile.money import Money
+from tests.rows import for_each
 from tests.sandbox.harness import world
 
 ORDER = Money(minor=1000, currency="KES")
@@ -56,7 +55,7 @@ def happenings(text: str) -> list[Happening]:
     return found
 
 
-@pytest.mark.parametrize(("course", "outcome"), CASES)
+@for_each(("course", "outcome"), CASES)
 def test_an_outcome_follows_from_what_happened_to_the_money(course: str, outcome: str) -> None:
     assert outcome_of(ORDER, happenings(course)) == outcome
 

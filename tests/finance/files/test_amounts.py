@@ -91,7 +91,7 @@ def test_thousands_in_odd_groups_are_refused(cell: str) -> None:
         minor(cell, read=EUROPEAN)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("currency", "readings"),
     [
         ("KES", {'decimal = "."': "29.00", 'decimal = "," and thousands = "."': "29,000.00"}),
@@ -168,7 +168,7 @@ def test_a_sign_may_hold_a_dot_and_no_part_of_an_amount() -> None:
             read_mapping(text.encode(), BookForm.FIELDS)
 
 
-@pytest.mark.parametrize(("cell", "currency", "expected"), [
+@for_each(("cell", "currency", "expected"), [
     (Number("29.000"), "KES", 2900), (Number("1.000"), "JPY", 1), (Number("-0.50"), "KES", -50),
 ])  # fmt: skip
 def test_a_typed_number_means_what_its_format_says(cell: str, currency: str, expected: int) -> None:
@@ -176,7 +176,7 @@ def test_a_typed_number_means_what_its_format_says(cell: str, currency: str, exp
     assert minor(SumOfCells(Marks()).total([], [cell]), currency) == -expected
 
 
-@pytest.mark.parametrize("cell", [Number("1.505"), Number("1,234.50"), Number("1 234")])
+@for_each("cell", [Number("1.505"), Number("1,234.50"), Number("1 234")])
 def test_a_typed_cell_gets_no_advice_on_marks(cell: str) -> None:
     with pytest.raises(UnclearCell) as caught:
         minor(cell)

@@ -24,6 +24,7 @@ from app.finance.files.mapping import read_mapping
 from reconcile.matching.books import match_key
 from reconcile.matching.texts import named_in
 from tests.finance.files.reading import Found, bank
+from tests.rows import for_each
 from tests.searching import examples
 
 CAMT = """<?xml version="1.0" encoding="UTF-8"?>
@@ -182,7 +183,7 @@ FROM_TO = (
 )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
     [
         DAYLESS.replace("<Dt><Dt>2026-11-03</Dt></Dt>", "<Dt><Dt>2026-11-02</Dt></Dt>"),
@@ -213,7 +214,7 @@ DOCUMENT = CAMT.partition("?>\n")[2]
 PLAIN = DOCUMENT.replace(' xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.02"', "")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "content",
     [
         PLAIN,
@@ -257,7 +258,7 @@ def test_a_reference_of_mt940_ends_where_the_next_keyword_begins(tmp_path: Path)
     assert match_key("PO-100200") in named_in([text])
 
 
-@pytest.mark.parametrize(("length", "whole"), [(65, True), (64, False)])
+@for_each(("length", "whole"), [(65, True), (64, False)])
 def test_a_number_that_a_full_line_of_mt940_breaks_is_whole_again(
     tmp_path: Path, length: int, whole: bool
 ) -> None:
@@ -288,7 +289,7 @@ DIALECTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("field", "own", "by_bank", "text", "noted"), DIALECTS)
+@for_each(("field", "own", "by_bank", "text", "noted"), DIALECTS)
 def test_an_entry_of_mt940_in_a_bank_s_dialect_is_taken_where_the_balances_tie(
     tmp_path: Path, field: str, own: str, by_bank: str, text: str, noted: str
 ) -> None:
@@ -313,7 +314,7 @@ def test_an_entry_of_mt940_in_a_bank_s_dialect_is_taken_where_the_balances_tie(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "field",
     [
         "2612310102C500.50NTRFNONREF",
@@ -334,10 +335,10 @@ def test_mark_amount_and_value_date_of_mt940_are_as_swift_has_them(
     assert "field :61: is not as SWIFT has it" in problems[0][2]
 
 
-@pytest.mark.parametrize(("content", "amount"), [
+@for_each(("content", "amount"), [
     (CAMT, ">10.25<"), (OFX, ">-1.00<"),
 ])  # fmt: skip
-@pytest.mark.parametrize("written", ["+10.250-", "1,234.50", "\u22125.25", "1.234,50", "(5.25)"])
+@for_each("written", ["+10.250-", "1,234.50", "\u22125.25", "1.234,50", "(5.25)"])
 def test_an_amount_is_as_its_format_has_it_whatever_a_mapping_declares(
     content: str, amount: str, written: str, tmp_path: Path
 ) -> None:
@@ -357,7 +358,7 @@ def test_camt_053_in_utf_16(tmp_path: Path) -> None:
         assert bank(content.encode(order), folder=tmp_path) == plain
 
 
-@pytest.mark.parametrize("word", ["NONREF", "NOTPROVIDED", "notprovided"])
+@for_each("word", ["NONREF", "NOTPROVIDED", "notprovided"])
 def test_a_word_for_no_reference_is_none(tmp_path: Path, word: str) -> None:
     camt = CAMT.replace("BANK-1", word).replace(">PO-100200</End", f">{word}</End")
     table = (
@@ -394,7 +395,7 @@ def test_bai2(tmp_path: Path) -> None:
     assert [row[2:4] for row in yen] == [("50500", "JPY"), ("-1000", "JPY"), ("-551", "JPY")]
 
 
-@pytest.mark.parametrize(("modifier", "covers"), [("1", False), ("2", True), ("", False)])
+@for_each(("modifier", "covers"), [("1", False), ("2", True), ("", False)])
 def test_bai2_covers_the_day_of_its_final_report_alone(
     tmp_path: Path, modifier: str, covers: bool
 ) -> None:
@@ -408,7 +409,7 @@ def test_bai2_covers_the_day_of_its_final_report_alone(
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "root", "part"),
     [("052", "BkToCstmrAcctRpt", "Rpt"), ("054", "BkToCstmrDbtCdtNtfctn", "Ntfctn")],
 )
@@ -495,7 +496,7 @@ def test_a_table_with_credit_and_debit(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("signs", "debit", "read"), [
+@for_each(("signs", "debit", "read"), [
     ("", "100.00", "-100.00"), ("", "-25.00", None), ("none", "-25.00", None),
     ("minus", "-25.00", "-25.00"), ("minus", "100.00", None), ("any", "-25.00", "-25.00"),
     ("any", "100.00", "-100.00"), ("sum", "-25.00", "25.00"),
@@ -510,7 +511,7 @@ def test_a_debit_has_the_sign_that_is_declared(
     assert ["a debit is written" in each[2] for each in problems] == [True] * (read is None)
 
 
-@pytest.mark.parametrize(("written", "account"), [
+@for_each(("written", "account"), [
     ("DE00 0000 1234 5678 90", "DE0000001234567890"),
     ("Till 00 12", "Till 00 12"),
     ("DE00", "DE00"),
@@ -522,7 +523,7 @@ def test_an_account_number_is_the_same_with_blanks_and_without(
     assert {row["account"] for row in rows} == {account}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("total", "is_one"),
     [
         ("Totals,600.00,10.25", True),
@@ -563,7 +564,7 @@ def test_a_table_under_a_mapping(tmp_path: Path) -> None:
     assert (rows[0]["amount"]["amount"], rows[0]["account"]) == ("-1500.25", "main")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("row", "sentence"),
     [
         (
@@ -719,7 +720,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@for_each("name", REFUSED)
 def test_what_is_refused_as_a_whole(tmp_path: Path, name: str) -> None:
     """With one sentence that says what to do, and without a word of what stands in it."""
     content, sentence = REFUSED[name]
@@ -745,7 +746,7 @@ def test_a_name_of_ofx_without_end_is_read_at_once(tmp_path: Path) -> None:
     assert time.process_time() - began < 3
 
 
-@pytest.mark.parametrize("content", [CAMT, MT940, OFX, BAI2])
+@for_each("content", [CAMT, MT940, OFX, BAI2])
 def test_a_file_cut_anywhere_is_refused_or_reported(tmp_path: Path, content: str) -> None:
     """No cut passes for a whole statement, and none is a fault of ours."""
     for end in range(0, len(content.rstrip()) - 2, 37):

@@ -11,6 +11,7 @@ from app.finance.files import containers
 from app.finance.files.tables import RefusedTable
 from tests.finance.files.reading import bank, book
 from tests.finance.files.test_workbooks import ONE, workbook
+from tests.rows import for_each
 
 TABLE = b"reference,amount,currency\nA,1.00,KES\n"
 
@@ -74,7 +75,7 @@ def test_a_workbook_in_an_archive_is_one_and_a_workbook_is_no_archive(tmp_path: 
             assert table is None
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@for_each("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_methods_that_ask_for_memory_are_refused(method: int, tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", method) as archive:
@@ -127,7 +128,7 @@ def test_what_is_no_table_is_refused_with_its_cause(
         assert (rows, row, said in sentence) == ([], 1, True), sentence
 
 
-@pytest.mark.parametrize(("content", "what"), [
+@for_each(("content", "what"), [
     ('<?xml version="1.0"?>\n<Document/>', "XML"), ("<Document xmlns='x'>", "XML"),
     ("OFXHEADER:100\nDATA:OFXSGML\n", "OFX"), ('<?xml version="1.0"?><?OFX a="1"?><OFX>', "OFX"),
     ("{1:F01AAAABB22A}{2:O9401234}{4:\r\n:20:X\r\n", "a SWIFT message, such as MT940"),

@@ -127,7 +127,7 @@ def test_a_date_with_one_meaning_is_read_in_every_form(cell: str, expected: str)
         assert format_instant(found) == expected
 
 
-@pytest.mark.parametrize("form", ["day_first", "month_first"])
+@for_each("form", ["day_first", "month_first"])
 def test_a_year_of_two_digits_beside_a_months_name_needs_a_declared_form(form: DateForm) -> None:
     assert read("5-Sep-26", form) == "2026-09-05T00:00:00Z"
 

@@ -83,7 +83,7 @@ def test_a_mapping_names_columns_marks_dates_words_and_defaults(tmp_path: Path) 
     assert row["amount"] == {"amount": "1500.00", "currency": "KES"}
 
 
-@pytest.mark.parametrize(("row", "column", "said"), [
+@for_each(("row", "column", "said"), [
     (",order,1.00,KES,,,,", "reference", "empty"),
     ("=A1,order,1.00,KES,,,,", "reference", "formula"),
     ("@SUM(A1),order,1.00,KES,,,,", "reference", "formula"),
@@ -110,7 +110,7 @@ def test_a_cell_that_is_not_clear_is_named_and_its_row_left_out(
     assert said in sentence
 
 
-@pytest.mark.parametrize("nothing", ["-", "--", " – ", "—", "n/a"])
+@for_each("nothing", ["-", "--", " – ", "—", "n/a"])
 def test_a_dash_in_the_place_of_a_reference_is_none(tmp_path: Path, nothing: str) -> None:
     """Else all that have one would be of one payment, and all orders of one group. Words are what
     they say."""
@@ -176,7 +176,7 @@ def money(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(row[name]["amount"] for name in ("gross", "fee", "net"))
 
 
-@pytest.mark.parametrize(("cells", "expected"), [
+@for_each(("cells", "expected"), [
     ("100.00,3.00,97.00,KES,,,payment", ("100.00", "3.00", "97.00")),
     ("100.00,,,KES,,,", ("100.00", "0.00", "100.00")),
     ("100.00,3.00,,KES,,,", ("100.00", "3.00", "97.00")),
@@ -199,7 +199,7 @@ def test_gross_fee_and_net_are_completed_and_what_leaves_is_negative(
     assert money(rows[0]) == expected
 
 
-@pytest.mark.parametrize(("row", "column", "said"), [
+@for_each(("row", "column", "said"), [
     ("p,o,100.00,3.00,98.00,KES,,,", None, "gross - fee is not net"),
     ("p,o,100.00,2.00,98.00,KES,,,refund", None, "gross - fee is not net"),
     ("p,o,-100.00,,,KES,,,payment", "type", "is a payment, but its sign says that money left"),

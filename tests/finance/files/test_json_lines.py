@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.finance.files.reading import book
+from tests.rows import for_each
 
 GOOD = '{"Reference": "A", "amount": 1500.10, "currency": "KES", "other": "x"}\n'
 
@@ -26,7 +25,7 @@ def test_numbers_are_exact_and_do_not_depend_on_declared_marks(tmp_path: Path) -
     assert [row["amount"]["amount"] for row in rows] == ["90071992547409.93", "1234.50"]
 
 
-@pytest.mark.parametrize(("line", "said"), [
+@for_each(("line", "said"), [
     ('{"reference": "A", "reference": "B"}', "same name twice"),
     ('{"reference": "A", "Reference": "B"}', "twice"),
     ('{"amount": NaN}', "NaN"), ('{"amount": -Infinity}', "NaN or Infinity"),
@@ -56,7 +55,7 @@ def test_every_bad_line_is_reported_even_where_they_are_more_than_the_good(tmp_p
 ORDERS = [{"reference": f"A-{n}", "amount": 1, "currency": "KES"} for n in range(2_000)]
 
 
-@pytest.mark.parametrize(("content", "row", "said"), [
+@for_each(("content", "row", "said"), [
     (json.dumps({"orders": ORDERS}, indent=1), 1, "JSON Lines has one object on each line"),
     ('{"orders": [\n' + ",\n".join(map(json.dumps, ORDERS)) + "\n]}\n", 1, "JSON Lines has one"),
     (",\n".join(map(json.dumps, ORDERS)), 1, "JSON Lines has one object on each line"),

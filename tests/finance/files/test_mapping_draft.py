@@ -29,7 +29,7 @@ def test_the_heading_is_the_fullest_row_and_numbers_are_masked(tmp_path: Path) -
     assert preview_table(path).words["Art"] == ["Zahlung", "Gebühr", ""]
 
 
-@pytest.mark.parametrize("content", ['{"a": 1}\n', "%PDF-1.7\n", ""])
+@for_each("content", ['{"a": 1}\n', "%PDF-1.7\n", ""])
 def test_a_file_without_columns_is_refused(content: str, tmp_path: Path) -> None:
     path = tmp_path / "own"
     path.write_text(content)

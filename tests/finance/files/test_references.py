@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import openpyxl
-import pytest
 
 from app.finance.files.books import BookForm
 from app.finance.files.line_forms import Understanding
 from app.finance.files.mapping import read_mapping
 from app.finance.files.opening import open_table
 from tests.finance.files.reading import book
+from tests.rows import for_each
 
 HEADING = ["reference", "amount", "currency", "placed_at"]
 
@@ -37,7 +37,7 @@ def notes_of(folder: Path, cells: list[Any], *, workbook: bool) -> list[str]:
     return understanding.notes()
 
 
-@pytest.mark.parametrize(("cells", "rows"), [
+@for_each(("cells", "rows"), [
     (["4.81477E+15", "A", "4,81E+15"], "2 rows, row 2, 4"),
     (["5E+15"] * 5, "5 rows, such as row 2, 3, 4"),
     (["4814771234567890", "4814771234567810"], "2 rows, row 2, 3"),
@@ -53,7 +53,7 @@ def test_references_that_a_spreadsheet_shortened_are_noted(
     assert notes_of(tmp_path, cells, workbook=False) == ([] if rows is None else [f"{said}{rows}."])
 
 
-@pytest.mark.parametrize(("cells", "noted"), [
+@for_each(("cells", "noted"), [
     ([4814771234567891], True), ([48147712345678912345], True), ([481477123456789], False),
     (["4814771234567891"], False),
 ])  # fmt: skip
@@ -63,7 +63,7 @@ def test_numbers_of_a_workbook_with_more_digits_than_it_keeps_are_noted(
     assert bool(notes_of(tmp_path, cells, workbook=True)) is noted
 
 
-@pytest.mark.parametrize("cell", ["#REF!", "#N/A", "#BEZUG!", "#DIV/0!", "#NV"])
+@for_each("cell", ["#REF!", "#N/A", "#BEZUG!", "#DIV/0!", "#NV"])
 def test_an_error_of_a_spreadsheet_is_no_reference(cell: str, tmp_path: Path) -> None:
     content = f"reference,amount,currency\n{cell},1.00,KES\n#1001,1.00,KES\n"
     rows, problems = book(content, folder=tmp_path)

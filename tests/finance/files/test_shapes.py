@@ -18,6 +18,7 @@ from app.finance.files.shaping import JoinedCells, Shaped, WordFilter, pattern_o
 from app.finance.files.tables import CellMoment
 from reconcile.instants import format_instant
 from tests.finance.files.reading import Found, book, statement
+from tests.rows import for_each
 
 KES = '[defaults]\ncurrency = "KES"\n'
 
@@ -54,7 +55,7 @@ currency = "KES"
 """
 
 
-@pytest.mark.parametrize("first", ["", "sep=;\n", "\n\n"])
+@for_each("first", ["", "sep=;\n", "\n\n"])
 def test_columns_of_a_file_without_a_heading_are_named_by_place(first: str, tmp_path: Path) -> None:
     content = f"{first}paid;A;x;1.00\npaid;B;x;2.00\ndraft;C;x;3.00\n"
     found = book(content, BY_PLACE, folder=tmp_path)
@@ -76,7 +77,7 @@ def test_columns_of_a_sheet_without_a_heading_are_named_by_place(tmp_path: Path)
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("day", "time", "expected"), [
+@for_each(("day", "time", "expected"), [
     (CellMoment("2026-11-20T00:00:00"), "23:59:59 EST", "2026-11-21T04:59:59Z"),
     (CellMoment("2026-11-20T00:00:00"), CellMoment("1899-12-30T10:00:00"), "2026-11-20T10:00:00Z"),
     (CellMoment("2026-11-20T09:30:00"), "", "2026-11-20T09:30:00Z"),
@@ -155,7 +156,7 @@ def test_a_total_is_not_checked_where_rows_are_left_out(tmp_path: Path) -> None:
 ROWS = "A,1.00,KES,2026-11-01\nB,2.00,KES,2026-11-01\n"
 
 
-@pytest.mark.parametrize(("last", "left_out"), [
+@for_each(("last", "left_out"), [
     ("Summe,3.00,KES,", True), ("Total orders:,3.00,,", True), ("GESAMT (KES),3.00,KES,", True),
     ("Total général,3.00,KES,", True), ("Jumla kuu:,3.00,KES,", True), ("Razem 2,3.00,KES,", True),
     ("合计：,3.00,KES,", True), ("Summa,,,", True), ("*** Totaal ***,3.00,,\n,,,", True),
@@ -198,7 +199,7 @@ def test_one_row_above_is_too_few_to_know_a_total_by_its_sum_and_a_mapping_leave
     assert (len(rows), problems) == (1, [])
 
 
-@pytest.mark.parametrize(("last", "left_out"), [
+@for_each(("last", "left_out"), [
     (",,3.00,0.30,2.70,KES", True), (",,3.00,,2.70,", True), (",,3.00,0.40,2.60,KES", False),
 ])  # fmt: skip
 def test_each_amount_of_a_statements_last_row_is_a_sum(
@@ -270,7 +271,7 @@ def test_brackets_are_negative_where_that_is_declared(tmp_path: Path) -> None:
     assert 'brackets = "negative"' in problems[0][2]
 
 
-@pytest.mark.parametrize("cell", ["$5.00", "5.00 $", "$ 5.00", "US$5.00"])
+@for_each("cell", ["$5.00", "5.00 $", "$ 5.00", "US$5.00"])
 def test_the_sign_of_a_currency_may_stand_beside_an_amount(cell: str, tmp_path: Path) -> None:
     signs = '[currency_signs]\n"$" = "usd"\n"US$" = "USD"\n'
     rows, problems = book(f"reference,amount,currency\nA,{cell},USD\n", signs, folder=tmp_path)
@@ -279,7 +280,7 @@ def test_the_sign_of_a_currency_may_stand_beside_an_amount(cell: str, tmp_path: 
     assert problems[0][2] == "has the sign of USD, and the row's currency is KES"
 
 
-@pytest.mark.parametrize("cell", ["-$5.00", "$-5.00", "($5.00)", "$(5.00)", "(5.00 $)"])
+@for_each("cell", ["-$5.00", "$-5.00", "($5.00)", "$(5.00)", "(5.00 $)"])
 def test_a_negative_amount_may_have_a_sign_inside_or_outside(cell: str, tmp_path: Path) -> None:
     mapping = 'brackets = "negative"\n[currency_signs]\n"$" = "USD"\n'
     content = f"reference,amount,currency,kind\nA,{cell},USD,entry\n"
@@ -287,7 +288,7 @@ def test_a_negative_amount_may_have_a_sign_inside_or_outside(cell: str, tmp_path
     assert (problems, rows[0]["amount"]["amount"]) == ([], "-5.00")
 
 
-@pytest.mark.parametrize(("signs", "money_in", "money_out", "gross"), [
+@for_each(("signs", "money_in", "money_out", "gross"), [
     ("none", "500.00", "", "500.00"), ("none", "", "200.00", "-200.00"),
     ("none", "500.00", "0.00", "500.00"), ("none", "0", "1.5", "-1.50"),
     ("none", "", "-200.00", None), ("minus", "", "-200.00", "-200.00"),
@@ -311,7 +312,7 @@ def test_money_in_and_money_out_are_one_amount_with_the_declared_signs(
     assert [said in each[2] for each in problems] == [True] * (gross is None)
 
 
-@pytest.mark.parametrize(("signs", "kind", "gross", "read"), [
+@for_each(("signs", "kind", "gross", "read"), [
     ("minus", "refund", "-5.00", "-5.00"), ("minus", "refund", "424.40", None),
     ("minus", "returned", "424.40", "424.40"), ("minus", "returned", "-5.00", None),
     ("minus", "payment", "-5.00", None), ("minus", "dispute", "5.00", "5.00"),
@@ -350,7 +351,7 @@ def test_an_empty_cell_of_a_named_type_is_a_problem_unless_the_mapping_gives_it_
 WAYS = '[amounts.gross]\nadd = ["Sum"]\nsign = "DR/CR"\nplus = ["cr", "H"]\nminus = ["Dr", "S"]\n'
 
 
-@pytest.mark.parametrize(("cell", "way", "gross"), [
+@for_each(("cell", "way", "gross"), [
     ("1.234,50", "CR", "1234.50"), ("12,90", "dr ", "-12.90"), ("12,90", "S", "-12.90"),
     ("0,00", "S", "0.00"), ("-7,00", "x", None), ("7,00", "", None), ("-7,00", "DR", None),
     ("-7,00", "CR", None),
@@ -485,7 +486,7 @@ def test_day_time_and_zone_may_stand_in_columns_of_their_own(tmp_path: Path) -> 
     assert "under [zones]" in problems[0][2]
 
 
-@pytest.mark.parametrize(("cell", "instant"), [
+@for_each(("cell", "instant"), [
     ("46297", "2026-10-02T00:00:00Z"), ("46297.5", "2026-10-02T12:00:00Z"),
     ("46297.604166666664", "2026-10-02T14:30:00Z"), ("46297.999999", "2026-10-03T00:00:00Z"),
     ("2026-10-02", "2026-10-02T00:00:00Z"),
@@ -496,7 +497,7 @@ def test_days_as_excel_counts_them(cell: str, instant: str, tmp_path: Path) -> N
     assert (problems, rows[0]["placed_at"]) == ([], instant)
 
 
-@pytest.mark.parametrize("cell", ["20000", "9999999", "2958465", "1e5"])
+@for_each("cell", ["20000", "9999999", "2958465", "1e5"])
 def test_a_number_that_is_no_day_since_1970_is_a_problem(cell: str, tmp_path: Path) -> None:
     content = f"reference,amount,currency,placed_at\nA,1.00,KES,{cell}\n"
     _, problems = book(content, 'dates = "excel"', folder=tmp_path)
@@ -505,7 +506,7 @@ def test_a_number_that_is_no_day_since_1970_is_a_problem(cell: str, tmp_path: Pa
     assert 'declare dates = "excel"' in problems[0][2]
 
 
-@pytest.mark.parametrize(("text", "encoding"), [
+@for_each(("text", "encoding"), [
     ("café", "cp1252"), ("Müller", "cp1252"), ("“A”", "cp1252"), ("„Wort“", "cp1252"),
     ("Köln – 5 €", "cp1252"), ("don’t", "cp1252"),
     ("注文番号、一", "cp932"), ("領収書①", "cp932"), ("Tシャツ", "cp932"), ("ｶﾀｶﾅ", "cp932"),
@@ -519,7 +520,7 @@ def test_encodings_that_decode_each_others_bytes_are_known_by_what_reads_well(
     assert references(book(content, folder=tmp_path)) == [text]
 
 
-@pytest.mark.parametrize(("text", "encoding", "others"), [
+@for_each(("text", "encoding", "others"), [
     ("Ö", "cp1252", {"cp932": "ﾖ"}), ("Malmö", "cp850", {"cp1252": "Malm”"}),
     ("Заказ", "cp1251", {"cp1252": "Çàêàç"}), ("订单", "gb18030", {"cp1252": "¶©µ¥"}),
     ("Öl", "cp850", {"cp932": "冤"}), ("São", "cp1252", {"cp932": "S縊"}),
@@ -567,7 +568,7 @@ def test_a_column_that_is_missing_is_reported_with_the_nearest_and_all_that_are_
     assert "254700000001" not in problems[0][2]
 
 
-@pytest.mark.parametrize(("mapping", "said"), [
+@for_each(("mapping", "said"), [
     ("heading_row = -1", "heading_row: must be a number of rows from 0 to 1,000"),
     ("skip_last = true", "skip_last: must be a number of rows from 0 to 1,000"),
     ('brackets = "minus"', 'brackets: must be "negative"'),

@@ -4,8 +4,6 @@ from datetime import UTC
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import pytest
-
 from app.finance.files import bank_formats, opening, stated_period
 from app.finance.files.bank import BankForm
 from app.finance.files.dates import DateForm
@@ -42,7 +40,7 @@ def spans(text: str, folder: Path, zone: ZoneInfo | None = None) -> list[tuple[s
     return [(name, format_instant(s.since)[:16], format_instant(s.until)[:16]) for name, s in found]
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "zone", "expected"),
     [
         (CAMT, None, ("XX00TEST0000000001", "2026-11-02T00:00", "2026-11-04T00:00")),
@@ -109,7 +107,7 @@ def test_two_different_periods_before_a_table_state_nothing() -> None:
     assert len(list(stated_period.in_head([lines[0], lines[0]]))) == 1
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("name", "expected"),
     [
         ("balance_2026-10-01_to_2026-10-31_UTC.csv", ("2026-10-01", "2026-10-31")),
@@ -126,7 +124,7 @@ def test_the_name_of_a_known_export_may_state_its_period(
                                                               until=expected[1])])  # fmt: skip
 
 
-@pytest.mark.parametrize("preset", ["mpesa_portal", "none"])
+@for_each("preset", ["mpesa_portal", "none"])
 def test_the_heads_of_exports_are_read_whatever_maps_their_columns(
     tmp_path: Path, preset: str
 ) -> None:

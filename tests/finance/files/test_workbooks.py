@@ -14,6 +14,7 @@ from app.finance.files import opening, workbooks
 from app.finance.files.books import BookForm
 from app.finance.files.mapping import read_mapping
 from tests.finance.files.reading import book
+from tests.rows import for_each
 
 pytestmark = pytest.mark.usefixtures("workbooks_here")
 
@@ -70,7 +71,7 @@ def test_numbers_dates_and_phones_are_what_the_program_shows(tmp_path: Path) -> 
     ]
 
 
-@pytest.mark.parametrize("number", [b"NaN", b"inf", b"1e999"])
+@for_each("number", [b"NaN", b"inf", b"1e999"])
 def test_a_number_that_is_none_is_a_problem(number: bytes, tmp_path: Path) -> None:
     content = workbook(["A", 12345, "KES", None, None])
     content = changed(content, lambda sheet: sheet.replace(b"<v>12345</v>", b"<v>%s</v>" % number))
@@ -117,13 +118,13 @@ def sheets(tmp_path: Path, **rows: list[list[Any]]) -> Path:
 ONE = ["A", 1, "KES", "2026-11-01"]
 
 
-@pytest.mark.parametrize(("row", "said"), [
+@for_each(("row", "said"), [
     (["A", "#REF!", "KES", None], "cell B2 holds the error #REF!"),
     (["#N/A", 1, "KES", None], "cell A2 holds the error #N/A"),
     (["A", "=1+1", "KES", None], "cell B2 has a formula without a value"),
     (["=x", "=y", "=z", None], "cell A2 has a formula without a value, cell B2 has a"),
 ])  # fmt: skip
-@pytest.mark.parametrize("more", [[], [ONE]])
+@for_each("more", [[], [ONE]])
 def test_errors_and_formulas_without_a_value_are_problems_with_sheet_and_cell(
     row: list[Any], said: str, more: list[list[Any]], tmp_path: Path
 ) -> None:
@@ -170,7 +171,7 @@ def test_a_formula_with_its_value_is_read_and_errors_in_other_columns_are_not(
     assert [row["amount"]["amount"] for row in rows] == ["1.00", "2.00", "3.00"]
 
 
-@pytest.mark.parametrize(("value", "problems"), [(b"0", 1), (b"7", 0)])
+@for_each(("value", "problems"), [(b"0", 1), (b"7", 0)])
 def test_a_zero_that_no_program_worked_out_is_no_value(
     value: bytes, problems: int, tmp_path: Path
 ) -> None:
@@ -211,14 +212,14 @@ def test_other_sheets_and_hidden_rows_are_noted_with_names_and_counts(tmp_path: 
     assert not notes_of(sheets(tmp_path, Orders=[HEADING, ONE]))
 
 
-@pytest.mark.parametrize("keep", [10, 100, 0.5, 0.9, -10])
+@for_each("keep", [10, 100, 0.5, 0.9, -10])
 def test_a_workbook_that_is_cut_short_is_refused(keep: float, tmp_path: Path) -> None:
     content = workbook(["A", 1, "KES"])
     at = int(len(content) * keep) if 0 < keep < 1 else int(keep)
     assert "cut short or damaged" in refusal(content[:at], tmp_path)
 
 
-@pytest.mark.parametrize("start", [b"\x00" * 600, b"\xff\xfe\xfd\xfc" * 150, b"P\xe9"])
+@for_each("start", [b"\x00" * 600, b"\xff\xfe\xfd\xfc" * 150, b"P\xe9"])
 def test_a_workbook_without_its_beginning_is_no_text_either(start: bytes, tmp_path: Path) -> None:
     for name, said in (("BOOK.XLSX", "workbook cannot be read"), ("book.csv", "text")):
         content = start + workbook(["A", 1, "KES", None, None])[len(start) :]
@@ -278,7 +279,7 @@ def test_an_encrypted_workbook_is_refused(tmp_path: Path) -> None:
     assert "save it without a password" in refusal(flagged, tmp_path)
 
 
-@pytest.mark.parametrize("part", [SHEET, "xl/workbook.xml", "xl/styles.xml"])
+@for_each("part", [SHEET, "xl/workbook.xml", "xl/styles.xml"])
 def test_damaged_parts_are_refused(part: str, tmp_path: Path) -> None:
     for damage in (b"", b"<", b"<a><b></a>", b"\xff\xfe\x00"):
         content = changed(workbook(["A", 1, "KES"]), lambda _, new=damage: new, name=part)

@@ -78,7 +78,15 @@ def changed(**parts: Any) -> PeriodReport:
     return replace(report(), **parts)
 
 
+@cache
+def printed(form: ReportFormat) -> bytes:
+    """Return the report in this form, for tests that only read it."""
+    return render(report(), form)
+
+
+@cache
 def workbook(made: bytes) -> Any:
+    """Open a workbook, which nobody changes."""
     return openpyxl.load_workbook(io.BytesIO(made))
 
 
@@ -87,7 +95,7 @@ def rows_of(sheet: Any) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-@pytest.mark.parametrize("form", REPORT_FORMATS)
+@for_each("form", REPORT_FORMATS)
 def test_the_same_report_is_the_same_bytes_however_late_it_is_printed(
     form: ReportFormat, time_machine: Any
 ) -> None:
@@ -102,12 +110,12 @@ def test_the_same_report_is_the_same_bytes_however_late_it_is_printed(
 
 
 def test_json_is_one_document_with_money_as_decimal_strings() -> None:
-    found = json.loads(render(report(), "json"), parse_float=None)
+    found = json.loads(printed("json"), parse_float=None)
     assert found["ties_hold"] is True
     assert found["from"] == "2026-10-01T00:00:00Z"
     money = {(row["currency"], row["flow"]): row["sum"] for row in found["money"]}
     assert money["KWD", "captured"] == {"amount": "16.476", "currency": "KWD"}
-    assert b"." not in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", render(report(), "json"))
+    assert b"." not in re.sub(rb'"(?:[^"\\]|\\.)*"', b"", printed("json"))
 
 
 def test_the_table_shows_every_tie_and_cuts_long_lists() -> None:
@@ -132,8 +140,8 @@ def csv_rows(made: bytes) -> list[dict[str, str]]:
 
 
 def test_csv_has_every_row_of_every_table_under_its_section() -> None:
-    rows = csv_rows(render(report(), "csv"))
-    document = json.loads(render(report(), "json"))
+    rows = csv_rows(printed("csv"))
+    document = json.loads(printed("json"))
     for name, table in document.items():
         if isinstance(table, list):
             assert sum(row["section"] == name for row in rows) == len(table)
@@ -157,7 +165,7 @@ def test_csv_has_no_formula_and_gives_every_text_back() -> None:
 
 
 def test_a_workbook_has_numbers_and_dates_that_add_up_to_the_control_totals() -> None:
-    book = workbook(render(report(), "xlsx"))
+    book = workbook(printed("xlsx"))
     totals = rows_of(book["Orders by outcome"])
     money = {
         (row["Currency"], row["Flow"]): row["Amount"]
@@ -251,7 +259,7 @@ def test_every_sheet_keeps_its_header_in_sight_and_says_on_paper_what_it_is_of()
 
 def test_a_workbook_has_words_where_the_report_has_codes() -> None:
     """No cell but a reference has an underscore, and every heading begins like a sentence."""
-    book = workbook(render(report(), "xlsx"))
+    book = workbook(printed("xlsx"))
     references = {"Order", "Payment", "Break", "Rests on", "Why"}
     for sheet in book:
         for row in rows_of(sheet):
@@ -345,10 +353,10 @@ def read(page: bytes) -> _Texts:
 
 
 def test_the_page_refers_to_nothing_and_runs_nothing() -> None:
-    found = read(render(report(), "html"))
+    found = read(printed("html"))
     assert not found.links
     assert not found.tags & {"script", "link", "img", "iframe", "object", "form"}
-    assert b"url(" not in render(report(), "html").replace(b"url(#", b"")
+    assert b"url(" not in printed("html").replace(b"url(#", b"")
 
 
 def test_the_page_has_every_text_and_marks_cells_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +389,7 @@ def test_a_printed_page_says_which_tables_are_not_on_paper() -> None:
 def test_the_headlines_stand_before_every_table_and_what_proves_them_after() -> None:
     """In each form for people: verdict and money at risk, outcomes, breaks, then all the ties."""
     said = headlines(report())
-    text = render(report(), "table").decode()
+    text = printed("table").decode()
     page = re.sub("<[^>]*>", "", html_form.html(report()).decode())
     for whole in (text, page):
         names = ("control", "outcomes", "breaks", "ties")
@@ -477,7 +485,7 @@ def test_every_page_of_the_pdf_says_whose_and_of_when_it_is_and_who_closed_it() 
     assert f"Page {len(pages)} of {len(pages)}" in pages[-1]
 
 
-@pytest.mark.parametrize("form", ["html", "table", "pdf", "xlsx"])
+@for_each("form", ["html", "table", "pdf", "xlsx"])
 def test_both_people_who_closed_a_month_stand_on_every_page_with_their_times(
     form: ReportFormat,
 ) -> None:
@@ -572,7 +580,7 @@ def test_an_amount_stays_whole_where_its_line_is_full() -> None:
 
 
 def test_a_terminal_has_the_tables_in_the_order_of_the_page() -> None:
-    text = render(report(), "table").decode()
+    text = printed("table").decode()
     titles = [part.table.title for part in parts(report())]
     places = [text.index(f"\n{title}\n") for title in titles]
     assert places == sorted(places)
@@ -622,7 +630,7 @@ def test_times_are_shown_to_the_minute_in_the_merchants_zone() -> None:
     assert facts["Closing"] == "Not a closed report: its figures may still change"
 
 
-@pytest.mark.parametrize("form", ["html", "table", "xlsx"])
+@for_each("form", ["html", "table", "xlsx"])
 def test_sentences_give_the_times_of_the_merchants_zone(form: ReportFormat) -> None:
     said = "Booked at 2026-10-17T21:00:00Z, beyond 2026-10-16T09:05:00Z"
     line = replace(report().break_lines[0], cause="overpaid", sentence=said)  # fits in one line

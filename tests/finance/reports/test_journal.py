@@ -213,7 +213,7 @@ def test_a_write_off_is_taken_back_when_its_money_changed_or_evidence_came() -> 
     assert sum(posting.minor for each in booked(found, *steps) for posting in each.postings) == 0
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("kind", "minor"), [("payment", 500), ("refund", -500), ("dispute", -500), ("dispute", 500)]
 )
 def test_a_written_off_line_that_no_webhook_stated_leaves_nothing_in_clearing(
@@ -514,7 +514,7 @@ THIRDS = Rates(
 )
 
 
-@pytest.mark.parametrize("form", ["xero", "quickbooks"])
+@for_each("form", ["xero", "quickbooks"])
 def test_the_own_currency_adds_up_to_nothing_with_a_line_of_its_own(form: JournalFormat) -> None:
     journal = JournalText(form, scope=scope(), rates=THIRDS)
     for each in month(90):
