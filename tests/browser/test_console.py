@@ -30,11 +30,11 @@ from app.finance.match_rules import save_rules
 from app.wiring.service import open_service
 from tests.api.driving import Driver, Following, driving, environ, event, of_order, signed
 from tests.browser.conftest import Looking, new_context
-from tests.console.conftest import session_for, until_async
+from tests.console.conftest import session_for
 from tests.e2e.processes import end
 from tests.forking import start
 from tests.ports import free_port
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import PATIENCE_S, soon, until
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -144,7 +144,7 @@ async def prepared(folder: Path) -> tuple[str, str, str]:
         await driver.send(event("evt_5", "declined", **CUSTOMER))
         paid = json.dumps(event("evt_6", "succeeded", **CUSTOMER)).encode()
         await driver.send(paid, signed(paid, at=driver.clock.now(), key=b"another key"))
-        await until_async(lambda: len(driver.rows("SELECT 1 FROM ledgers")) >= 4)
+        await soon(lambda: len(driver.rows("SELECT 1 FROM ledgers")) >= 4)
         context = driver.service.context
         await register_operator(context, name="Ann", role="admin", by=None)
         await register_operator(context, name="Sam", role="support", by="Ann")
@@ -168,9 +168,7 @@ async def arrived(folder: Path, *events: dict[str, Any]) -> None:
             before = len(driver.rows("SELECT 1 FROM revisions"))
             for each in events:
                 await driver.send(each)
-            await until_async(
-                lambda: len(driver.rows("SELECT 1 FROM revisions")) >= before + len(events)
-            )
+            await soon(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= before + len(events))
 
 
 @contextmanager

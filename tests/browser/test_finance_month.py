@@ -27,8 +27,8 @@ from tests.browser.test_console import (
     console_on,
     listen,
 )
-from tests.console.conftest import until_async
 from tests.ports import free_port
+from tests.waiting import soon
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -119,7 +119,7 @@ async def prepared(folder: Path) -> str:
                     payment={"reference": payment, "amount": amount},
                 )
             )
-        await until_async(lambda: len(driver.rows("SELECT DISTINCT order_key FROM revisions")) == 4)
+        await soon(lambda: len(driver.rows("SELECT DISTINCT order_key FROM revisions")) == 4)
     async with open_context(load_settings(environ(folder)), purpose="writing") as context:
         return await invite_operator(context, name="Ann", role="admin", by=None)
 

@@ -1,10 +1,9 @@
 """A console over a service with some orders, and clients of it that are signed in."""
 
-import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +31,7 @@ from tests.api.driving import Driver, driving, environ, event, of_order, signed
 from tests.contexts import Here
 from tests.copied import copy_of
 from tests.finance.loading import cover
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, soon
 
 PORT = 8081
 ORIGIN = f"http://127.0.0.1:{PORT}"
@@ -88,7 +87,7 @@ async def with_orders(folder: Path) -> None:
         body = json.dumps(event("evt_3", customer={"phone": f"+{PHONE}"})).encode()
         refused = signed(body, at=driver.clock.now(), key=b"another key altogether")
         await driver.send(body, refused)
-        await until_async(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= 2)
+        await soon(lambda: len(driver.rows("SELECT 1 FROM revisions")) >= 2)
         context = driver.service.context
         await register_operator(context, name="a admin", role="admin", by=None)
         for role in ROLES:
@@ -191,12 +190,6 @@ def rows_of(answer: httpx2.Response) -> list[dict[str, str]]:
     text = answer.content.decode()
     assert text.startswith(BYTE_ORDER_MARK)
     return list(csv.DictReader(io.StringIO(text[1:], newline="")))
-
-
-async def until_async(ready: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not ready():  # noqa: ASYNC110  # nothing tells of it
-            await asyncio.sleep(0.02)
 
 
 async def erasure_proposed(context: AppContext, asked: ErasureRequest) -> str:

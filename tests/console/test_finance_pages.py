@@ -38,12 +38,12 @@ from tests.console.conftest import (
     RunningConsole,
     import_bank_and_statement,
     rows_of,
-    until_async,
 )
 from tests.console.test_pages import in_nairobi, shown
 from tests.contexts import with_settings
 from tests.reconcile.build import T
 from tests.rows import for_each
+from tests.waiting import soon
 
 
 async def of_form(client: httpx2.AsyncClient, path: str) -> str:
@@ -291,7 +291,7 @@ async def test_an_approval_that_takes_long_goes_on_without_its_page(
         go_on.set()
         job = jobs.newest("approve", name)
         assert job is not None
-        await until_async(lambda: job.ended is not None)
+        await soon(lambda: job.ended is not None)
         after = (await client.get(f"/proposals/{name}.json")).json()["state"]
     assert "You may leave this page" in shown(sent.text)
     assert "It is being done since" in shown(page)
@@ -590,9 +590,9 @@ async def test_now_shows_what_finance_has_to_do_and_each_number_leads_to_its_lis
     due = format_instant(Instant(T + 14 * DAY))
     dispute = {"reference": "dp_1", "amount": 1500, "currency": "KES", "respond_by": due}
     await console.driver.send(event("evt_dispute", "disputed", refund=dispute))
-    await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 6)
+    await soon(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 6)
     opened = "SELECT 1 FROM order_listings WHERE word = 'finding dispute_open'"
-    await until_async(lambda: len(console.driver.rows(opened)) == 1)
+    await soon(lambda: len(console.driver.rows(opened)) == 1)
     async with console.signed_in("finance") as client:
         found = (await breaks(client))["breaks"]
         await send(client, f"/do/assign?break={found[0]['id']}", to="a finance")

@@ -26,11 +26,11 @@ from tests.api.driving import driving, event
 from tests.console.conftest import (
     RunningConsole,
     console_over,
-    until_async,
     with_orders,
 )
 from tests.console.test_finance_pages import of_form
 from tests.copied import copy_of
+from tests.waiting import soon
 
 DELIVERIES = 60
 """Deliveries of the heavy order."""
@@ -43,9 +43,7 @@ async def with_heavy_order(folder: Path) -> None:
         for number in range(DELIVERIES):
             await driver.send(event(f"evt_h{number}", "declined"))
         context = driver.service.context
-        await until_async(
-            lambda: driver.rows("SELECT count(*) FROM deliveries") >= [(DELIVERIES + 2,)]
-        )
+        await soon(lambda: driver.rows("SELECT count(*) FROM deliveries") >= [(DELIVERIES + 2,)])
         await seal_all(context, await open_signer(context))
 
 

@@ -23,12 +23,12 @@ from tests.console.conftest import (
     RunningConsole,
     import_bank_and_statement,
     settle_orders,
-    until_async,
 )
 from tests.console.test_finance_pages import send
 from tests.console.test_pages import shown
 from tests.contexts import instead
 from tests.database.builders import tamper
+from tests.waiting import soon
 
 
 async def no_pause(_: float) -> None:
@@ -227,7 +227,7 @@ async def test_what_is_against_closing_is_looked_for_in_a_job(
         go_on.set()
         job = jobs.newest("look", month)
         assert job is not None
-        await until_async(lambda: job.ended is not None)
+        await soon(lambda: job.ended is not None)
         seen = [(await client.get(f"{path}.json")).json() for _ in range(2)]
         async with slow.signed_in("admin") as another:
             await another.get(path)

@@ -24,11 +24,11 @@ from tests.console.conftest import (
     RunningConsole,
     erasure_proposed,
     session_for,
-    until_async,
 )
 from tests.console.test_finance_pages import of_form, send
 from tests.console.test_pages import shown
 from tests.contexts import with_settings
+from tests.waiting import soon
 
 REASON = "the refund came back"
 OTHER_PHONE = "254787654321"
@@ -45,7 +45,7 @@ async def numbers(folding: None, console: RunningConsole) -> RunningConsole:
             "evt_5", payment=payment, order=order, session={"reference": "cs_5"}, customer=customer
         )
     )
-    await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
+    await soon(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
     people: dict[str, Role] = {"Sue": "support", "Bea": "admin"}
     for name, role in people.items():
         await register_operator(console.context, name=name, role=role, by="a admin")

@@ -39,13 +39,13 @@ from tests.console.conftest import (
     SAME_SITE,
     RunningConsole,
     rows_of,
-    until_async,
 )
 from tests.contexts import Here, with_settings
 from tests.database.contract_gaps import accept_gap
 from tests.finance.deciding import decide
 from tests.rows import for_each
 from tests.searching import every
+from tests.waiting import soon
 
 ABOUT_A_FILE = (
     "detach", "exhibit", "import", "read-as", "discard", "withdraw-import", "save-rules",
@@ -146,7 +146,7 @@ async def test_sentences_of_an_order_tell_the_times_of_the_zone(console: Running
     await driver.send(of_order("ORD-7", "evt_7", "pending"))
     await driver.send({**of_order("ORD-8", "evt_8"), "occurred_at": "2026-12-24T21:30:00Z"})
     published = "SELECT 1 FROM revisions WHERE order_key = 'ORD-7'"
-    await until_async(lambda: bool(driver.rows(published)))
+    await soon(lambda: bool(driver.rows(published)))
     async with nairobi.signed_in("finance") as client:
         row = shown((await client.get("/orders?outcome=pending")).text)
     late = driver.path.parent / "late.csv"
@@ -623,7 +623,7 @@ async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
             return document["groups"]["needs_a_person"] - before, shown_orders
 
         marked = "SELECT 1 FROM ledgers WHERE order_key='ORD-1' AND findings LIKE '%needs_a%'"
-        await until_async(lambda: bool(driver.rows(marked)))
+        await soon(lambda: bool(driver.rows(marked)))
         count, waiting = await needing()
         assert (count, waiting[0]) == (1, "ORD-1")
         listed = (await client.get("/orders.json?finding=needs_a_person")).json()["orders"]
@@ -634,7 +634,7 @@ async def test_now_keeps_an_order_that_needs_a_person_until_it_is_accepted(
         given = {"form": form[1], "reason": "paid by bank transfer", "finding": "refund_failed"}
         answer = await client.post(path, data=given)
         assert answer.status_code == 303, shown(answer.text)[-600:]
-        await until_async(lambda: not driver.rows(marked))
+        await soon(lambda: not driver.rows(marked))
         assert (await needing())[0] == 0
     assert driver.rows("SELECT reason FROM audit WHERE action='finding_accepted'") == [
         ("paid by bank transfer",)
@@ -666,7 +666,7 @@ async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
     """The order was paid twice; its break is accepted within the limit of one person."""
     driver = console_with_breaks.driver
     marked = "SELECT 1 FROM ledgers WHERE order_key='ORD-1' AND findings LIKE '%needs_a%'"
-    await until_async(lambda: bool(driver.rows(marked)))
+    await soon(lambda: bool(driver.rows(marked)))
     async with console_with_breaks.signed_in("finance") as client:
         (name,) = [
             each["id"]
@@ -678,4 +678,4 @@ async def test_what_finance_accepts_as_a_break_needs_no_person_any_more(
     assert driver.rows("SELECT reason FROM records WHERE kind='finding_accepted'") == [
         ("paid_twice",)
     ]
-    await until_async(lambda: not driver.rows(marked))
+    await soon(lambda: not driver.rows(marked))

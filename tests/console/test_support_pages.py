@@ -33,12 +33,12 @@ from tests.console.conftest import (
     RunningConsole,
     erasure_proposed,
     session_for,
-    until_async,
 )
 from tests.console.test_cases import attached
 from tests.console.test_pages import shown
 from tests.database.contract_gaps import accept_gap
 from tests.rows import for_each
+from tests.waiting import soon
 
 REASON = "the customer has called"
 SET_ASIDE = (
@@ -83,7 +83,7 @@ async def test_a_delivery_of_no_order_is_shown_as_such(console: RunningConsole) 
     payment = {"reference": "pay_9"}
     await console.driver.send(event("evt_9", order=None, session=None, payment=payment))
     async with console.signed_in("support") as client:
-        await until_async(
+        await soon(
             lambda: console.driver.rows("SELECT 1 FROM events WHERE event_id='evt_9'") == [(1,)]
         )
         page = await client.get("/deliveries?no_order=yes")
@@ -404,7 +404,7 @@ async def test_setting_up_shows_each_source_and_sends_a_test(console: RunningCon
         told = await sent(client, path, event="declined", service="http://127.0.0.1:8080")
         text = shown(told.text)
         order = text.partition("of order ")[2].partition(";")[0]
-        await until_async(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
+        await soon(lambda: len(console.driver.rows("SELECT 1 FROM ledgers")) == 3)
         found = (await client.get(f"/orders/{order}.json")).json()
     assert "payment.declined (declined)" in form
     assert (elsewhere.status_code, unknown.status_code) == (400, 400)
