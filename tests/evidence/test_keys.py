@@ -5,12 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from app.core.errors import ConfigurationError
 from app.evidence.keys import EvidenceKey, PublicKey, load_key, write_key
+from tests.providers.samples import private_key
 from tests.rows import for_each
 
 SEED = bytes.fromhex("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60")
@@ -62,15 +61,9 @@ def test_a_key_that_everyone_may_use_is_refused(tmp_path: Path, mode: int) -> No
         load_key(path)
 
 
-def _rsa() -> bytes:
-    return rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
-
-
-@for_each("content", [b"", b"x" * 9_000, b"-----BEGIN PRIVATE KEY-----\n", _rsa()])
+@for_each(
+    "content", [b"", b"x" * 9_000, b"-----BEGIN PRIVATE KEY-----\n", private_key("rsa").encode()]
+)
 def test_another_content_is_refused_without_being_shown(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "evidence.key"
     path.write_bytes(content)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from itertools import product
 from typing import Any, Final
 
+import pytest
+
 from reconcile.instants import DAY
 from reconcile.ledger import plain
 from reconcile.ledger.declines import EXPIRED, FUNDS, customer_words
@@ -68,6 +70,7 @@ def table() -> str:
     return "\n".join([*lines, ""])
 
 
+@pytest.mark.slow
 def test_both_answers_are_as_the_table_has_them() -> None:
     """`TALLYHOOK_GOLDEN=write` writes the table anew; read it line by line."""
     same_text("answers.txt", table())

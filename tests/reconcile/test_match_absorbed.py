@@ -4,6 +4,8 @@ two orders and several book lines of one key, of which people have paired some."
 from collections.abc import Sequence
 from itertools import product
 
+import pytest
+
 from reconcile.matching.books import BookStatus
 from reconcile.matching.breaks import Break
 from reconcile.matching.match import Decision, Matching
@@ -47,6 +49,7 @@ def _said(decisions: Sequence[Decision]) -> list[tuple[str, str, int]]:
     )
 
 
+@pytest.mark.slow
 @for_each("paired", [(0,), (1,), (0, 1), (0, 1, 2)])
 @for_each("reference", ["ORD-1", "ord-1"])
 def test_what_people_paired_of_one_key(paired: tuple[int, ...], reference: str) -> None:

@@ -10,6 +10,8 @@ from itertools import product
 from typing import Final
 from unittest.mock import patch
 
+import pytest
+
 from reconcile.instants import DAY, HOUR, TICK, Instant
 from reconcile.ledger.fold import fold
 from reconcile.ledger.ledger import EntryKind
@@ -274,6 +276,7 @@ PINS: Final = {
 }
 
 
+@pytest.mark.slow
 @for_each("name", PINS)
 def test_what_is_said_is_what_was_said(name: str) -> None:
     check(f"matched_{name}", lines_of(PINS[name]()))
