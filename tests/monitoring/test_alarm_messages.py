@@ -117,7 +117,7 @@ async def test_a_mail_tells_times_in_the_merchants_zone_and_a_post_in_utc(tmp_pa
     raised, recovery = (str(message_from_bytes(mail).get_payload()) for mail in server.mails)
     assert "Nothing was taken since 2026-11-20 12:05 EAT." in raised
     assert "Raised at 2026-11-20 13:0" in raised
-    assert "The alarm silence is over since 2026-11-20 13:0" in recovery
+    assert "The alarm silence ended at 2026-11-20 13:0" in recovery
     assert "Z" not in raised + recovery
     data = [json.loads(request.content)["data"] for request in pager.seen]
     assert [each["sentence"] for each in data] == [sentence] * 2
