@@ -301,7 +301,7 @@ class JournalText:
     def head(self) -> str:
         if self._form.head is not None:
             return self._form.head(self)
-        return BYTE_ORDER_MARK + csv_line(self._form.columns)
+        return BYTE_ORDER_MARK + csv_line(self._form.columns, self._form.separator)
 
     def kind(self) -> str:
         return "payments journal" if self.accounts.revenue is None else "payments and sales"
@@ -345,7 +345,8 @@ class JournalText:
         """Return the text after the last transaction: where days are added up, the whole journal
         but its head."""
         if self._form.by_day is not None:
-            return "".join(map(csv_line, map(self._form.by_day, self._days())))
+            rows = map(self._form.by_day, self._days())
+            return "".join(csv_line(row, self._form.separator) for row in rows)
         return "" if self._form.foot is None else self._form.foot(self)
 
     def totals(self) -> Iterator[PostedDocument]:
