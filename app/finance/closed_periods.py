@@ -24,7 +24,7 @@ CLOSING_BASIS: Final[Basis] = "captured"
 
 
 MATCHING_FORM: Final = "m7"
-"""Version of matching and report. Increase it when equal evidence gives another result."""
+"""Version of matching and report. `FORM` in `reconcile/ledger/policy.py` says when to raise it."""
 
 
 def rules_form(policy: Policy) -> str:

@@ -9,8 +9,9 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version of `policy_text`.
 
-Raise it, at most once a release, if a setting changes its meaning or a fold gives another ledger
-for equal evidence. A database with an earlier version then folds every order again.
+Raise it, at most once a release and never before the first, if a setting changes its meaning or a
+fold gives another ledger for equal evidence. A database with an earlier version then folds every
+order again.
 """
 
 

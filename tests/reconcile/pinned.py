@@ -19,11 +19,10 @@ DIGITS: Final = 8
 """Of each digest: a change that is not meant has no interest in matching them."""
 
 ANOTHER_RESULT: Final = """
-Equal evidence comes to something else. Where that is meant, read what changed, then write it anew
-with TALLYHOOK_GOLDEN=write; and once since the last release raise the form of what has changed, so
-that orders are folded again and closings name their rules: of folds `FORM` in
-reconcile/ledger/policy.py, of matchings and reports `MATCHING_FORM` in
-app/finance/closed_periods.py."""
+Where that is meant, read each line, then write the pin anew with TALLYHOOK_GOLDEN=write. For
+changed lines also raise a form, so that orders are folded again and closings name their rules: of
+folds `FORM` in reconcile/ledger/policy.py, which says when, of matchings and reports
+`MATCHING_FORM` in app/finance/closed_periods.py."""
 
 
 def digest(text: str) -> str:
@@ -31,13 +30,22 @@ def digest(text: str) -> str:
 
 
 def check(name: str, found: Sequence[str]) -> None:
-    """Raise AssertionError with the lines that changed, and what to do about it."""
+    """Raise AssertionError with the cases that are new, gone or changed, and what to do."""
     path = FOLDER / f"pinned_{name}.txt"
     if WRITE:
         path.write_text("\n".join(found) + "\n")
     pinned = path.read_text().splitlines()
-    changed = sorted(set(found) ^ set(pinned))
-    assert not changed, "\n".join([*changed, ANOTHER_RESULT])
+    was, now = (dict(line.rpartition(" | ")[::2] for line in lines) for lines in (pinned, found))
+    said = [
+        f"{word} in {path.name}: {case}"
+        for word, cases in (
+            ("new", now.keys() - was.keys()),
+            ("gone", was.keys() - now.keys()),
+            ("changed", {case for case in now.keys() & was.keys() if now[case] != was[case]}),
+        )
+        for case in sorted(cases)
+    ]
+    assert not said, "\n".join([*said, ANOTHER_RESULT])
     assert list(found) == pinned
 
 
