@@ -41,7 +41,7 @@ JobKind = Literal[
 ROWS: Final = 50
 """Rows on a page of a listing, to keep it under 50 KB."""
 
-ROWS_OF_CSV: Final = 5_000
+CSV_PAGE: Final = 5_000
 """Rows loaded at a time for a listing's CSV, which contains all rows."""
 
 FORMATS: Final = ("html", "json", "csv")
@@ -159,7 +159,7 @@ class View:
     @property
     def rows(self) -> int:
         """Return how many rows of a listing to load at a time."""
-        return ROWS_OF_CSV if self.format == "csv" else ROWS
+        return CSV_PAGE if self.format == "csv" else ROWS
 
     def at(self, **params: str | None) -> "View":
         """Return this view with some parameters of its address changed; None removes one."""

@@ -1,7 +1,6 @@
 """Instructions for connecting a provider, from section [setup] of its profile.
 
-`python -m app.cli.page_tables` writes the table of README.md, which a test compares. Leaves out:
-the address to register, which only a running installation knows.
+Leaves out: the address to register, which only a running installation knows.
 """
 
 from collections.abc import Mapping

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from app.config.config_file import PREFIX
@@ -29,7 +30,7 @@ def test_it_lists_every_setting_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("field", sorted(Settings.model_fields.keys() - {"sources", *SECTIONS}))
-def test_each_setting_stands_with_its_default_and_its_bounds(field: str) -> None:
+def test_each_setting_stands_with_its_default(field: str) -> None:
     commented, value = lines()[f"TALLYHOOK_{field.upper()}"]
     info = Settings.model_fields[field]
     default = info.get_default()
@@ -37,9 +38,16 @@ def test_each_setting_stands_with_its_default_and_its_bounds(field: str) -> None
     assert not commented
     named = {None: "sandbox" if field == "environment" else "", (): ""}
     assert value == named.get(default, str(default))
-    for bound in info.metadata:
-        for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
-            assert limit is None or f"{limit:,}" in EXAMPLE.read_text()
+
+
+def test_the_bounds_of_each_setting_stand_in_it_also_of_those_in_sections() -> None:
+    text = EXAMPLE.read_text()
+    kinds: list[type[BaseModel]] = [Settings, *SECTIONS.values()]
+    for kind in kinds:
+        for field, info in kind.model_fields.items():
+            for bound in info.metadata:
+                for limit in (getattr(bound, "ge", None), getattr(bound, "le", None)):
+                    assert limit is None or f"{limit:,}" in text, (kind.__name__, field, limit)
 
 
 def test_each_setting_has_a_reason_above_it() -> None:

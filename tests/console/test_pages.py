@@ -216,7 +216,7 @@ async def test_the_csv_of_a_list_has_the_rows_of_all_its_pages(
         for path in ("/orders", "/breaks", "/deliveries", "/audit", "/unallocated", "/imports"):
             whole = rows_of(await client.get(f"{path}.csv?skip=1&before=1&after=zz"))
             with monkeypatch.context() as small:
-                small.setattr("app.console.view.ROWS_OF_CSV", 1)
+                small.setattr("app.console.view.CSV_PAGE", 1)
                 assert rows_of(await client.get(f"{path}.csv")) == whole
             several |= {path} if len(whole) > 1 else set()
             for name, value in ((n, v) for row in whole for n, v in row.items()):

@@ -1,7 +1,7 @@
 """The plots that stories follow: what can happen to an order, each with its truth.
 
 A plot states what happens and says in the end which outcome, which money and which breaks there
-truly are. `CYCLE` is forty orders in a row; every break cause is in it a known number of times.
+truly are. `CYCLE` is a row of orders; every break cause is in it a known number of times.
 """
 
 from collections.abc import Callable
@@ -384,4 +384,4 @@ UNDECIDED: tuple[Plot, ...] = (price_unclear, two_bodies, two_rows_fit, second_p
 """Those that must be decided before a month is closed."""
 
 CYCLE: tuple[Plot, ...] = (*ORDINARY, *BROKEN, *WENT_BACK)
-"""Forty, so that with three currencies each plot comes in each."""
+"""A number that three does not divide, so that each plot comes in each of three currencies."""
