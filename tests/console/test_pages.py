@@ -500,7 +500,7 @@ async def test_what_a_statement_alone_knows_is_told_where_nothing_is_found(
     )
     async with console.signed_in("support") as client:
         page = (await client.post("/find", data={"text": "ORD-77"})).text
-    assert "A statement of shop has the payment p77 of ORD-77" in shown(page)
+    assert "A statement from shop has the payment p77 of ORD-77" in shown(page)
     assert '<a href="/breaks">the list of breaks</a>' in page
 
 
