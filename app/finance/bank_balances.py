@@ -1,9 +1,9 @@
-"""Balances of bank statements: differences that two people accept, and statements that do not join.
+"""Bank statements whose entries do not add up to their balances, or that do not join.
 
-1 refuse   a statement whose entries are not the difference of its balances (`files/banks`)
-2 propose  to accept exactly that difference, of exactly that file, with a reason
-3 import   the file again, once a second person approved; the balances are stored
-4 judge    by the next statement: it begins with the stated closing balance, or with another
+1 refuse   a statement whose entries differ from the difference of its balances (`files/banks`)
+2 propose  to accept exactly this difference of this file, with a reason
+3 import   the file again after a second person approved; the balances are stored
+4 judge    whether the next statement begins with the stated closing balance
 """
 
 import hashlib
@@ -35,13 +35,14 @@ from reconcile.reporting.report import BalanceRow
 KIND: Final = "accept_balance_difference"
 
 SHOWN: Final = 3
-"""Statements that notes list; the page of the imports has all files."""
+"""Most statements that the notes on an import list. The page of imports has all files."""
 
 
 def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBalances]:
-    """Return balances in minor units, without any that lacks a day or whole units.
+    """Convert balances of bank statements to minor units. Balances that lack a day or an amount, or
+    have fractions of a minor unit, are left out.
 
-    account  used for statements that name none
+    account  the account of statements that name none
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -70,8 +71,7 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
 
 
 def _subject(sha256: str, differs: Balances) -> str:
-    """Return the proposal's subject for one difference of one file. Another file or another
-    difference is another subject."""
+    """Return the proposal's subject, which identifies one difference of one file."""
     digest = hashlib.sha256(f"{sha256} {differs.name}".encode()).hexdigest()
     return f"bank statement {digest[:16]}"
 
@@ -106,7 +106,7 @@ async def propose_difference(
     reason: str,
     by: str | None,
 ) -> Proposal:
-    """Propose to import a statement with its difference. Raises UsageError as `propose` does."""
+    """Propose to import a statement although it does not add up. Raises the errors of `propose`."""
     check_reason(reason, countries=context.countries)
     account = account_name(differs.account) or "without a name"
     async with context.database.writing() as connection:
@@ -127,9 +127,10 @@ async def propose_difference(
 
 
 def difference_kind(context: AppContext) -> ProposalKind:
-    """Return the kind of proposal to accept a difference of balances.
+    """Return the kind of proposal that accepts a difference of balances.
 
-    Approving imports nothing: the file is not kept here. Its next import finds the approval.
+    An approval imports nothing, because the file is not stored. The next import of the file finds
+    the approval.
     """
 
     async def perform(proposal: Proposal, agree: Agree) -> None:
@@ -153,8 +154,8 @@ def difference_kind(context: AppContext) -> ProposalKind:
 async def notes_on_joins(
     connection: Connection, found: Sequence[StatementBalances], *, as_of: Instant
 ) -> list[str]:
-    """Return a sentence on each of these statements that does not join its neighbour, up to SHOWN.
-    Also return one on each accepted difference that these statements settle."""
+    """Return sentences, at most SHOWN, on statements that do not begin with the closing balance of
+    the statement before, and on accepted differences that the next statement confirms."""
     known = await standing_balances(connection, as_of=as_of) if found else []
     own, said = set(found), list[str]()
     accounts = {each.account for each in found}
@@ -184,7 +185,8 @@ async def notes_on_joins(
 
 
 async def list_balances(context: AppContext) -> list[dict[str, Any]]:
-    """Return the balances of statements from imports in force, by account and day, as documents.
+    """Return the balances of all statements by account and day, as documents. Withdrawn imports are
+    left out.
 
     The state says whether the next statement begins with the closing balance.
     """
@@ -211,15 +213,14 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Words for the state of a statement: the last one, or whether the next one joins it."""
+"""Words for each state of a statement: whether it is the last one, or the next one joins it."""
 
 
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return differences that two people accepted, as known at an instant. They are those of
-    statements with days from `first` to `last`, and earlier ones that no later statement has
-    confirmed."""
+    """Return accepted differences as known at an instant: those of statements with days from
+    `first` to `last`, and those of earlier statements that no later statement has confirmed."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

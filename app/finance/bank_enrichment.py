@@ -1,12 +1,12 @@
-"""Bank files of several formats: one makes the lines of an account, the others only enrich them.
+"""Bank files of several formats: one format makes an account's lines, others add texts to them.
 
-    1 decide   an account's lines are made by a file's format, or enriched: by their days, and by
-               what each format is (`accounts_to_enrich`)
-    2 find     a line with the account, amount and bank's reference of an entry
+    1 decide   whether a file makes lines of an account or enriches them: by the file's days and
+               format (`accounts_to_enrich`)
+    2 find     the line that has an entry's account, amount and bank's reference
     3 fill     what the line lacks: reference, counterparty, text (`enrich`)
 
-Only the bank's own reference (AcctSvcrRef of CAMT, //reference of MT940) makes entries of two
-formats one booking: each format writes texts in its own way.
+Only equal references of the bank (AcctSvcrRef of CAMT, //reference of MT940) show that entries of
+two formats are one booking: each format writes texts in its own way.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ from reconcile.instants import Instant
 
 _COLUMNS: Final = tuple(BankForm.STAGED)
 _TEXTS: Final = 3
-"""Texts that an entry may fill: the last columns."""
+"""Number of text columns that an entry may fill: the last columns."""
 
 
 async def accounts_to_enrich(
@@ -34,15 +34,16 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts in a bank's file whose lines come from files of another format. Each has
-    a sentence if this file cannot enrich them.
+    """Return the accounts in a bank's file whose lines come from files of another format. If this
+    file cannot enrich an account, its value is a sentence that says so.
 
-    A notification (CAMT.054) makes no lines. A report within the day makes them where no other
-    format does. Any other file makes them on days that no other format has.
+    A notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
+    has the account. Any other file makes lines if no other format has its days.
 
-    booked_days  the days of an account on which the file has bookings
-    Raises UsageError where the file shares only some of its days with another format, or days with
-    a report within the day: a booking would count twice, or be left out.
+    booked_days  returns the days on which the file has bookings of an account
+
+    Raises UsageError if the file shares only some of its days with another format, or has days of a
+    report within the day: a booking would count twice, or be left out.
     """
     found = dict[str, str]()
     for line in lines:
@@ -92,11 +93,12 @@ def _twice(line: CoverageLine, shared: Sequence[BankDays]) -> str:
 async def enrich(
     connection: Connection, staged: Staged, accounts: Mapping[str, str], *, as_of: Instant
 ) -> list[str]:
-    """Replace staged entries of these accounts by their stored lines, adding the texts that the
-    lines lack. Entries that find no line, or several, are dropped. Returns a note on each account.
+    """Replace staged entries by the stored lines that they match, and fill texts that the lines
+    lack. Drop entries that match no line or several lines. Returns a note on each account.
 
-    accounts  those of `accounts_to_enrich`
-    Raises UsageError for an account whose entries all match no line.
+    accounts  accounts to enrich, from `accounts_to_enrich`
+
+    Raises UsageError for an account none of whose entries matches a line.
     """
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()
@@ -142,7 +144,7 @@ def _name_of(content: Row) -> tuple[Any, ...]:
 async def _lines_of(
     connection: Connection, entries: Collection[str], *, as_of: Instant
 ) -> dict[tuple[Any, ...], list[tuple[str, Row]]]:
-    """Return the lines in force with these bank references, each as (id, content)."""
+    """Return the present lines that have these bank references, each as (id, content)."""
     columns = f"line, {', '.join(_COLUMNS)}"
     found = defaultdict[tuple[Any, ...], list[tuple[str, Row]]](list)
     for line, *content in await lines_known(

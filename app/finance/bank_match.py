@@ -25,10 +25,11 @@ from reconcile.money import Money, to_json
 T = TypeVar("T")
 
 KEPT_MOST: Final = 50_000
-"""Lines up to which a matching is cached for the next page: about 50 MB."""
+"""Most lines that a cached matching may have: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a matching is cached. Lines that wait for a deadline may pass it meanwhile."""
+"""Time for which a matching is cached. Until it ends, a line may miss that its deadline has
+passed."""
 
 
 class PayoutDocument(TypedDict):
@@ -135,12 +136,14 @@ class BookedPage:
 
 @dataclass(slots=True)
 class KeptMatch:
-    """The bank as matched a moment ago, for requests page by page.
+    """Cache of all matched bank lines, for requests page by page.
 
-    It is valid while nobody acts: an import, a decision or a rule is an entry of the trail.
+    The cache is valid while the audit trail has no new entry: each import, decision and change of
+    rules adds one.
 
-    mark   the newest entry of the trail then
-    asked  the instant that was asked for; None: `at`, when it was matched
+    mark   the newest trail entry when the lines were matched
+    asked  the instant that was requested; None if the request was for now
+    at     when the lines were matched
     """
 
     mark: str = ""
@@ -149,7 +152,7 @@ class KeptMatch:
     lines: list[Booked] = field(default_factory=list)
 
     def found(self, mark: str, asked: Instant | None, *, now: Instant) -> list[Booked] | None:
-        """Return all lines; None if they must be matched again."""
+        """Return the cached lines; None if they must be matched again."""
         same = self.at is not None and (self.mark, self.asked) == (mark, asked)
         return self.lines if same and self.at is not None and now - self.at < GOOD_FOR else None
 
@@ -171,14 +174,16 @@ async def booked_page(
     limit: int,
     kept: KeptMatch | None = None,
 ) -> BookedPage:
-    """Return bank lines with their matches, the newest first, as known now or at an instant.
+    """Return bank lines with their matches as known at an instant, newest first.
 
-    stands  only lines in this bucket; None: all
-    line    only the line with this id, whatever its version; None: all
-    after   the id of the last line before the page; empty: begin at the first
-    skip    lines to skip from there
-    kept    cache of the matching from one page to the next
-    Raises NotFoundError if that line is not among them, and UsageError if the bank cannot be
+    as_of   the instant; None for now
+    stands  only lines in this bucket; None for all
+    line    only the line with this id, in any version; None for all
+    after   the id of the last line before the page; empty for the first page
+    skip    number of lines to skip after that
+    kept    cache of the matching for the next pages
+
+    Raises NotFoundError if `line` is not among the lines, and UsageError if the bank cannot be
     matched.
     """
     show = partial(_page, stands=stands, line=line, after=after, skip=skip, limit=limit)
@@ -193,7 +198,7 @@ async def booked_lines(
     after: str = "",
     limit: int,
 ) -> list[Booked]:
-    """Return the lines of `booked_page`. Raises as it does."""
+    """Return the lines of a `booked_page`. Raises the same errors."""
     page = await booked_page(context, as_of=as_of, stands=stands, after=after, limit=limit)
     return page.lines
 
@@ -231,9 +236,10 @@ async def booked_with(
     payouts: Collection[str] = (),
     orders: Collection[str] = (),
 ) -> list[Booked]:
-    """Return bank lines by their subject, or by the payout or book line that they are matched with.
+    """Return bank lines that have one of these subjects, or that are matched with one of these
+    payouts or book lines.
 
-    Nothing is matched if none is asked for.
+    If all three are empty, nothing is matched.
     """
     if not (subjects or payouts or orders):
         return []
@@ -265,7 +271,10 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line. kept: as of `booked_page`. Raises NotFoundError for an unknown id."""
+    """Return one bank line with its matches. Raises NotFoundError for an unknown id.
+
+    kept  cache of the matching, as for `booked_page`
+    """
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 
@@ -284,8 +293,8 @@ async def _matched(
     *,
     kept: KeptMatch | None,
 ) -> T:
-    """Match the bank and use its lines in a thread. Many lines take seconds, in which the server
-    must answer other requests."""
+    """Match the bank lines and return `use(lines)`, both in a thread. Many lines take seconds, in
+    which the server must answer other requests."""
     now = context.clock.now()
     at = now if as_of is None else as_of
     mark = "" if kept is None else await last_done(context)

@@ -1,9 +1,8 @@
-"""Lines of bank accounts as of an instant, and the balances of the bank's statements; and payouts,
-the sums of statement lines that name one.
+"""Lines of bank accounts, balances of bank statements, and payouts, as known at an instant.
 
-A line is identified by what the bank states (`subject`) and, among equal ones, by its place
-(`ordinal`). A later file that repeats it changes nothing; one with another text of it is a new
-version.
+A payout is the sum of the statement lines that name it. A bank line is identified by what the bank
+states (`subject`); equal bookings differ by their place (`ordinal`). A later file that repeats a
+line changes nothing; a file that states another text for the line adds a version.
 """
 
 import hashlib
@@ -43,10 +42,10 @@ _LINES: Final = statement(
 )
 
 STRETCH: Final = 20_000
-"""Versions of lines searched for words at a time: about 0.15 seconds."""
+"""Versions of lines that one step of a search reads: about 0.15 seconds."""
 
 STRETCHES: Final = 10
-"""Stretches in one search. It takes a second or two, and a person may continue it."""
+"""Steps in one search, which takes a second or two. A person may continue the search."""
 
 _STRETCH: Final = (
     "SELECT booked_at FROM bank_lines WHERE booked_at < :before ORDER BY booked_at DESC "
@@ -68,8 +67,8 @@ _ANY: Final = statement("SELECT 1 FROM bank_lines WHERE {known} LIMIT 1", known=
 
 _TO_BANK: Final = "('withdrawal', 'withdrawal_failed', 'deposit')"
 
-# Written so that SQLite does not look for these rows by their index: most rows have a payout, and a
-# table is read in its own order in half the time.
+# Written so that SQLite scans the table rather than its index: most rows have a payout, and a scan
+# takes half the time.
 _PAID_OUT: Final = "coalesce(payout, '') <> ''"
 
 _PAYOUTS: Final = statement(
@@ -98,7 +97,8 @@ async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield lines as they were known at an instant, some thousand at a time, for `bank_line_of`."""
+    """Yield rows of bank lines as known at an instant, some thousand at a time, for
+    `bank_line_of`."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
@@ -112,12 +112,13 @@ async def bank_lines_saying(
     limit: int,
     before: Instant | None = None,
 ) -> tuple[list[BankLine], Instant | None]:
-    """Return lines with these words in a text, the newest first; ignores the case of ASCII letters.
+    """Return bank lines with these words in a text, newest first. Ignores the case of ASCII
+    letters.
 
-    Restricted lines are left out. With the lines comes the instant before which lines were not
-    searched; None if all were, or if `limit` lines were found.
+    Restricted lines are left out. Also returns the instant before which lines were not searched;
+    None if all lines were searched, or `limit` lines were found.
 
-    before  search lines that were booked before it
+    before  search only lines booked before this instant; None for all
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     escaped = words.lower().replace("!", "!!").replace("%", "!%").replace("_", "!_")
@@ -164,7 +165,8 @@ PayoutName = tuple[str, str, str]
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
     """Return every payout that statement lines name, as known at an instant.
 
-    A payout from a wallet consists of its withdrawals; any other is the sum of its lines.
+    The amount of a payout from a wallet is the sum of its withdrawals; for other payouts, the sum
+    of all its lines.
     """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
@@ -193,10 +195,9 @@ async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout
 async def withdrawals(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[PayoutName, tuple[int, int, Instant | None]]:
-    """Return three values for every payout from a wallet: the final amount, the amount that left,
-    and the last time.
+    """Return (final amount, amount that left, last time) of every payout from a wallet.
 
-    The first two differ if a part failed and came back. Both are in minor units.
+    Amounts are in minor units. The two amounts differ if a part failed and came back.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     rows = await connection.execute(text(_WITHDRAWN), values)
@@ -217,7 +218,7 @@ BankKey = tuple[str, int, int]
 """(subject, ordinal, since): one version of one line."""
 
 BankTexts = tuple[str, str, str, str]
-"""The texts of a line: entry, reference, counterparty, and the rest."""
+"""(entry, reference, counterparty, other text): the texts of a line."""
 
 _TEXTS: Final = (
     "SELECT subject, ordinal, since, entry, reference, counterparty, told, booked_at "
@@ -228,8 +229,7 @@ _TEXTS: Final = (
 async def bank_texts(
     connection: AsyncConnection,
 ) -> AsyncIterator[list[tuple[BankKey, BankTexts, Instant]]]:
-    """Yield the texts of all versions of lines with their booking times, some thousand at a
-    time."""
+    """Yield (key, texts, booking time) of all versions of lines, some thousand at a time."""
     async for rows in stream(connection, _TEXTS, at_once=AT_ONCE):
         yield [((row[0], row[1], row[2]), (row[3], row[4], row[5], row[6]), row[7]) for row in rows]
 
@@ -285,6 +285,7 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances from imports that were in force at an instant, in no order."""
+    """Return the balances of statements, in no order. Imports withdrawn by an instant are left
+    out."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

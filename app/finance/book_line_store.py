@@ -1,9 +1,9 @@
-"""Lines of order books, read in key order as of any instant.
+"""Lines of order books, read in key order as known at an instant.
 
-A line is what the books state about one reference of one kind; references with one `match_key` are
-the same. A line keeps its id, `bok_` and 20 hex digits, from version to version. A version's id is
-the line's, a dot, and the number of its import. These are not the `records` that ledgers are folded
-from: a book is compared with ledgers, and never makes one.
+A line is what the books state about one reference of one kind. References with an equal `match_key`
+are one reference. A line keeps its id, `bok_` and 20 hex digits, from version to version. A
+version's id is the line's id, a dot, and the number of its import. Book lines are compared with
+ledgers; ledgers are folded from `records`, never from book lines.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -38,11 +38,13 @@ _METHODS: Final = "SELECT DISTINCT method FROM book_lines WHERE method IS NOT NU
 async def book_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield lines as they were known at an instant, in key order, some thousand at a time.
+    """Yield book lines as known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, reference, kind, minor, currency, placed_at, status, group, refunded,
     refunded_at, method).
-    first, beyond  only keys from `first` on and before `beyond`
+
+    first   yield only keys from this one on
+    beyond  yield only keys before this one; None for no end
     """
     values: dict[str, Any] = {
         "first": first,
@@ -56,17 +58,17 @@ async def book_rows(
 
 
 async def book_rows_of(connection: AsyncConnection, keys: Iterable[str], *, as_of: Instant) -> Rows:
-    """Return the rows of these keys, as `book_rows` does."""
+    """Return the rows with these keys, in the columns of `book_rows`."""
     return await lines_known(connection, "book", _ROW, as_of=as_of, match_key=keys)
 
 
 async def outside_orders(
     connection: AsyncConnection, *, methods: Methods, named: Iterable[str], as_of: Instant
 ) -> list[BookLine]:
-    """Return order lines that a bank line may pay: those with payment methods outside providers,
-    and those named.
+    """Return order lines that a bank line may pay: lines that were paid outside providers, and
+    named lines.
 
-    named  subjects of lines
+    named  subjects of the named lines
     """
     cells = [row[0] for row in await connection.execute(text(_METHODS))]
     chosen = [cell for cell in cells if methods.parts(cell) & {"outside", "bank"}]
@@ -123,8 +125,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return all versions of lines with one of these numbers, or with one of these keys and any
-    number."""
+    """Return line versions that have one of these phone numbers, and versions with any number that
+    have one of these keys."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})
@@ -133,7 +135,8 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return versions with a number that were imported before an instant, by key."""
+    """Return line versions with a phone number that were imported before an instant, in key
+    order."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),
@@ -149,7 +152,7 @@ async def old_lines(
 
 
 async def last_import_at(connection: AsyncConnection) -> Instant:
-    """Return when the last import was published; EARLIEST without any."""
+    """Return when the last import was published; EARLIEST if there is no import."""
     found = await connection.execute(
         text("SELECT coalesce(max(published_at), :none) FROM imports"), {"none": EARLIEST}
     )

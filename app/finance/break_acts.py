@@ -90,7 +90,7 @@ class BreakPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenBreak:
-    """A break as it was last seen or as a run saw it, with its life so far."""
+    """A break as a run saw it, or as it was last seen, with its steps and present state."""
 
     identity: str
     seen: breaks.Break
@@ -173,7 +173,8 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks of a run by id, some hundreds at a time, each with its present state."""
+    """Yield the breaks that a run saw, some hundreds at a time by id, each with its present
+    state."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(
@@ -194,9 +195,9 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all published breaks by id, closed ones too, some hundreds at a time.
+    """Yield all published breaks by id, including closed ones, some hundreds at a time.
 
-    Causes, states and a person, if given, restrict the breaks.
+    Causes, states and an assignee, if given, restrict the breaks.
     """
     while True:
         async with context.database.reading() as connection:
@@ -266,7 +267,7 @@ BREAKS_OF_AN_ORDER: Final = 50
 
 
 async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
-    """Return the breaks of one order, including closed ones."""
+    """Return all breaks of one order, including closed ones."""
     async with context.database.reading() as connection:
         return await _breaks_of(connection, order)
 
@@ -274,8 +275,8 @@ async def breaks_of(context: AppContext, order: str) -> list[SeenBreak]:
 async def breaks_since(
     connection: Connection, order: str, *, since: Instant
 ) -> list[SeenBreak] | None:
-    """Return the breaks of one order, including closed ones; None if none was published since
-    then."""
+    """Return all breaks of one order, including closed ones; None if no run since an instant
+    changed any break."""
     last = await break_store.last_lived(connection)
     if last is None or last.at < since:
         return None
@@ -288,7 +289,7 @@ async def _breaks_of(connection: Connection, order: str) -> list[SeenBreak]:
 
 
 async def finished_run(context: AppContext, number: int) -> break_store.Run:
-    """Return one run. Raises NotFoundError for an unknown one."""
+    """Return a finished run. Raises NotFoundError for an unknown number."""
     async with context.database.reading() as connection:
         found = await break_store.run_of(connection, number)
     if found is None:
@@ -299,7 +300,8 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[break_store.Run]:
-    """Return the last runs, newest first. before: only runs with lower numbers."""
+    """Return the last finished runs, newest first, only those with numbers below `before` if it is
+    given."""
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
 
@@ -320,9 +322,10 @@ BREAK_ACTIONS: Final[dict[breaks.Act, operators.Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakAct:
-    """A person's act: its kind, in whose name, and why.
+    """A person's act on a break.
 
-    value  the assignee, the line to match or to unmatch, or how late money is settled
+    by     the person's name
+    value  the assignee, the line to match or unmatch, or the decision about late money
     """
 
     kind: breaks.Act
@@ -332,11 +335,11 @@ class BreakAct:
 
 
 MOST_AT_ONCE: Final = 200
-"""Breaks in one decision: four pages of the list. The transaction takes about a second."""
+"""Most breaks in one decision: four pages of the list. The transaction takes about a second."""
 
 
 NAMED: Final = 10
-"""Breaks that a refusal lists; the others are counted."""
+"""Breaks that a refusal lists by id. It counts the others."""
 
 
 def mark_of(found: Sequence[SeenBreak]) -> str:
@@ -371,9 +374,10 @@ def _check_same(found: Sequence[SeenBreak], seen: str | None) -> None:
 
 
 async def some_breaks(context: AppContext, names: Sequence[str]) -> list[SeenBreak]:
-    """Return breaks by their ids, the largest amounts of each currency first.
+    """Return breaks by their ids, sorted by currency and then by amount, the largest first.
 
-    Raises UsageError for none or too many, NotFoundError if one is not published.
+    Raises UsageError for no id or too many ids, and NotFoundError for a break that is not
+    published.
     """
     wanted = list(dict.fromkeys(names))
     if not 0 < len(wanted) <= MOST_AT_ONCE:
@@ -393,14 +397,14 @@ async def act_on_breaks(
 ) -> Proposal | None:
     """Assign, comment on, accept or settle breaks in one transaction: all of them, or none.
 
-    A single break that one person may not accept is proposed; the proposal is returned. Keeping
-    late money is an acceptance.
+    If one person may not accept a single break alone, a proposal is made and returned. Keeping late
+    money counts as an acceptance.
 
-    seen     `mark_of` the breaks as they were shown; None: act on them in any state
-    propose  False: refuse a single break that one person may not accept
+    seen     `mark_of` the breaks as they were shown; None to act on them in any state
+    propose  False to refuse instead of proposing
 
-    Raises NotFoundError for an unknown break, and UsageError if they have changed since, if one is
-    closed, or if one person may not accept all of several, or one that is not to be proposed.
+    Raises NotFoundError for an unknown break. Raises UsageError if a break was closed or has
+    changed since it was shown, or if one person may not accept several breaks together.
     """
     to = doing.value if doing.kind == "assigned" else ""
     if to and not (is_human_text(to) and to == to.strip() and len(to) <= 80):
@@ -435,15 +439,16 @@ async def act_on_breaks(
 
 
 MOST_LINES: Final = 50
-"""Lines matched with a break at a time: bookings of a payout, or orders paid by a transfer."""
+"""Most lines matched with a break at a time: bookings of a payout, or orders that a transfer
+pays."""
 
 
 async def match_lines(
     context: AppContext, name: str, *, lines: Sequence[str], reason: str, by: str | None
 ) -> None:
-    """Match a break with unmatched lines. Their own breaks close together with this one.
+    """Match a break with unmatched lines. The breaks about these lines close together with it.
 
-    The next run applies the match; if the sums differ, it reports the difference.
+    The next run applies the match; if the sums differ, the run reports the difference.
     """
     if not 0 < len(lines) <= MOST_LINES:
         raise UsageError(f"choose 1 to {MOST_LINES} lines")
@@ -472,9 +477,10 @@ async def match_lines(
 async def unmatch_break(
     context: AppContext, name: str, *, line: str = "", reason: str, by: str | None
 ) -> str:
-    """Undo a match by hand, even if it closed the break. The next run ignores it.
+    """Undo a match by hand, even if the match closed the break. The next run ignores the match.
 
-    line  the line, if there are several matches
+    line  the matched line; needed if the break has several matches
+
     Returns the line in the version that was matched.
     """
     doing = BreakAct(kind="unmatched", by=by, reason=reason, value=line)
@@ -567,7 +573,8 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal that accepts a break or keeps late money above the limit."""
+    """Build the kind of proposal for accepting a break above the limit, or keeping late money above
+    it."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
@@ -591,7 +598,8 @@ def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
 
 
 async def _break_state(connection: Connection, name: str, given: Mapping[str, str]) -> str:
-    """Return the state that a person approves: money, facts, and whether it was decided or closed.
+    """Return the state of a break that an approval is about: its money and facts, and whether the
+    break is decided or closed.
 
     The assignee and comments are not included.
     """
@@ -620,7 +628,7 @@ def _proposed_sentence(found: SeenBreak, doing: BreakAct) -> str:
 
 
 def _booked(seen: breaks.Break) -> str:
-    """Describe for the approver the amount that accepting a break books. That is what remains to be
+    """Describe for the approver the amount that accepting a break books: what remains to be
     settled, often less than the break's money."""
     if not seen.left:
         return f"nothing is booked; it is about {seen.money}"
@@ -634,7 +642,7 @@ def _booked(seen: breaks.Break) -> str:
 
 
 def not_known(seen: breaks.Break) -> bool:
-    """Return whether the money at risk is unknown. Then 0 does not mean a small sum."""
+    """Return whether a break's money at risk is unknown. Its amount is then stored as 0."""
     return seen.cause == "unresolved" and not seen.money.minor
 
 
@@ -648,7 +656,7 @@ def too_much(allowance: Allowance, seen: breaks.Break) -> str | None:
 
 
 async def matches_of(context: AppContext, name: str) -> list[str]:
-    """Return the lines that a person matched with a break, in the matched versions."""
+    """Return the lines that people matched with a break, in the versions that were matched."""
     async with context.database.reading() as connection:
         return await break_store.lines_matched_with(connection, name)
 
@@ -665,7 +673,8 @@ def own_line_of(seen: breaks.Break) -> str:
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line, or an order, that are counterparts of a break."""
+    """Return the breaks about a line or an order whose cause is the counterpart of this break's
+    cause."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners
@@ -677,10 +686,10 @@ async def _partners(connection: Connection, found: SeenBreak, line: str) -> list
 
 
 async def _free_line(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Check that a line is unmatched: a candidate of this break, or the subject of another open
-    one.
+    """Check that a line may be matched with a break: it is unmatched, and is a candidate of this
+    break or the subject of another open break.
 
-    Returns the open breaks about the line that a match closes too.
+    Returns the open breaks about the line, which the match closes too. Raises UsageError otherwise.
     """
     if otherwise := CAUSES[found.seen.cause].not_by_hand:
         raise UsageError(otherwise)
@@ -711,7 +720,7 @@ async def _free_line(connection: Connection, found: SeenBreak, line: str) -> lis
 
 
 async def _standing_match(connection: Connection, name: str, *, line: str) -> str:
-    """Return the matched line to undo. Raises UsageError if there is none, or several."""
+    """Return the matched line to undo. Raises UsageError if no match fits, or several do."""
     matched = await break_store.lines_matched_with(connection, name)
     meant = [each for each in matched if not line or name_of(each) == name_of(line)]
     if len(meant) == 1:

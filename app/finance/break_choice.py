@@ -1,6 +1,6 @@
 """Bulk decisions on breaks chosen by conditions: `cause=not_settled currency=KES amount<10`.
 
-First the effect is summed up. Then it is applied to each break, in parts of one transaction each.
+The effect is shown as sums first. Then it is applied in batches, each in its own transaction.
 Breaks that one person may not accept alone are left out and counted.
 """
 
@@ -44,7 +44,7 @@ _WORDS: Final[dict[str, tuple[str, ...] | None]] = {
     "order": None,
     "payment": None,
 }
-"""Names that are compared for equality, with their allowed words if they are limited."""
+"""Names that are compared for equality, each with its allowed words; None allows any word."""
 
 _AGE: Final = re.compile(r"(\d{1,6})d?", re.ASCII)
 
@@ -53,12 +53,12 @@ NAMES: Final = (*_WORDS, "amount", "age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Conditions that a chosen break meets, all of them. Without a state: breaks that still need a
-    person.
+    """Conditions that every chosen break meets. Without a condition on the state, only breaks that
+    still need a person are chosen.
 
-    words    names and values that must be equal
-    amounts  comparisons of its money with minor units of `currency`
-    ages     comparisons of its age with whole days
+    words    names, and the values that they must equal
+    amounts  signs of comparison, and minor units of `currency` to compare the break's money with
+    ages     signs of comparison, and whole days to compare the break's age with
     """
 
     words: tuple[tuple[str, str], ...] = ()
@@ -75,8 +75,8 @@ class Choice:
         return worklist.TO_DO if named is None else [each for each in STATES if each == named]
 
     def fits(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets the conditions. Unknown money meets no condition on the
-        amount."""
+        """Return whether a break meets all conditions. A break with unknown money meets no
+        condition on its amount."""
         minor = found.seen.money.minor
         return self._is_of(found, as_of=as_of) and (
             not self.amounts
@@ -87,7 +87,8 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break's unknown money at risk alone decides if it is chosen."""
+        """Return whether a break meets all conditions except on the amount, because its money is
+        unknown."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -111,7 +112,7 @@ class Choice:
 def read_choice(text: str) -> Choice:
     """Parse `cause=… currency=… amount<… age>…`, in any order, with quotes as in a shell.
 
-    Raises UsageError with the mistake.
+    Raises UsageError for text that is not a valid choice.
     """
     try:
         conditions = [_condition(word) for word in shlex.split(text)]
@@ -140,7 +141,7 @@ def read_choice(text: str) -> Choice:
 
 
 def condition_text(conditions: Mapping[str, str | None]) -> str:
-    """Format conditions for `read_choice`, without those that are None."""
+    """Format conditions for `read_choice`, leaving out names whose value is None."""
     return shlex.join(f"{name}={value}" for name, value in conditions.items() if value is not None)
 
 
@@ -181,7 +182,7 @@ def _minor(text: str, currency: str | None) -> int:
 # --- chosen breaks, and their sums ----------------------------------------------------------------
 
 MOST: Final = 10_000
-"""Breaks chosen at a time. Each is loaded completely, about fifty megabytes in all."""
+"""Most breaks chosen at a time. All of them are loaded, about fifty megabytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,10 +211,10 @@ def sums_of(found: Sequence[break_acts.SeenBreak]) -> list[CauseSum]:
 class ChosenBreaks:
     """Breaks to act on.
 
-    of       these breaks
+    of       the breaks
     apart    number of breaks left out, by reason
-    lines    the line to match with each break
-    against  why they may not all be decided together; None: they may
+    lines    the line to match with each break, by the break's id
+    against  why the breaks may not all be decided together; None if they may
     """
 
     of: list[break_acts.SeenBreak]
@@ -223,7 +224,8 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen digits that change as soon as anything shown of the breaks does."""
+        """Return sixteen hex digits that change when anything that is shown of the breaks
+        changes."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -248,7 +250,7 @@ SHARED: Final = "the same line is suggested for another break, too"
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
     """Return the chosen breaks if one transaction can decide them.
 
-    Raises UsageError for none and for too many.
+    Raises UsageError if no break is chosen, or too many are.
     """
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
@@ -283,10 +285,10 @@ async def every_chosen(context: AppContext, choice: Choice) -> ChosenBreaks:
 async def chosen_for(
     context: AppContext, choice: Choice, doing: BreakAct, *, least: int
 ) -> ChosenBreaks:
-    """Return the chosen breaks that an act may be taken on.
+    """Return the chosen breaks on which a person may take an act.
 
-    A match takes those with one clearly best suggestion of at least `least` points; an acceptance
-    takes those that one person may accept alone.
+    A match is possible for breaks with one clearly best suggestion of at least `least` points, an
+    acceptance for breaks that the person may accept alone.
     """
     chosen = await every_chosen(context, choice)
     if doing.kind == "matched":
@@ -305,7 +307,8 @@ async def chosen_for(
 
 
 async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) -> ChosenBreaks:
-    """Return the breaks with one clearly best suggestion of at least `least` points."""
+    """Return the breaks that have one clearly best suggestion of at least `least` points, with its
+    line."""
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}
@@ -334,9 +337,10 @@ async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) ->
 
 
 async def act_on_chosen(context: AppContext, chosen: ChosenBreaks, doing: BreakAct) -> None:
-    """Act on each part in a transaction of its own; match each break with its suggestion.
+    """Act on the chosen breaks in batches, each in its own transaction. A match is made with the
+    suggestion, one break at a time.
 
-    If one part is refused, raises UsageError that says how many breaks were done before.
+    Raises UsageError if a batch is refused; the message says how many breaks were done before.
     """
     at_once = 1 if doing.kind == "matched" else break_acts.MOST_AT_ONCE
     for done in range(0, len(chosen.of), at_once):

@@ -1,11 +1,11 @@
 """Breaks, the runs of reconciliation that saw them, and their steps by runs and by people.
 
-    1 number  take it first; nobody sees what a killed run has written
+    1 number  take the run's number; what a run wrote is invisible if the run is killed
     2 saw     write breaks, some hundreds in a transaction, so that nobody waits long
-    3 finish  write the run's row and the changes of breaks: from then on everyone sees it
+    3 finish  write the run's row and the changes of breaks, which makes all of it visible
 
-A break is new, changed, gone or back, compared with the last run that changed breaks. The database
-compares, so that this takes no memory.
+A break is new, changed, gone or back in comparison with the last run that changed breaks. The
+database makes the comparison, so that it takes little memory.
 """
 
 import hashlib
@@ -38,19 +38,19 @@ MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Rows of `break_deeds` that are matches by hand not undone by an instant."""
+"""Rows of `break_deeds` for matches by hand that were not undone by an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run.
+    """One finished run of reconciliation.
 
-    at      when it finished
-    rules   the number of the saved rules; 0 if none were saved; None for rules of a file
-    lived   whether it changed breaks
-    breaks  number of breaks that it found
-    ties    whether its control totals agree
-    result  its control totals, as JSON
+    at      when the run finished
+    rules   number of the saved rules; 0 if no rules were saved; None if the rules came from a file
+    lived   whether the run changed breaks
+    breaks  number of breaks that the run found
+    ties    whether the control totals agree
+    result  the control totals, as JSON
     """
 
     number: int
@@ -70,7 +70,7 @@ _RUNS: Final = table("runs", *map(column, _COLUMNS))
 
 
 async def take_run_number(connection: AsyncConnection) -> int:
-    """Return the next number. A number without a finished run belongs to a run that was killed."""
+    """Return the number for a new run. A number without a finished run belongs to a killed run."""
     number = await connection.scalar(
         text(
             "INSERT INTO counters (name, value) VALUES ('runs', 1) "
@@ -84,10 +84,10 @@ async def take_run_number(connection: AsyncConnection) -> int:
 async def save_seen(
     connection: AsyncConnection, found: Sequence[Break], *, number: int, as_of: Instant
 ) -> None:
-    """Store the breaks that a run saw as of an instant, each once.
+    """Store the breaks that a run saw as of an instant, each break once.
 
-    A break of lines without a date is dated by that instant. If it is known and otherwise
-    unchanged, it keeps the date at which it was first seen.
+    A break whose lines have no date is dated by `as_of`. If such a break was known before and is
+    otherwise unchanged, it keeps the date of the run that first saw it.
     """
     await run(connection, take_lock, RECONCILING)
     breaks = {each.identity: (each, break_text(each)) for each in found}
@@ -154,7 +154,7 @@ _UNUSED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=statement(MATCH_STANDS, as_of=":as_of"),
 )
-"""Breaks that the run saw although a person had matched them since the run before."""
+"""Breaks that a run saw although a person had matched them after the run before."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "
@@ -167,7 +167,7 @@ _GONE: Final = (
 
 
 async def last_lived(connection: AsyncConnection) -> Run | None:
-    """Return the last run that changed breaks."""
+    """Return the last run that changed breaks; None if there is none."""
     lived = select(_RUNS).where(_RUNS.c.lived == 1)
     found = await _runs(connection, lived.order_by(_RUNS.c.number.desc()).limit(1))
     return next(iter(found), None)
@@ -176,7 +176,8 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for breaks that the last run saw and this one did not."""
+    """Yield (id, version, content) for breaks that the last run saw and run `number` did not
+    see."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -192,7 +193,7 @@ async def gone_breaks(
 async def save_closed(
     connection: AsyncConnection, closed: Sequence[tuple[str, int, Sequence[str]]], *, number: int
 ) -> None:
-    """Store closed breaks: (id, version last seen, the evidence that closed it)."""
+    """Store closed breaks, each as (id, version last seen, ids of the evidence that closed it)."""
     rows = [
         (name, number, "closed", version, json.dumps(cites, ensure_ascii=False))
         for name, version, cites in closed
@@ -201,7 +202,7 @@ async def save_closed(
 
 
 async def finish_run(connection: AsyncConnection, done: Run, *, last: Run | None) -> None:
-    """Publish a run. last: the last run that changed breaks, to compare with."""
+    """Publish a run with the changes of breaks since `last`, the last run that changed breaks."""
     if done.lived:
         both = {"run": done.number, "last": 0 if last is None else last.number}
         since = {"as_of": done.as_of, "last_as_of": EARLIEST if last is None else last.as_of}
@@ -226,7 +227,8 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """Return the finished runs, newest first. before: only runs with lower numbers."""
+    """Return the finished runs, newest first, only those with numbers below `before` if it is
+    given."""
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)
@@ -258,7 +260,7 @@ async def seen_by(
 
 
 MOST_CITED: Final = 20
-"""Ids cited for one closing, among them the first of each kind."""
+"""Most ids of evidence cited when a break closes, among them the first id of each kind."""
 
 
 _EVENTS_SINCE: Final = (
@@ -295,9 +297,9 @@ async def closing_evidence(
     as_of: Instant,
     rules: int | None,
 ) -> dict[str, list[str]]:
-    """Return, by break, the ids of evidence since a run that may have closed it.
+    """Return, for each break that is gone, the ids of evidence since a run that may have closed it.
 
-    These are events, records, lines, matches by hand and rules. A few queries serve all breaks.
+    Evidence is events, records, lines, matches by hand and rules. A few queries serve all breaks.
     """
     found: dict[str, list[str]] = {name: [] for name in gone}
     by_key: dict[str, set[str]] = defaultdict(set)
@@ -395,7 +397,7 @@ _NOT_SEEN: Final = (
 )
 
 _DONE: Final = {"assigned": ("assigned",), "accepted": ("accepted", "settled")}
-"""Acts that may have brought a break into each state."""
+"""Acts that can bring a break into each state."""
 
 
 async def breaks_after(
@@ -407,11 +409,11 @@ async def breaks_after(
     states: Collection[str] = STATES,
     assignee: str | None = None,
 ) -> list[str]:
-    """Return ids of published breaks, by id.
+    """Return ids of published breaks, in order of their ids.
 
-    causes    only breaks of these causes, if any are given
+    causes    only breaks of these causes; empty for all
     states    all breaks in these states, and some others whose act was undone
-    assignee  all breaks of this person, and others that once were
+    assignee  all breaks of this person, and others that this person once had; None for everyone's
     """
     among = _LIVED if "closed" in states else _LIVING
     if set(states) == {"closed"}:
@@ -461,7 +463,10 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run saw and a person acted on, or decided."""
+    """Yield ids of breaks that a run saw and on which a person acted.
+
+    decided  whether only acceptances, settlements and matches count as acts
+    """
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -475,7 +480,7 @@ async def breaks_done_about(
 async def steps_of(
     connection: AsyncConnection, names: Sequence[str], *, as_of: Instant = LATEST
 ) -> dict[str, list[Step]]:
-    """Return the steps of each of these breaks up to an instant, in order."""
+    """Return the steps of these breaks up to an instant, by break and in order of time."""
     rows = [
         *await select_in(connection, sql=_TURNS, values=names),
         *await select_in(connection, sql=_ACTS, values=names),
@@ -509,7 +514,8 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock decisions on breaks, and runs' writes of breaks, until the transaction ends."""
+    """Lock people's decisions on breaks, and the breaks that runs write, until the transaction
+    ends."""
     await run(connection, take_lock, RECONCILING)
 
 
@@ -565,7 +571,7 @@ async def hand_matches(connection: AsyncConnection, *, as_of: Instant) -> list[H
 
 
 async def matched_by_hand(connection: AsyncConnection, line: str) -> str | None:
-    """Return the break that a person matched with this line, in any version; None if nobody did."""
+    """Return the break that a person matched with any version of this line; None if nobody did."""
     rows = await connection.execute(text(_MATCHED), {"as_of": LATEST})
     wanted = name_of(line)
     return next((row[0] for row in rows if name_of(row[1]) == wanted), None)

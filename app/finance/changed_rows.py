@@ -39,7 +39,7 @@ CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
     """Describe a changed line: id, name, and each changed column before and after.
 
-    For a phone number it says only that it changed.
+    Phone numbers are not shown, only whether they changed.
     """
     columns = line_version_store.LINES[kind].content
     before, after = (
@@ -72,7 +72,7 @@ def _shown(name: str, version: dict[str, Any]) -> Any:
 
 
 def changed_csv(kind: ImportKind, lines: Iterable[line_version_store.ChangedLine]) -> str:
-    """Return the lines of a CSV file, one for each changed column."""
+    """Return rows of a CSV file, one for each changed column of these lines."""
     return "".join(
         csv_line(
             [
@@ -94,7 +94,7 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` that also appends every changed row to a file.
+    """Return a `write` function that also appends every changed row to a file.
 
     Raises UsageError if the file exists.
     """
@@ -139,7 +139,8 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield a CSV file for people of all lines that a published import changed."""
+    """Yield the parts of a CSV file, made for people, with all lines that a published import
+    changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

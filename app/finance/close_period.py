@@ -3,12 +3,12 @@
     1 ask       check who asks, and that this month is the next
     2 look      make the month's report as of one instant
     3 refuse    return all reasons against closing at once
-    4 digest    make digests of what became known since the closing before, by kind and day
+    4 digest    make digests of what became known since the previous closing, by kind and day
     5 print     make the report and the journal in every format
     6 write     store the closing, its prints and the audit entry, in one transaction
 
 If the rules let nobody close alone, step 6 makes a proposal, which states the instant and shows the
-report. When it is approved, all steps are taken anew as of that instant, and must give that report.
+report. After the approval all steps run again as of that instant, and must give an equal report.
 A process that is killed before the end has closed nothing.
 
 The last closed month can be reopened by two people: its closing and prints stay, and it is closed
@@ -51,7 +51,7 @@ from reconcile.reporting.tables import report_document
 
 
 def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
-    """Return the report by format. PDF is left out if its extra is not installed."""
+    """Render the report in every format. PDF is left out if its extra is not installed."""
     found: dict[str, period_store.PrintParts] = {}
     for form in REPORT_FORMATS:
         try:
@@ -62,21 +62,22 @@ def printed(report: PeriodReport) -> dict[str, period_store.PrintParts]:
 
 
 STILL_S: Final = 2.0
-"""Seconds to wait before reading the state as of now. A delivery is stored within milliseconds, and
-its sender gives up if it takes longer than this."""
+"""Seconds to wait before the state of now is read. A delivery is stored within milliseconds, and a
+delivery that takes longer than this has failed for its sender."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloseRequest:
-    """Month to close, by whom, and exceptions.
+    """Request to close a month.
 
-    as_of        the instant whose knowledge is closed; None: now
-    margin_days  days after the month's end before which it is not closed; None: as set
-    reason       why, for the trail, and for the second person
-    exceptions   reasons for closing although a condition does not hold, by its line; takes two
-                 people
+    as_of        close what is known at this instant; None for now
+    margin_days  days to wait after the month's end; None for the setting
+    reason       the reason for the trail and for the second person
+    exceptions   reasons for closing although a condition is not met, by the condition's name; these
+                 need two people
     unasked      payments that providers did not answer about when this closing was proposed; None
-                 if it was not proposed
+                 if
+                 it was not proposed
     still_s      seconds to wait if `as_of` is now
     """
 
@@ -95,8 +96,8 @@ async def close_period(
 ) -> closings.Closing | Proposal | tuple[closings.Blocker, ...]:
     """Close a month, or return all reasons against it.
 
-    If the rules require two people, propose it. Raises UsageError for a month that is invalid,
-    closed, or not the next, and for a person who may not close it.
+    If two people are required, propose the closing instead. Raises UsageError for a month that is
+    invalid, closed, or not the next, and for a person who may not close months.
     """
     alone = await may_close_alone(context) and not request.exceptions
     because = EXCEPTED if request.exceptions else NOT_ALONE
@@ -224,22 +225,23 @@ def figures_digest(report: PeriodReport) -> str:
 
 
 def without_lists(report: PeriodReport) -> PeriodReport:
-    """Return the report without its lists, so that it names no order or payment."""
+    """Return a report without its lists of orders and payments."""
     return replace(report, break_lines=(), late_lines=(), change_lines=(), unlisted=())
 
 
 async def _chains_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    # It changes with every closing and reopening.
+    # The digest changes with every closing and reopening.
     return newest_link(await period_store.all_closings(connection))[1] or "the first"
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return when the last closing or reopening was made, and its digest; None before the first."""
+    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) before the
+    first."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
 def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
-    """Return instant and digest of every closing and reopening, in the order of the chain."""
+    """Return (instant, digest) of every closing and reopening, in the order of the chain."""
     links = [(each.closed_at, each.digest) for each in made]
     links += [
         (each.reopened_at, each.reopening)
@@ -252,18 +254,19 @@ def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
-    """Return all reasons against closing the month, and write nothing. Raises as `close_period`."""
+    """Return all reasons against closing the month, without writing anything. Raises the errors of
+    `close_period`."""
     return (await _looked(context, request, progress=progress)).blockers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """A month that is to be closed.
+    """A month that is to be closed, with its report and the reasons against closing it.
 
     made      every earlier closing
-    before    the closing of the month before
+    before    the closing of the previous month
     report    None before the month's end, or while deliveries are unread; reasons that need the
-              report are unknown then
+              report are then unknown
     unasked   payments that providers did not answer about
     """
 
@@ -325,7 +328,8 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return the blockers from deliveries that had arrived by then but are in no figure."""
+    """Return blockers for deliveries that arrived in the month, up to `as_of`, but are in no
+    figure."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -354,13 +358,13 @@ async def _evidence_blockers(
 
 
 OPEN_SHOWN: Final = 24
-"""Open months that are listed: two years."""
+"""Most open months that are listed: two years."""
 
 
 async def months(context: AppContext) -> tuple[list[period_store.Closed], list[Month]]:
-    """Return the closed months, the earliest first, and the open ones up to now.
+    """Return the closed months and the open months up to now, each earliest first.
 
-    Open months begin with the next one to close. Before any closing, they begin with the first
+    The first open month is the next one to close. Before any closing, it is the month of the first
     delivery or import.
     """
     async with context.database.reading() as connection:
@@ -383,11 +387,11 @@ async def months(context: AppContext) -> tuple[list[period_store.Closed], list[M
 
 
 def next_in_order(made: Sequence[period_store.Closed], month: Month) -> period_store.Closed | None:
-    """Return the closing of the month before this one; None for the first.
+    """Return the closing of the month before `month`; None for the first month.
 
     made  every closing
 
-    Raises UsageError if another month must be closed first. Months are closed in order without
+    Raises UsageError if another month must be closed first: months are closed in order without
     gaps.
     """
     if not made:
@@ -410,8 +414,8 @@ def _last(made: Iterable[period_store.Closed]) -> period_store.Closed | None:
 
 
 def next_name(made: Sequence[period_store.Closed]) -> str:
-    """Return the name of the next month to close, once one was closed. It is the month after the
-    last closed one, or the first month again if that was reopened."""
+    """Return the name of the next month to close: the month after the last closed one, or the first
+    month if it was reopened."""
     last = _last(made)
     return made[0].period if last is None else month_named(last.period).following_name
 
@@ -439,7 +443,7 @@ async def _write(
 ) -> closings.Closing:
     month, made = looked.month, looked.made
     rests = await _rests_on(context, report.scope.as_of, looked, progress=progress)  # 4
-    # Later than its evidence even on a stopped clock: the audit entry is no part of that.
+    # Later than the evidence even if the clock stopped: the closing's audit entry is no evidence.
     closed_at = max(context.clock.now(), report.scope.as_of + TICK)
     async with context.database.reading() as connection:
         closer = await operators.permitted(connection, by=request.by, action="period_closed")
@@ -520,7 +524,7 @@ async def reopen_period(
 ) -> Proposal:
     """Propose to reopen the last closed month; this always takes two people.
 
-    Raises UsageError for another month, and for a person who may not.
+    Raises UsageError for any other month, and for a person who may not reopen months.
     """
     proposals.check_reason(reason, countries=context.countries)
     month = await month_in_books(context, period)
@@ -542,7 +546,7 @@ async def reopen_period(
 
 
 def reopenable(made: Iterable[period_store.Closed], period: str) -> period_store.Closed:
-    """Return the closing of a month that may be reopened. Raises UsageError for other months."""
+    """Return the closing to reopen. Raises UsageError for any month except the last closed one."""
     last = _last(made)
     if last is None:
         raise UsageError("no month is closed, so none can be reopened")

@@ -1,5 +1,7 @@
-"""Closed months: their list, reports and later adjustments; and the merchant's calendar, which
-counts months by the zone in force and by months closed before, in any zone."""
+"""Closed months with their reports and later adjustments, and the merchant's calendar.
+
+The calendar counts months by the present time zone, and closed months by the zone of their closing.
+"""
 
 from dataclasses import replace
 from typing import Final
@@ -20,7 +22,7 @@ from reconcile.reporting.report import Basis, Scope
 from reconcile.reporting.tables import report_of
 
 CLOSING_BASIS: Final[Basis] = "captured"
-"""A month is closed, and compared with its closing, by the dates when money moved."""
+"""Basis of every closing and of later comparisons with it: the dates when money moved."""
 
 
 MATCHING_FORM: Final = "m7"
@@ -28,8 +30,8 @@ MATCHING_FORM: Final = "m7"
 
 
 def rules_form(policy: Policy) -> str:
-    """Return the version of the engine's rules for a closing. Another version may give other
-    results."""
+    """Return the version of the engine's rules, to be stored with a closing. Other versions may
+    give other results."""
     return f"{engine_form(policy_text(policy))}+{MATCHING_FORM}"
 
 
@@ -40,7 +42,7 @@ async def list_closed(context: AppContext) -> list[period_store.Closed]:
 
 
 async def closed_within(context: AppContext, scope: Scope) -> list[str]:
-    """Return the names of the closed months with days in a scope."""
+    """Return the names of the closed months that overlap a scope."""
     calendar = Calendar(zone_named(scope.zone))
     first, last = calendar.day_of(scope.start)[:7], calendar.day_of(scope.end - TICK)[:7]
     async with context.database.reading() as connection:
@@ -51,13 +53,13 @@ async def closed_within(context: AppContext, scope: Scope) -> list[str]:
 async def closed_report(
     context: AppContext, period: str, form: ReportFormat, *, version: int | None = None
 ) -> bytes:
-    """Return a closed month's report: the one stored at its closing in this format, else a new one
-    from the stored report.
+    """Return a closed month's report in a format: the print that was stored at the closing, or a
+    new one made from the stored report.
 
-    version  of the closing; None: the one in force
+    version  version of the closing; None for the one that was not reopened
 
-    Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be
-    made here.
+    Raises NotFoundError for a month that is not closed, UsageError for a format that cannot be made
+    here.
     """
     async with context.database.reading() as connection:
         closing = await closing_named(connection, period, version=version)
@@ -68,7 +70,8 @@ async def closed_report(
 async def closing_named(
     connection: Connection, period: str, *, version: int | None = None
 ) -> Closing:
-    """Return a month's closing by version, or the one in force. Raises NotFoundError for none."""
+    """Return a version of a month's closing, by default the one that was not reopened. Raises
+    NotFoundError if there is none."""
     if version is None:
         standing = [e for e in await period_store.closed_periods(connection) if e.period == period]
         version = standing[0].version if standing else 0
@@ -83,8 +86,8 @@ async def closing_named(
 
 
 async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMonth]:
-    """Return the stated figures of each closed month. Return nothing unless the report begins where
-    the books closed at its instant end."""
+    """Return each closed month with its stated figures and the adjustments reported later. Return
+    nothing unless the scope begins where the last month that was closed at `scope.as_of` ends."""
     closed = await closings_at(connection, scope.as_of)
     if not closed or closed[-1].month.end != scope.start:
         return []
@@ -100,7 +103,7 @@ async def stated_before(connection: Connection, scope: Scope) -> list[ClosedMont
 
 
 async def closings_at(connection: Connection, as_of: Instant) -> list[Closing]:
-    """Return the closings in force at an instant, the earliest month first."""
+    """Return the closings that were valid at an instant, the earliest month first."""
     return [
         await closing_named(connection, each.period, version=each.version)
         for each in await period_store.closed_periods(connection, as_of=as_of)
@@ -117,8 +120,8 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed, or as the present zone counts it. Raises UsageError for an
-    invalid name."""
+    """Return a month as it was closed, or, if it is open, in the present time zone. Raises
+    UsageError for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)
         try:
@@ -134,8 +137,8 @@ async def month_in_books(context: AppContext, name: str) -> Month:
 async def on_the_books(context: AppContext, scope: Scope) -> Scope:
     """Return the scope with the merchant's name and zone, and its ends aligned with closed months.
 
-    An end at the midnight before a first of a month moves to that month's beginning on the books,
-    which may have been closed in another zone.
+    An end at midnight before the first day of a month moves to the month's beginning on the books:
+    the month may have been closed in another zone.
     """
     start, end = [await _on_books(context, at) for at in (scope.start, scope.end)]
     return replace(

@@ -20,12 +20,12 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
-"""Words for the thing that a name of each kind refers to."""
+"""Name for people of what each kind of coverage belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A person's statement of the first and last day that the files of a name cover."""
+    """A person's declaration of the first and last day that the files of a name cover."""
 
     kind: ImportKind
     name: str
@@ -37,22 +37,24 @@ class Declaration:
 
 
 async def list_coverage(context: AppContext) -> list[CoverageLine]:
-    """Return the lines in force, by number."""
+    """Return the valid lines of coverage, by number."""
     async with context.database.reading() as connection:
         return await coverage_lines(connection, as_of=context.clock.now())
 
 
 def days_of_span(line: CoverageLine, calendar: Calendar) -> str:
-    """Return the days of a line: `2026-10-01 to 2026-10-31`; empty if unknown."""
+    """Return the days of a line, such as `2026-10-01 to 2026-10-31`; empty if unknown."""
     if line.since is None or line.until is None:
         return ""
     return f"{calendar.day_of(line.since)} to {calendar.day_of(Instant(line.until - TICK))}"
 
 
 async def declare_coverage(context: AppContext, asked: Declaration) -> CoverageLine:
-    """Store the declaration that files of a name cover these days; return the stored line. Raises
-    UsageError for days that are invalid or in the future, and NotFoundError for a name without
-    imports."""
+    """Store the declaration that files of a name cover certain days, and return the stored line.
+
+    Raises UsageError for days that are invalid or in the future, and NotFoundError for a name
+    without imports.
+    """
     check_reason(asked.reason, of="coverage", countries=context.countries)
     span = span_of_days(context, asked.first, asked.last)
     async with context.database.writing() as connection:
@@ -103,7 +105,8 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared line, and return it. Raises NotFoundError if none is in force."""
+    """Withdraw a declared line, and return it. Raises NotFoundError if no valid line has the
+    number."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)
