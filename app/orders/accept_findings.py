@@ -1,7 +1,7 @@
 """Accepting findings and releasing a hold, so that an order no longer needs a person.
 
-Each is a record of the order. An acceptance changes neither the finding nor the order's outcome. It
-counts until new evidence of the finding arrives.
+An acceptance or a release is stored as a record of the order. An acceptance changes neither the
+finding nor the order's outcome, and counts until new evidence of the finding arrives.
 """
 
 from collections.abc import Iterable

@@ -1,16 +1,15 @@
 """Corrects dates given by a fast clock, once the clock shows the right time again.
 
 1 notice    something stored is dated later than now, by more than clocks of machines differ
-2 wait      until no unread delivery is dated so, because its content must be redated, too
+2 wait      until no unread delivery is dated later than now, because it must be redated, too
 3 compare   with the dates of providers: if they are later than now as well, this clock is slow
-4 redate    one record for each delivery, record, revision and attached file, to count from now on
-5 fold      again what was redated, and what was published as of a later instant
-6 end       sessions, invitations and proposals of that time, which would last longer
+4 redate    with a record for each delivery, record, revision and attached file that is dated later
+5 fold      again the orders with redated evidence, or published as of a later instant
+6 end       sessions, invitations and proposals that were dated later and would last too long
 7 note      from when to when the clock was fast, in the audit trail, and for `doctor`
 
-Stored instants do not change, except for refused deliveries, which prove nothing: they get the
-instant when the clock was put right as their arrival. Records of the kind `redated` are sealed like
-others.
+Stored instants do not change. Only refused deliveries, which prove nothing, get a new arrival: the
+instant when the clock was put right. Records of the kind `redated` are sealed like others.
 """
 
 from enum import Enum
@@ -54,7 +53,7 @@ A few wrong dates of providers do not decide."""
 class ClockState(Enum):
     """Result of comparing stored dates with this machine's clock.
 
-    RIGHT    nothing is dated later than now without having been redated
+    RIGHT    everything that was dated later than now has been redated
     UNREAD   unread deliveries are dated later than now
     BEHIND   this clock is slow: providers also date those deliveries later than now; or no provider
              dates them, and this process did not see the clock set back
@@ -81,8 +80,8 @@ class ClockWatch:
         self._look_at = 0
 
     def note(self) -> None:
-        """Note the clock's time. Call this after anything that is dated by it.
-        Otherwise a clock that was fast for less than a round of the worker would not be noticed."""
+        """Note the clock's current time. Call this after anything that the clock dates.
+        Otherwise a clock that was fast for less than a round of the worker would go unnoticed."""
         elapsed = round(monotonic() * SECOND)
         now, latest = self._context.clock.now(), self._latest
         if latest is None:
@@ -97,10 +96,10 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Make due what waits for an instant of a fast clock, and redate what has such an instant.
+        """Set orders due that wait for a fast clock's instant, and redate what it dated.
 
-        Runs at the start, after the clock was set back, and from time to time where others write by
-        their own clocks.
+        Runs at the start, after the clock was set back, and regularly where other machines write to
+        the same database.
         """
         context = self._context
         self.note()
@@ -115,14 +114,14 @@ class ClockWatch:
         self._again = await put_right(context, seen=self._set_back) is ClockState.UNREAD
 
     def _seen(self, latest: Instant, now: Instant) -> ClockCorrection:
-        """Return the correction. It began with the last leap if that was of the same size."""
+        """Return the correction. It began at the last leap forward if that had the same size."""
         leap = self._leap
         began = leap is not None and abs(leap[1] - (latest - now)) <= CLOCKS_DIFFER
         return ClockCorrection(leap[0] if leap is not None and began else None, now, latest)
 
 
 async def put_right(context: AppContext, *, seen: ClockCorrection | None = None) -> ClockState:
-    """Redate rows that are dated later than now, and fold orders again that were folded for later.
+    """Redate rows dated later than now, and set orders due that were folded as of a later instant.
 
     seen  the correction as this process observed it
     """
@@ -164,10 +163,10 @@ async def put_right(context: AppContext, *, seen: ClockCorrection | None = None)
 
 
 def _redate(connection: PlainConnection, now: Instant, at: Instant) -> tuple[int, bool]:
-    """Redate some things, the earliest first. Return how many, and whether no more are left.
+    """Redate some rows, the earliest first. Return how many, and whether no more are left.
 
-    Each gets its own instant, so that their order is kept: of two prices, the one that was recorded
-    later counts.
+    Each row gets an instant of its own, so that the rows keep their order: of two prices, the one
+    that was recorded later counts.
     """
     take_lock(connection, REDATING)
     found, is_all = store.dated_ahead(connection, now=now, limit=AT_ONCE)
@@ -207,7 +206,7 @@ def _note(
     things: int,
     orders: int,
 ) -> None:
-    """Store the correction, and end whatever would last longer because of it.
+    """Store the correction, and end sessions, invitations and proposals that would last too long.
 
     after  instant after which dates surely come from the fast clock
     """

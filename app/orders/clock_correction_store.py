@@ -71,10 +71,11 @@ _BEFORE: Final = (
 class DatedAhead(NamedTuple):
     """A delivery, record, revision or audit entry of an order that is dated later than now.
 
-    thing   its id; for a revision `revision:` and its number, for an entry `deed:` and its number
-    stored  the instant under which it is stored
-    order   its order; NO_ORDER where it has none
-    at      the instant from which it counts, which differs if it was redated before
+    thing   id of the delivery or record; `revision:` or `deed:` and a number for a revision or an
+            entry
+    stored  the instant in the stored row
+    order   the order that the row belongs to; NO_ORDER if none
+    at      the instant that counts; differs from `stored` if the row was redated before
     """
 
     thing: str
@@ -86,8 +87,8 @@ class DatedAhead(NamedTuple):
 def dated_ahead(
     connection: PlainConnection, *, now: Instant, limit: int
 ) -> tuple[list[DatedAhead], bool]:
-    """Return about `limit` things dated later than now that are not redated, the earliest first.
-    Also return whether there are no more."""
+    """Return about `limit` rows dated later than now and not redated yet, the earliest first.
+    Also return whether no more are left."""
     deliveries, records, soon = first_id("dlv_", now), first_id("rec_", now), now + CLOCKS_DIFFER
     found, complete = list[DatedAhead](), list[Instant]()
     for rows in (
@@ -133,8 +134,8 @@ _NEWEST: Final = (
 
 
 def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the latest instant of anything that is not redated, but at least now.
-    Of the audit trail, only the last entry counts, because a correction adds an entry."""
+    """Return the latest instant of any row that is not redated, or now if that is later.
+    Only the last entry of the audit trail is considered, because a correction adds an entry."""
     soon = now + CLOCKS_DIFFER
     ids = (first_id("dlv_", now), now, soon), (first_id("rec_", now), now, soon)
     values = (*ids, (now, soon), (now, soon), (now,))
@@ -146,8 +147,9 @@ def newest_ahead(connection: PlainConnection, now: Instant) -> Instant:
 def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int) -> bool | None:
     """Return whether providers confirm that deliveries dated later than now are dated wrongly.
 
-    True if most of the newest such deliveries have no later date of their provider. False means
-    that this clock is slow. None: no such delivery has a provider's date.
+    Return True if, among the newest such deliveries with a provider's date, at most half have a
+    provider's date later than now. Return False if this clock is slow, and None if none of these
+    deliveries has a provider's date.
     """
     first = first_id("dlv_", now)
     ((dated, later),) = connection.ask(_DATED_SO, (now, first, now, looked_at))
@@ -155,7 +157,7 @@ def providers_agree(connection: PlainConnection, now: Instant, *, looked_at: int
 
 
 def last_before(connection: PlainConnection, now: Instant) -> Instant | None:
-    """Return the newest instant, at most now, with which anything was stored, or None."""
+    """Return the latest instant up to now at which anything was stored; None if there is none."""
     rows = connection.ask(_BEFORE, (now, first_id("dlv_", now), first_id("rec_", now)))
     found: Instant | None = rows[0][0]
     return found
@@ -183,8 +185,8 @@ def _folded_ahead(connection: PlainConnection, now: Instant, after: str, limit: 
 class ClockCorrection(NamedTuple):
     """One correction: the clock was fast from `since` on, and was put right at `until`.
 
-    since   None: not known
-    latest  the latest instant that the clock showed in between, as far as known
+    since   when the clock became fast; None if not known
+    latest  the latest instant that the clock is known to have shown meanwhile
     """
 
     since: Instant | None
@@ -203,7 +205,7 @@ def note_correction(connection: PlainConnection, correction: ClockCorrection) ->
 
 
 def last_correction(connection: PlainConnection) -> ClockCorrection | None:
-    """Return the last correction; None where there was none."""
+    """Return the last correction; None if there was none."""
     rows = connection.ask("SELECT value FROM meta WHERE name='clock'")
     if not rows:
         return None

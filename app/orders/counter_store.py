@@ -42,12 +42,13 @@ def tally(
     after: Iterable[LedgerWords],
     revisions: int,
 ) -> int:
-    """Count ledgers that replace others, and reserve `revisions` numbers of the feed.
+    """Update the counters for replaced ledgers, and reserve `revisions` numbers of the feed.
 
-    Returns the first number.
+    before, after  outcome and findings of the replaced ledgers, and of their replacements
 
-    Call it late in a transaction: it locks its rows until the commit, in the order of their names.
-    So numbers are in commit order, and every other publication waits meanwhile.
+    Returns the first reserved number. Call this late in a transaction: the counters' rows are
+    locked until the commit, in the order of their names, so that the feed's numbers are in commit
+    order. Every other publication waits until then.
     """
     change = Counter(name for words in after for name in words_of(*words))
     change.subtract(name for words in before for name in words_of(*words))
@@ -57,7 +58,7 @@ def tally(
 
 
 def _add(connection: PlainConnection, change: Counter[str]) -> Rows:
-    """Add to counters. Return names and new values of the counters that changed."""
+    """Add a change to the counters. Return the name and new value of each counter that changed."""
     return insert_rows(
         connection,
         table="counters",
@@ -103,7 +104,7 @@ async def stored_counts(connection: AsyncConnection) -> Counter[str]:
 
 
 async def full_counts(connection: AsyncConnection) -> Counter[str]:
-    """Count all cached ledgers, by the name of the counter."""
+    """Count all cached ledgers anew, and return the counts by the counters' names."""
     counted = Counter[str]()
     sql = text("SELECT outcome, findings, count(*) FROM ledgers GROUP BY outcome, findings")
     for outcome, findings, count in await connection.execute(sql):

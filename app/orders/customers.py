@@ -1,13 +1,13 @@
 """Customers' phone numbers, read from the stored bodies of an order. They are stored nowhere else.
 
-They are read to mask them, and for a person with permission who gives a reason: those of one order,
-or of several with another person's approval.
+The numbers are read to mask them, or to show them to a permitted person who gives a reason. To see
+the numbers of several orders, that person also needs another person's approval:
 
 1 choose   orders by name, or the newest that match a list's filters; no more than MOST_ORDERS
 2 propose  for a purpose and with a reason; no number has been read yet
-3 agree    another operator approves or rejects it (`app.access.proposals`); still none is read
-4 look     the proposer alone, until OPEN_FOR after the approval; each look is an entry of the audit
-           trail for each order
+3 agree    another operator approves or rejects the proposal (`app.access.proposals`)
+4 look     only the proposer, until OPEN_FOR after the approval; each look adds an entry for each
+           order to the audit trail
 
 Only step 4 returns numbers: they are not in the proposal, the trail or the log. They are read again
 at each look, so that a customer who was erased meanwhile is not shown.
@@ -84,11 +84,11 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
 
 
 def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = ()) -> str:
-    """Return a reason in the form in which the audit trail may store it.
+    """Return the reason without surrounding blanks, once it may be stored in the audit trail.
 
-    phones  numbers and addresses that it must not contain
+    phones  phone numbers and email addresses that the reason must not contain
 
-    Raises UsageError where it is empty or contains a phone number.
+    Raises UsageError if the reason is empty, too long or not printable, or contains such a value.
     """
     checked = reason.strip()
     if not (0 < len(checked) <= MAX_REASON) or not is_human_text(checked):
@@ -101,7 +101,7 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 
 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
-    """Return an order's full phone numbers to an authorized person, and note it in the audit trail.
+    """Return an order's full phone numbers to an authorized person; note that in the audit trail.
 
     Raises UsageError for a person without permission, without a reason, and where the order is
     restricted. Raises NotFoundError for an unknown order.
@@ -126,7 +126,7 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return a delivery's body, refused or not, to an authorized person, and note it in the trail.
+    """Return an accepted or refused delivery's body to an authorized person, and note that.
 
     Raises UsageError for a person without permission, without a reason, and where the body is not
     stored or is restricted. Raises NotFoundError for an unknown delivery.
@@ -231,7 +231,7 @@ async def chosen_orders(
 ) -> list[str]:
     """Return the orders that match a list's filters, the newest first.
 
-    Raises UsageError for more than MOST_ORDERS, and for none.
+    Raises UsageError if more than MOST_ORDERS orders match, or none.
     """
     async with context.database.reading() as connection:
         found = await latest_orders(
@@ -291,7 +291,8 @@ async def propose_unmasking(
 def unmasking_kind(context: AppContext) -> proposals.ProposalKind:
     """Return the kind of proposal to see the numbers of several orders.
 
-    Approving shows nobody anything. It lets the proposer look, each time with entries in the trail.
+    An approval shows no numbers. It allows the proposer to see them, and each look is noted in the
+    audit trail.
     """
 
     return proposals.ProposalKind(
@@ -311,7 +312,8 @@ async def see_numbers(
 ) -> list[CustomerNumbers]:
     """Return the numbers of a proposal's orders to its proposer, and note each order in the trail.
 
-    Raises UsageError for anybody else, where it was not approved, and where its time is over.
+    Raises UsageError if somebody else asks, if the proposal was not approved, and if its time is
+    over.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="unmasked")
@@ -361,7 +363,7 @@ def numbers_document(
 async def check_open(
     context: AppContext, kind: proposals.ProposalKind, proposal: Proposal, *, by: str | None
 ) -> None:
-    """Raise UsageError where this person may not look now. The message says what to do."""
+    """Raise UsageError if this person may not see the proposal's numbers now, saying what to do."""
     async with context.database.reading() as connection:
         who = await permitted(connection, by=by, action="unmasked")
     proposals.must_be_open(kind, proposal, who=who, now=context.clock.now())

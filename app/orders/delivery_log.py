@@ -46,9 +46,9 @@ VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 class LogPage:
     """Arrivals, newest first.
 
-    older     the id before which to read on; None where all older ones were searched
-    searched  number of deliveries searched without filling the page; None where the page is full or
-              all were searched
+    older     id before which the next page begins; None if all older arrivals were searched
+    searched  number of arrivals searched without filling the page; None if the page is full or all
+              arrivals were searched
     """
 
     entries: list[delivery_log_store.LogEntry]
@@ -77,11 +77,11 @@ async def list_deliveries(
 ) -> LogPage:
     """Return the latest arrivals that match, newest first, at most `limit`.
 
-    before    only those before this id
+    before    only arrivals before this id
     kind      the provider's word for the event
-    order     only those whose event is in this order's ledger
-    no_order  only those whose event is in no order's ledger
-    refused   whether to include refused ones; a filter on events excludes them all
+    order     only arrivals whose event is in this order's ledger
+    no_order  only arrivals whose event is in no order's ledger
+    refused   whether to include refused arrivals, which a filter on events excludes in any case
 
     Raises UsageError where the order is restricted.
     """
@@ -122,7 +122,7 @@ MINUTES: Final = 60
 
 
 async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, int]]:
-    """Return for each minute of the last hour its start, and how many were accepted and refused.
+    """Return each minute of the last hour, with the numbers of accepted and refused arrivals.
 
     Arrivals are counted when they are read, by their verdict at that moment.
     """
@@ -138,8 +138,8 @@ async def arrivals_by_minute(context: AppContext) -> list[tuple[Instant, int, in
 async def last_came(context: AppContext, source: str) -> tuple[Instant | None, Instant | None]:
     """Return the minutes in which a delivery of a source was last accepted and last refused.
 
-    Each is None if there was none in the last ninety days. An empty name means all names without a
-    source.
+    Each is None if there was none in the last ninety days. An empty name stands for all names that
+    no source has.
     """
     async with context.database.reading() as connection:
         taken, refused = await delivery_log_store.last_arrivals(connection, source)
@@ -173,8 +173,8 @@ async def refused_that_may_be_of(
 
 
 async def show_delivery(context: AppContext, delivery_id: str) -> delivery_log_store.LogEntry:
-    """Return one arrival, without its headers where it is restricted.
-    Raises NotFoundError; a rejection may have left the ring."""
+    """Return one arrival, without its headers if it is restricted.
+    Raises NotFoundError if it is unknown, or was a rejection that is no longer stored."""
     async with context.database.reading() as connection:
         entry = await delivery_log_store.find_in_log(connection, delivery_id)
         hidden = await run(connection, restricted_deliveries, [delivery_id])
@@ -246,8 +246,8 @@ def is_nameless(entry: delivery_log_store.LogEntry) -> bool:
 
 
 def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -> str | None:
-    """Return a sentence that a delivery names no order, and what to do about it.
-    Returns None where the delivery is in a ledger, or its kind means nothing."""
+    """Return a sentence saying that a delivery names no order, and what to do about it.
+    Returns None if the delivery is in a ledger, or its kind of event is ignored."""
     source = context.sources.get(entry.source)
     if source is None or not is_nameless(entry) or entry.claim == "ignored":
         return None
@@ -291,7 +291,7 @@ async def masked_parts(
 
 
 def shown_header(name: str, value: str, masking: Masking) -> str:
-    """Return a header's value as a person may see it. A sender may put anything anywhere."""
+    """Return a header's value for display: masked, or hidden if it may be a secret."""
     if name == URL:
         return shown_address(value, masking)
     name = name.lower()

@@ -2,7 +2,7 @@
 
 1 understand   what the text may mean (`sought.py`)
 2 permit       a search for a person needs a role, is rate limited, and is noted in the audit trail
-3 look         up each meaning in turn, the most certain first, until there are enough
+3 look         up each meaning in turn, the most certain first, until enough orders are found
 4 explain      each order folded as of now, its customer's phone number masked
 """
 
@@ -84,7 +84,7 @@ class FoundOrders:
     looked_for  the meanings that were searched for, one sentence each
     hits        one document for each order, the most certain first
     unallocated one document for each unallocated payment that was found
-    more        whether there are more than were asked for
+    more        whether more was found than was asked for
     notes       further things that a person should know, one sentence each
     looked_in   places that were searched; shown where nothing is found
     """
@@ -102,7 +102,7 @@ class FoundOrders:
 
 
 async def orders_beginning(context: AppContext, text: str, *, limit: int) -> list[str]:
-    """Return references that begin with a text, sorted; none where it may be a phone number."""
+    """Return order references that begin with a text, sorted; none if it may be a phone number."""
     text = composed(text)
     if fault_of(text) is not None or looks_like_a_phone(text):
         return []
@@ -117,9 +117,9 @@ async def find_orders(
 ) -> FoundOrders:
     """Find orders by a text. Raises UsageError where the text can have no meaning.
 
-    Restricted orders are not found. A search by the order's own reference says why.
+    A restricted order is not found. A search by that order's own reference says why.
 
-    refused  whether the reader may see refused deliveries, which are named where nothing is found
+    refused  whether the operator may see refused deliveries, which are named if nothing is found
     by       the operator who searches, as in `permitted`
     """
     sought = understood(text, countries=context.countries, zone=context.calendar_zone)  # 1
@@ -193,7 +193,7 @@ async def find_orders(
 
 
 async def _refused_notes(context: AppContext, names: Collection[str]) -> list[str]:
-    """Return notes on refused deliveries that may be about the text, where nothing was found."""
+    """Return a note on refused deliveries whose bodies contain one of these names."""
     ids = [each.delivery_id for each in await refused_that_may_be_of(context, names)]
     if not ids:
         return []
@@ -205,7 +205,7 @@ async def _refused_notes(context: AppContext, names: Collection[str]) -> list[st
 
 
 def _no_order(connection: PlainConnection, history: History, until: Instant) -> str:
-    """Return a sentence that a reference is named only by payments that may be other shops'."""
+    """Return a sentence saying that only payments of other or unknown shops name this reference."""
     aside = of_another_shop(connection, history, until=until)
     gaps = gaps_until(connection, until)
     said = str(nothing_known(history, None, gaps=gaps, aside=aside))
@@ -242,7 +242,7 @@ def _unread_notes(connection: PlainConnection, names: list[str], *, nothing: boo
 def _not_kept_notes(
     connection: PlainConnection, sources: Collection[str], now: Instant
 ) -> list[str]:
-    """Return notes on unsigned requests that were not kept, where nothing was found."""
+    """Return a note on unsigned requests of the last day that were not stored."""
     count = not_kept_in(connection, sources, since=now - DAY, until=now)
     if not count:
         return []
@@ -253,7 +253,7 @@ def _not_kept_notes(
 
 
 def _gap_notes(connection: PlainConnection) -> list[str]:
-    """Return notes on accepted gaps, where nothing was found."""
+    """Return a note on accepted gaps, in which received data may be lost."""
     gaps = accepted_gaps(connection)
     if not gaps:
         return []
@@ -311,7 +311,7 @@ class _Look:
 
     async def visible(self) -> AsyncIterator[tuple[str, str]]:
         """Yield orders as `all` does, without restricted ones.
-        Note a restricted one that is searched by its own reference."""
+        Note a restricted order that is searched by its own reference."""
         judged = set[str]()
         async for order, how in self.all():
             if order not in judged:
@@ -353,8 +353,8 @@ class _Look:
         async for each in self._named(name):
             found = True
             yield each
-        # References keep their case, and people do not; Shopify's begin with a sign, #1042, that
-        # nobody says.
+        # References are case-sensitive, but people ignore case. Shopify's begin with a sign,
+        # #1042, that people leave out.
         signed = name[1:] if name.startswith("#") else f"#{name}"
         others = [] if found else sorted({name.upper(), name.lower(), signed} - {name, ""})
         for other in others:
@@ -434,8 +434,8 @@ class _Look:
                 self._note_unplaced(event)
 
     def _note_unplaced(self, event: search_store.FoundEvent) -> None:
-        """Note an event without an order, once for each payment.
-        The payment is folded at the end."""
+        """Note an event without an order, one for each payment.
+        The payments are folded at the end of the search."""
         key = event.source, event.unplaced_name
         if event.standing != UNCONFIRMED:
             self.unplaced.setdefault(key, event)
@@ -561,7 +561,7 @@ class _Look:
 
 
 def _nothing_received(line: search_store.ImportedLine) -> str:
-    """Return a sentence that says what support can do about a line without an order."""
+    """Return a sentence on an imported line without an order, saying what support can do."""
     if not line.source:
         status = f", {line.what}" if line.what else ""
         return f"The order book has {line.order}, {line.money}{status}, but no event names it."

@@ -60,7 +60,7 @@ async def wait_for_delivery(
         if fresh:
             return await _explained(context, fresh[-1], accounts=accounts)
         await sleep(LOOK_EVERY_S)
-    # It may be ours under a wrong name, or anybody's.
+    # The delivery may be ours under a wrong name, or a stranger's.
     strangers = [
         each
         for each in await _latest(context, None)

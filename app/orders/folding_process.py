@@ -3,7 +3,7 @@
 One process reads the inbox, folds and seals, under one interpreter lock: on two cores, half of the
 processor time is idle while deliveries wait. So where more than BEHIND deliveries wait, the
 receiver starts a second process, which folds and seals, and the first one only reads. The second
-ends by itself when little is left to do, so that a service that keeps up needs the memory of two
+ends by itself when little is left to do, so that a service that keeps up needs memory for only two
 processes.
 
     receiver                      folding process              reading process (`child_processes`)
@@ -12,8 +12,8 @@ processes.
     "something was read"      ──▶ folds, seals, and says "+" after each round
     passes on that it is over ◀── ends, or is killed           folds and seals again
 
-It makes no difference to what is published which of the two folds an order. Both take due orders by
-their marks, and a result that the other has published meanwhile is dropped.
+What is published does not depend on which process folds an order. Both processes take due orders by
+their marks, and drop the result for an order that the other process has published meanwhile.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class FoldingProcess(PeriodicTask):
         """Take the functions and settings.
 
         waiting   returns how many deliveries are accepted and not read
-        leave     says whether the reading process leaves folding and sealing to another
+        leave     called with whether the reading process leaves folding and sealing to the child
         failed    called with the reason when the disk under the database has failed
         settings  settings by which a child folds
         """
@@ -196,7 +196,7 @@ class Quiet:
         self._since, self._used = monotonic(), process_time()
 
     def look(self) -> bool:
-        """Return True at the end of a span in which this process was quiet. Call it repeatedly."""
+        """Return whether a span of QUIET_S has just ended in which this process had little work."""
         now, used = monotonic(), process_time()
         if now - self._since < QUIET_S:
             return False

@@ -109,7 +109,7 @@ _REDATED: Final = statement(
 
 
 async def with_redatings(connection: AsyncConnection, history: History) -> History:
-    """Add the records that redated members of the history while they belonged to another order."""
+    """Add the records that redated the history's deliveries and records under another order."""
     members = [each.delivery_id for each in history.deliveries]
     members += [each.record_id for each in history.records]
     rows = await select_in(connection, sql=_REDATED, values=members)
@@ -119,7 +119,7 @@ async def with_redatings(connection: AsyncConnection, history: History) -> Histo
 async def newest_deliveries(
     connection: AsyncConnection, published: Sequence[tuple[str, Instant]]
 ) -> list[str | None]:
-    """Return, for each order and instant, the newest delivery of the order by then, or None."""
+    """Return, for each (order, instant), the id of the order's newest delivery by then, or None."""
     rows = await select_in(
         connection,
         sql=_ARRIVED,
@@ -167,12 +167,12 @@ async def contested_with(connection: AsyncConnection, orders: Iterable[str]) -> 
 
 
 def contest_of(connection: PlainConnection, orders: Iterable[str]) -> set[str]:
-    """Return all orders that are contested together with these; mostly none."""
+    """Return every order in the contests of these orders, as in `contests_of`; usually none."""
     return {order for contest in contests_of(connection, orders) for order in contest}
 
 
 def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[str]]:
-    """Return the contests that these orders take part in, each with all its orders; mostly none."""
+    """Return the sets of orders that share evidence with any of these orders; usually none."""
     found: dict[str, set[str]] = {}
     new = set(orders)
     while new:
@@ -191,7 +191,7 @@ def contests_of(connection: PlainConnection, orders: Iterable[str]) -> list[set[
 
 
 def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dict[str, History]:
-    """Add to each history the deliveries of contested orders that share a mark with it."""
+    """Add to each history the deliveries of contested orders that share a mark with the history."""
     contested = sorted(contest_of(connection, found))
     if not contested:
         return found
@@ -214,12 +214,13 @@ def _with_foreign(connection: PlainConnection, found: dict[str, History]) -> dic
 
 
 def _with_touching(history: History, pool: list[Delivery], naming: list[Record]) -> History:
-    """Add deliveries that share a mark with the history, also through deliveries without an order.
+    """Add deliveries that share a mark with the history, directly or through other deliveries.
 
-    The search ends at an event that names another order, because other marks of that order do not
-    concern this one. So the result is the same whichever order an event without an order was stored
-    under. The search does not end where a person or the shop placed something that these events
-    lead to, or where other events say whose a payment is: each order must see the same placing.
+    The search continues through deliveries without an order. It ends at an event that names another
+    order, because other marks of that order do not concern this one. So the result is the same
+    whichever order an event without an order was stored under. The search also continues through
+    other orders if a person or the shop placed something that these events lead to, or if other
+    events say whose a payment is: each order must see the same placing.
     """
     known = {delivery.event.key for delivery in history.deliveries}
     marks = _marks_of_records(history.records)
@@ -229,7 +230,7 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
     touching = _reached(marks, left, through_other_orders=True)
     reached = marks.union(*(_marks(delivery.event) for delivery in touching))
     placed = any(r.kind in CLAIMS and reached & _marks_of_records([r]) for r in naming)
-    # Nor does it end where all evidence is needed to tell whose payment it is.
+    # An event that states a shop needs all evidence of its payment, to find out whose it is.
     placed = placed or any(each.event.shop is not None for each in touching)
     if not placed:
         events = [each.event for each in (*history.deliveries, *touching)]
@@ -253,7 +254,10 @@ def _with_touching(history: History, pool: list[Delivery], naming: list[Record])
 def _reached(
     marks: "set[Mark]", pool: list[Delivery], *, through_other_orders: bool
 ) -> list[Delivery]:
-    """Return the deliveries that share one of these marks, or share a mark with such a delivery."""
+    """Return the pool's deliveries that share one of these marks, directly or through each other.
+
+    through_other_orders  whether to search on by the marks of deliveries that name an order, too
+    """
     known, left, found = set(marks), pool, list[Delivery]()
     while new := [delivery for delivery in left if known & _marks(delivery.event)]:
         found += new
@@ -309,7 +313,7 @@ class SideStream:
         self.upcoming = self._rows[0][0] if self._rows else None
 
     async def take(self, order: str) -> Rows:
-        """Return the rows of this order, and skip those of orders before it."""
+        """Return the rows of this order, and skip the rows of earlier orders."""
         found: Rows = []
         while self.upcoming is not None and self.upcoming <= order:
             if self.upcoming == order:
@@ -326,13 +330,16 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Range of orders by key: after `after`, up to and including `last`. None: to the end."""
+    """Range of orders by key: after `after`, up to and including `last`.
+
+    last  None for a range without an end
+    """
 
     after: str = ""
     last: str | None = None
 
     def condition(self, column: str) -> str:
-        """Return the condition of the range in SQL. `values` has its bounds."""
+        """Return the SQL condition that a column is in this range. `values` has the bounds."""
         bounds = "{column} > :after" if self.last is None else _BOTH_BOUNDS
         return statement(bounds, column=column)
 

@@ -1,6 +1,6 @@
-"""Holds that were not released: for an order and reason, the last record is `held`.
+"""Unreleased holds: the last record of an order for the hold's reason is `held`.
 
-The rows are `records` like any other. The fold says what a hold means.
+Holds are rows of `records`. The fold says what a hold means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ class Hold:
 class HoldChange(NamedTuple):
     """Hold or release that the service is to record for an order.
 
-    at   its earliest instant
+    at   earliest instant of the record
     ask  events about whose payments the providers are to be asked
     """
 
@@ -78,7 +78,7 @@ class HoldChange(NamedTuple):
 
 
 def last_word(history: History, reason: HoldReason) -> Record | None:
-    """Return the last record of an order that holds or releases it for a reason, if any."""
+    """Return the order's last record that holds or releases it for a reason, if any."""
     words = [r for r in history.records if r.kind in ("held", "released") and r.reason == reason]
     return max(words, key=lambda r: (r.recorded_at, r.record_id), default=None)
 
@@ -97,7 +97,7 @@ async def holds_of(connection: AsyncConnection, orders: Iterable[str]) -> list[H
 async def some_holds(
     connection: AsyncConnection, *, reason: HoldReason, after: str, limit: int
 ) -> list[Hold]:
-    """Return some holds for one reason that were not released, in key order, after a key."""
+    """Return up to `limit` unreleased holds for a reason, by order, of orders after `after`."""
     rows = await connection.execute(text(_SOME), {"reason": reason, "after": after, "limit": limit})
     return [_hold(row) for row in rows]
 

@@ -1,9 +1,9 @@
 """Holds: orders that must not be fulfilled until a person releases them.
 
     1 know      what was last published of an order, as of when, and by which rules
-    2 compare   fold by the present rules what was known then
-    3 hold      a `held` record, in the transaction that publishes the fold that sees it
-    4 release   a `released` record of a person, after which the order is published as any other
+    2 compare   fold the evidence known at that instant by the present rules
+    3 hold      write a `held` record in the transaction that publishes the order's next fold
+    4 release   write a person's `released` record; the order is then published like any other
 
 An order is held if earlier rules published it as not fulfillable, and the present rules make the
 evidence of that time fulfillable. It is not held if only later evidence makes it fulfillable, nor
@@ -60,10 +60,9 @@ async def as_judged(
 def judged_histories(
     connection: PlainConnection, orders: Sequence[str], *, policy: Policy
 ) -> dict[str, History]:
-    """Return the histories of these orders for a reader.
+    """Return the histories of these orders, with holds that the fold worker is about to record.
 
-    An order that the fold worker is about to hold has that hold already. It is dated just after the
-    last publication.
+    A hold because of new rules is dated just after the last publication.
     """
     histories = with_supposed(connection, histories_of(connection, orders), policy=policy)
     published = _of_other_rules(connection, orders, policy=policy)
@@ -83,7 +82,7 @@ def judged_histories(
 def _of_other_rules(
     connection: PlainConnection, orders: Iterable[str], *, policy: Policy
 ) -> dict[str, LastPublished]:
-    """Return the last publication of orders that other rules published as not fulfillable."""
+    """Return the last publications of orders that earlier rules published as not fulfillable."""
     rules = rules_of(policy_text(policy))
     published = last_published(connection, orders)
     return {
@@ -94,10 +93,10 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether only the present rules make an order fulfillable, by evidence known back then.
+    """Return whether present rules make an order fulfillable by the evidence last published.
 
-    Evidence counts as known at the last publication. Return False if that hold was recorded since:
-    a person may have released it already.
+    Return False if a hold because of new rules was recorded since that publication: a person may
+    have released it already.
     """
     held = any(
         each.kind == "held" and each.reason == BECAUSE and each.recorded_at > last.as_of
@@ -179,8 +178,8 @@ async def release(
 ) -> int:
     """Release these orders, all of them or none. Returns how many there were.
 
-    Raises NotFoundError where one is not held for this reason, UsageError for a person without
-    permission.
+    Raises NotFoundError if one of the orders is not held for this reason, UsageError for a person
+    without permission.
     """
     await hold_if_due(context, orders)
     async with context.database.writing() as connection:

@@ -135,7 +135,7 @@ async def _correct(connection: AsyncConnection, reread: Reread, verdict: StoredV
         ),
         values,
     )
-    # Redeliveries of a body that could not be read for a time have no id to be found by.
+    # Redeliveries of a body that was unreadable for a time have no event id to find them by.
     kept = _DELIVERIES.c
     await connection.execute(
         update(_DELIVERIES)
@@ -164,7 +164,7 @@ async def noted_readings(connection: AsyncConnection) -> dict[str, str]:
 
 
 async def note_readings(connection: AsyncConnection, digests: Mapping[str, str]) -> None:
-    """Store these digests. They replace earlier ones of these sources."""
+    """Store the digests by source. They replace earlier digests of these sources."""
     for source, digest in sorted(digests.items()):
         await connection.execute(
             text(

@@ -118,8 +118,8 @@ def last_positions(
 class LastPublished:
     """Last publication of an order.
 
-    as_of  the last instant at which a fold had the same result
-    rules  the rules of that fold; None where they are not known
+    as_of  the last instant at which a fold gave this result
+    rules  the rules of that fold; None if not known
     """
 
     order: str
@@ -178,7 +178,7 @@ def publish(
 
     put_aside_until  when marks without a publication come due again, because their orders could not
                      be folded
-    notify           when the shop is to be notified of the revisions; None: not at all
+    notify           when notifications of the revisions come due; None to notify nobody
     """
     orders = [each.order for each in publications]
     before, numbers = standing(connection, orders), listing_store.last_numbers(connection, orders)
@@ -272,7 +272,7 @@ _WINDOWS: Final = (
 async def windows_of_orders(
     connection: AsyncConnection, orders: Collection[str]
 ) -> dict[str, PaymentWindow]:
-    """Return the payment window of slow payments from the last fold of each order."""
+    """Return each order's payment window, as the order's last fold found it."""
     rows = await statements.select_in(connection, sql=_WINDOWS, values=orders)
     return dict.fromkeys(orders, NO_WINDOW) | {row[0]: PaymentWindow(*row[1:]) for row in rows}
 
@@ -284,7 +284,7 @@ _SUPERSEDED: Final = (
 
 
 async def superseded(connection: AsyncConnection, revisions: Iterable[int]) -> list[int]:
-    """Return, sorted, the revisions of those given that have a later one of their order."""
+    """Return those of the given revisions whose order has a later revision, sorted."""
     rows = await statements.select_in(connection, sql=_SUPERSEDED, values=revisions)
     return sorted(row[0] for row in rows)
 
@@ -318,7 +318,7 @@ async def listed_orders(
     since: Instant | None = None,
     until: Instant | None = None,
 ) -> list[str]:
-    """Return references of folded orders after `after` in key order, as cached.
+    """Return references of folded orders after `after`, sorted, from the ledger cache.
 
     since, until  only orders with a publication from `since` to before `until`
     """
@@ -373,7 +373,7 @@ async def latest_orders(
     outcome: str | None = None,
     finding: str | None = None,
 ) -> list[LastRevision]:
-    """Return the last revisions of orders, the newest first, as cached.
+    """Return the last revision of each order, the newest first, filtered by the ledger cache.
 
     before  only orders whose last revision has a number below this
     """

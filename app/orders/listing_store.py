@@ -54,7 +54,7 @@ Listed = tuple[str, int, str]
 
 
 def lists_of(ledgers: Mapping[str, LedgerWords], numbers: LastNumbers) -> set[Listed]:
-    """Return where orders are listed. An order that was never published is in no list."""
+    """Return the entries of these orders in lists. An order that was never published has none."""
     return {
         (word, numbers[order], order)
         for order, words in ledgers.items()

@@ -5,9 +5,9 @@ them may be taken, so that the shop is notified of an order in the order of its 
 that takes a row reschedules it for a while (its lease). If that process dies, the row comes due
 again.
 
-A destination that accepts nothing has a row of its own as long as that lasts. Once notifications of
-several orders have failed, it is away, and the row has the instant of the next probe. The process
-that probes reschedules it, as with a lease, so that all processes together send one probe.
+A destination has a row of its own while it accepts nothing. Once notifications of several orders
+have failed, the destination is away, and its row has the instant of the next probe. The process
+that probes moves that instant, as with a lease, so that all processes together send one probe.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,7 +59,7 @@ _END: Final = Instant(2**63 - 1)
 
 _EARLIER: Final = _NOTIFICATIONS.alias("earlier")
 
-# The `+` makes SQLite use the index of those that wait, and not go through all others.
+# The `+` makes SQLite use the index of waiting notifications instead of scanning all.
 _BY_NUMBER: Final[sa.ColumnElement[int]] = sa.literal_column("+notifications.seq")
 
 _HEADS: Final = (
@@ -75,7 +75,7 @@ _HEADS: Final = (
         .exists()
     )
     .order_by(_ROWS.due_at, _ROWS.seq)
-    # SQLite, where one process writes, has no such lock, and SQLAlchemy leaves it out there.
+    # SQLite has no such lock, and one process writes there: SQLAlchemy omits the clause.
     .with_for_update(of=_NOTIFICATIONS, skip_locked=True)
 )
 """SQL for the first waiting row of each order."""
@@ -85,8 +85,8 @@ _HEADS: Final = (
 class Notification:
     """Notification that a process has taken for the time of a lease.
 
-    since  beginning of the period after which it is given up
-    tries  how often it was sent before
+    since  start of the period after which the notification is given up
+    tries  how often the notification was sent before
     until  end of the lease; a result counts only before then
     """
 
@@ -115,11 +115,12 @@ class Away:
     """Destination that has accepted nothing since its first failure.
 
     since     instant of that failure
-    failures  failed tries since then, where those at one moment count as one
+    failures  number of failed tries since then; simultaneous tries count once
     probe_at  when the next try may be made
-    problem   why the last one failed, a code
-    only      number of the only notification that failed: it may be the cause itself, so others are
-              sent as usual. None: notifications of several orders failed
+    problem   why the last try failed, a code
+    only      number of the notification that failed, if it is the only one: it may itself be the
+              cause, so other notifications are sent as usual. None if those of several orders
+              failed
     """
 
     since: Instant
@@ -181,13 +182,13 @@ async def take_notifications(
 ) -> list[Notification]:
     """Take up to `limit` notifications that are due, at most one of each order, for `lease`.
 
-    Notifications that were never tried come first, then those that have waited longest since their
-    last try. If there are both, repeated ones get a quarter of the places. So refused ones do not
-    delay new ones, and new ones do not delay the others until they are given up.
+    Untried notifications come first, then those that have waited longest since their last try. If
+    there are both, retries get a quarter of the places, so that neither kind delays the other for
+    long.
 
-    whenever_due  also take those that are due later, after the others, because one must be tried
-                  now. The newest that was never tried then comes first: where the shop refuses
-                  single notifications, this one is most likely to show that the shop is there
+    whenever_due  also take notifications that are due later, because one must be tried now. The
+                  newest untried notification then comes first: if the shop refuses single
+                  notifications, the newest is most likely to show that the shop can be reached
     """
     due = _HEADS.where(_ROWS.due_at <= (_END if whenever_due else now))
     fresh = due.where(_ROWS.tries == 0)
@@ -212,10 +213,10 @@ async def take_notifications(
 async def call_up_notifications(
     connection: AsyncConnection, *, now: Instant, beyond: Instant
 ) -> None:
-    """Make due now the notifications and probes that were delayed because a clock was fast.
+    """Set notifications and probes due now that were delayed because a clock was fast.
 
-    They are probes and untried notifications that wait beyond an instant, and tried ones that wait
-    for longer than any pause.
+    They are probes and untried notifications due after `beyond`, and retries due after more than
+    the longest pause.
     """
     await connection.execute(
         sa.text(
@@ -245,8 +246,9 @@ async def settle_notifications(
 ) -> None:
     """Store the results of taken notifications.
 
-    The next notification of the same order becomes due now, or waits together with it. A row whose
-    lease is over and that another process has taken is left to that process.
+    If a notification will be retried, the next ones of its order wait for the same instant;
+    otherwise they become due now. Skip a row that another process has taken after the lease was
+    over.
     """
     for one in results:
         found = await connection.execute(
@@ -301,7 +303,7 @@ async def away(connection: AsyncConnection, destination: str) -> Away | None:
 async def claim_probe(
     connection: AsyncConnection, destination: str, seen: Away, *, until: Instant
 ) -> bool:
-    """Return whether this process may probe. The first to claim the probe that it has seen may."""
+    """Claim the probe due at `seen.probe_at`. Return False if another process has claimed it."""
     found = await connection.execute(
         sa.text(
             "UPDATE destinations_away SET probe_at=:until WHERE destination=:destination "
@@ -354,8 +356,8 @@ async def send_again(
 
     Destinations that are away may be tried at once. Returns how many notifications there were.
 
-    revisions  those to send, whatever their state; None: all that were tried and not accepted,
-               given up or not. Untried ones are sent after them anyway
+    revisions  numbers of the notifications, in whatever state; None for all that were tried and not
+               accepted, given up or not. Untried ones are sent after them anyway
     """
     await connection.execute(
         sa.text("UPDATE destinations_away SET probe_at=:now WHERE probe_at > :now"), {"now": now}
@@ -404,7 +406,7 @@ async def notifications_in(
             _ROWS.delivered_at,
             _ROWS.problem,
         )
-        # Not a plain join: SQLite would begin with the revisions, and go through all of them.
+        # Not a plain join: SQLite would begin with the revisions, and scan all of them.
         .join_from(_NOTIFICATIONS, REVISIONS, revision.seq == _ROWS.seq, isouter=True)
         .order_by(number.desc())
         .limit(limit)
@@ -444,8 +446,9 @@ class Stuck:
     """Notifications that are refused while the shop is not away.
 
     count    number of them, at most `enough`
-    order    order of the one that waits longest, with the start of its wait and the reason for its
-             last failure, a code
+    order    order of the notification that waits longest
+    since    when that notification began to wait
+    problem  why its last try failed, a code
     """
 
     count: int

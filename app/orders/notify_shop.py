@@ -7,9 +7,9 @@ notifications come due again and are sent with the same ids. No transaction is o
 process waits for the shop.
 
 A shop is away once notifications of two orders have failed and none was accepted in between. From
-then on one of all processes tries one notification at a time, a probe, after short pauses. Once a
-probe is accepted, all that wait are sent at once. A single notification that is refused is tried
-again separately, with growing pauses, and holds up only its own order: it may be the cause itself.
+then on, one process at a time sends a single notification as a probe, after short pauses. Once a
+probe is accepted, all waiting notifications are sent at once. If only one notification is refused,
+it may itself be the cause: it is retried with growing pauses, and delays only its own order.
 """
 
 import asyncio
@@ -224,8 +224,8 @@ def judge(
 ) -> tuple[Away | None, list[SendResult]]:
     """Return the state of the shop and each notification's result, from simultaneous answers.
 
-    Each notification is about another order. A state of None says that the shop accepted one of
-    them, or that the only one is given up.
+    Each notification is about another order. The state is None if the shop accepted one of them, or
+    if the only one is given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -234,7 +234,7 @@ def judge(
     alone = len(taken) == 1 and (before is None or before.only == seq)
     problem, failures = answers[-1].why, 1 if before is None else before.failures + 1
     probe_at = now + max(probe_pause(failures, headers=answer.headers) for answer in answers)
-    # It failed more often than the shop did in a row, so others were accepted in between.
+    # The notification failed more often than the shop in a row: the shop accepted others meanwhile.
     own = alone and taken[0].tries >= failures
     results = [
         _result(each, answer, now=now, again_at=None if own else probe_at) for each, answer in sent
@@ -259,7 +259,7 @@ def _result(
 ) -> SendResult:
     """Return the result of one notification.
 
-    again_at  time of the next try if it was not accepted; None: by its own pauses
+    again_at  when to try again if the shop refused it; None for the notification's own pause
     """
     if answer.taken:
         return SendResult(sent=sent, delivered=True)
@@ -283,13 +283,13 @@ def probe_pause(failures: int, *, headers: Mapping[str, str]) -> Duration:
 def pause_after(
     tries: int, *, seq: int, headers: Mapping[str, str], busy: bool = False
 ) -> Duration:
-    """Return the pause between two tries of a notification that the shop refused.
+    """Return the pause before the next try of a notification that the shop refused.
 
-    Others are accepted meanwhile. The shop may ask for a longer pause (Retry-After, in seconds). Up
-    to a sixteenth is added, depending on the notification's number, so that those that failed
-    together do not all come back at once.
+    The pause grows with each try. The shop may ask for a longer one (Retry-After, in seconds). Up
+    to a sixteenth is added, depending on the notification's number, so that notifications that
+    failed together are not all retried together.
 
-    busy  whether the shop had too many requests at that moment
+    busy  whether the shop answered that it had too many requests
     """
     longest = LONGEST_PROBE_PAUSE if busy else LONGEST_PAUSE
     pause: Duration = min(FIRST_PAUSE * 4 ** min(tries, 10), longest)
@@ -300,7 +300,8 @@ def pause_after(
 def notification_id(published: Published) -> str:
     """Return an id that is the same at every try, and differs from that of any other revision.
 
-    It even differs where a database is silently restored and another revision gets the same number.
+    The id differs even if a database is silently restored and another revision gets the same
+    number.
     """
     content = f"{published.seq}|{published.order}|{published.at}|{'|'.join(published.because)}"
     return f"ntf_{published.seq}_{sha256(content.encode('utf-8')).hexdigest()[:16]}"
@@ -398,9 +399,10 @@ async def redeliver(
 ) -> int:
     """Set notifications due again. A running service or worker sends them at once.
 
-    revisions  those to send; None: all that were tried and not accepted, given up or not
+    revisions  numbers of the notifications; None for all that were tried and not accepted, given up
+               or not
 
-    Raises NotFoundError where one of them is no notification, UsageError for a person without
+    Raises NotFoundError if a number has no notification, UsageError for a person without
     permission.
     """
     async with context.database.writing() as connection:

@@ -1,8 +1,8 @@
 """Facts that the shop states about an order.
 
-They are its price and the parts of it that were paid otherwise; when it was placed, canceled and
-fulfilled; and the provider's payments or sessions that belong to it. Facts are only added: a later
-one corrects an earlier one.
+They are the order's price and the parts of it that were paid otherwise; when the order was placed,
+canceled and fulfilled; and the provider's payments or sessions that belong to it. Facts are only
+added: a later fact corrects an earlier fact.
 """
 
 from collections.abc import Sequence
@@ -26,9 +26,9 @@ from reconcile.money import Money
 
 
 async def in_force_since(context: AppContext) -> Instant | None:
-    """Return the instant from which on orders need a price from the shop.
+    """Return the instant since which orders need a price from the shop.
 
-    It is None where the rule is off, or never began.
+    Return None if that rule is off, or was never on.
     """
     if not context.settings.requires_order_record:
         return None
@@ -37,8 +37,8 @@ async def in_force_since(context: AppContext) -> Instant | None:
 
 
 async def start_requiring(context: AppContext) -> Instant | None:
-    """Return the instant as `in_force_since` does, and store or delete it as the rule requires.
-    Called when a process starts to serve."""
+    """Store or delete the instant of `in_force_since` as the settings require, and return it.
+    Call this when a process starts to serve."""
     database, required = context.database, context.settings.requires_order_record
     async with database.reading() as connection:
         since = await required_since(connection)
@@ -89,7 +89,7 @@ class OrderFacts:
     """Facts that the shop states about an order. A time of None states nothing.
 
     money    the whole price
-    tenders  parts of the price that are paid otherwise; None: as stated before
+    tenders  parts of the price that are paid otherwise; None to leave them as stated before
     free     whether the order costs nothing; only with a price of zero
     """
 
@@ -155,10 +155,10 @@ def news(
     author: str,
     lost_at: Instant | None = None,
 ) -> list[Record]:
-    """Return the records that these facts add to the known ones.
+    """Return the new records for these facts, leaving out what the known records state.
 
-    lost_at  when statements were last lost; an earlier denial of the shop may be out of date, so it
-             is recorded again
+    lost_at  when statements of the shop were last lost; a denial from before may be out of date, so
+             it is recorded again
 
     Raises TendersDoNotFit.
     """
@@ -275,8 +275,8 @@ def named(
 def refuse_taken(connection: PlainConnection, order: str, references: Sequence[Reference]) -> None:
     """Raise ReferenceTaken for a reference that belongs to another order.
 
-    The shop may have named it before, a session may have been opened, or the provider's events may
-    say so. Other transactions cannot link references until this one ends.
+    A reference belongs to an order if the shop named it, if a session was opened, or if the
+    provider's events say so. No other transaction can link references until this transaction ends.
     """
     if not references:
         return

@@ -1,8 +1,8 @@
-"""Session requests that the payment service has not answered yet, and which process asks now.
+"""Session requests that the payment service has not answered yet, and which process asks again.
 
-A row is written in the transaction that commits the key, and removed in the one that records the
-answer. So when a process dies, the next one finds its open requests. The process that asks the
-service holds the row, so that of several processes on one database only one asks at a time.
+A row is written in the transaction that commits the key, and removed in the transaction that
+records the answer. So when a process dies, the next process finds its open requests. The process
+that asks the service holds the row, so that only one of several processes asks at a time.
 
 The request has the customer's data: it is stored only as long as it may have to be sent again.
 """
@@ -25,9 +25,9 @@ class PendingSession:
 
     request     the body, byte for byte as it was first sent
     due_at      when the service is asked again, at the latest
-    held_until  until then only the process that holds the row may ask
-    tries       rounds that have ended without an answer
-    in_vain     those of them in which the service was reachable
+    held_until  end of the time in which only the process that holds the row may ask
+    tries       number of rounds that have ended without an answer
+    in_vain     number of these rounds in which the service was reachable
     """
 
     key: str
@@ -62,7 +62,7 @@ def due_sessions(
 ) -> Sequence[PendingSession]:
     """Return up to `limit` requests that are due and not held, the longest waiting first.
 
-    beyond  requests that wait or are held beyond it count as due, because a clock was fast
+    beyond  a request that is due or held after this instant counts as due, because a clock was fast
     """
     rows = connection.ask(_DUE, (now, beyond, now, beyond, limit))
     return [_session_of(row) for row in rows]
@@ -90,9 +90,9 @@ _OF_ORDERS: Final = statement(
 def hold(
     connection: PlainConnection, key: str, *, now: Instant, until: Instant, beyond: Instant
 ) -> bool:
-    """Take the right to ask. Return False if another process has it, or nothing is left to ask.
+    """Reserve a request for this process. Return False if another process holds it, or it is gone.
 
-    beyond  a hold beyond it does not count, because a clock was fast
+    beyond  a hold that ends after this instant does not count, because a clock was fast
     """
     taken = connection.ask(
         "UPDATE unanswered SET held_until=? "
@@ -103,19 +103,19 @@ def hold(
 
 
 def release_session(connection: PlainConnection, key: str) -> None:
-    """Release the right to ask. The next process may take it at once."""
+    """Release a request that this process holds. Another process may ask at once."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE key=?", (key,))
 
 
 def release_all(connection: PlainConnection) -> None:
-    """Release all claims. Only for a process that knows that no other is running."""
+    """Release all requests. Call this only if no other process is running."""
     connection.ask("UPDATE unanswered SET held_until=0 WHERE held_until > 0")
 
 
 def put_off(
     connection: PlainConnection, key: str, *, until: Instant, tries: int, in_vain: int
 ) -> None:
-    """Release the right to ask. The service is asked again at `until` at the latest."""
+    """Release a request. The service is asked again at `until` at the latest."""
     connection.ask(
         "UPDATE unanswered SET due_at=?, tries=?, in_vain=?, held_until=0 WHERE key=?",
         (until, tries, in_vain, key),

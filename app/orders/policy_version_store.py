@@ -3,11 +3,11 @@
 The policy is in one row of `meta`; its short name is stored beside each order's last fold.
 
     v1 {…}       every order was folded by this policy since, or is due
-    to v1 {…}    orders are being set due for it; if that is interrupted, it starts over
-    several      a process folded by another policy than the noted one, unknown for which orders
+    to v1 {…}    orders are being set due for this policy; after an interruption, that starts over
+    several      a process folded some orders, not known which, by another policy than the noted one
     (no row)     not known: a new database, or a rebuild that was interrupted
 
-It is written after due marks in the same transaction, so that locks are taken in one order.
+The row is written after due marks in the same transaction, so that locks are taken in one order.
 """
 
 import hashlib
@@ -69,8 +69,8 @@ _SET_MONEY_DUE: Final = _setting_due(_SOME_WITH_MONEY)
 def rules_of(policy: str) -> str:
     """Return the short name of a policy's rules: the engine's form and the merchant's choices.
 
-    It is stored beside each order, so that the orders folded by these rules are known even after an
-    interrupted upgrade or rebuild.
+    The name is stored with each order, so that the orders folded by these rules are known even
+    after an interrupted upgrade or rebuild.
     """
     return f"{engine_form(policy)}-{hashlib.sha256(policy.encode()).hexdigest()[:12]}"
 
@@ -132,10 +132,11 @@ async def forget_policy(connection: AsyncConnection) -> None:
 async def set_some_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> list[str]:
-    """Set orders due, in key order, after a key. An order that is due already keeps its due time.
+    """Set up to `limit` orders due, in key order, beginning after `after`. Return these orders.
 
-    Each mark starts a new generation, as with new evidence: a fold under way is dropped, and other
-    results made from the order become outdated.
+    An order that is already due keeps its due time. Each order's mark gets a new generation, as
+    with new evidence: a fold under way is dropped, and other results made from the order become
+    outdated.
     """
     sql = _SET_SOME_DUE[connection.dialect.name]
     found = await connection.execute(text(sql), {"after": after, "limit": limit, "now": now})
@@ -150,7 +151,7 @@ def _to(policy: str) -> str:
 
 
 async def required_since(connection: AsyncConnection) -> Instant | None:
-    """Return the noted instant; None if there is none."""
+    """Return the instant since which orders need a price from the shop; None if none is noted."""
     row = await connection.execute(
         text("SELECT value FROM meta WHERE name='order_record_required_since'")
     )
@@ -159,7 +160,7 @@ async def required_since(connection: AsyncConnection) -> Instant | None:
 
 
 async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
-    """Note the instant, unless one is noted. It never changes."""
+    """Note that orders need a price from the shop from now on, unless an instant is noted."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('order_record_required_since', :now) "
@@ -170,7 +171,7 @@ async def note_required(connection: AsyncConnection, *, now: Instant) -> None:
 
 
 async def forget_required(connection: AsyncConnection) -> None:
-    """Delete the instant. A price from the shop is no longer required."""
+    """Note that orders no longer need a price from the shop."""
     await connection.execute(text("DELETE FROM meta WHERE name='order_record_required_since'"))
 
 
@@ -187,8 +188,8 @@ async def gaps_to_follow(connection: AsyncConnection) -> int | None:
 async def set_some_with_money_due(
     connection: AsyncConnection, *, after: str, limit: int, now: Instant
 ) -> str | None:
-    """Set due those of the next orders that received money.
-    Return the last order that was looked at; None at the end."""
+    """Look at up to `limit` orders after `after`, and set those due that received money.
+    Return the last order that was looked at; None if no more orders are left."""
     looked_at = await connection.execute(text(_SOME), {"after": after, "limit": limit})
     orders = looked_at.scalars().all()
     if not orders:
@@ -199,7 +200,7 @@ async def set_some_with_money_due(
 
 
 async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
-    """Note that all these orders were set due after this number of accepted gaps."""
+    """Note that all orders with money were set due after this number of accepted gaps."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('gaps_followed', :gaps) "
@@ -210,5 +211,5 @@ async def note_gaps_followed(connection: AsyncConnection, gaps: int) -> None:
 
 
 async def forget_gaps_followed(connection: AsyncConnection) -> None:
-    """Forget which gaps were followed, so that their orders' due marks are set again."""
+    """Note that orders with money must be set due again for all accepted gaps."""
     await connection.execute(text("DELETE FROM meta WHERE name='gaps_followed'"))

@@ -5,7 +5,8 @@
                    they were last published
     3 held         orders that would be held: only the rules of this version make them fulfillable
 
-It leaves out changes that time alone brings, and evidence that came since. It writes nothing.
+The preview leaves out changes that time alone brings, and evidence since the last publication. It
+writes nothing.
 """
 
 from collections import Counter
@@ -34,7 +35,7 @@ class Preview:
     """Effects of an upgrade.
 
     migrations  number and title of each migration that is due
-    outcomes    how many orders change from one outcome, in words, to another
+    outcomes    how many orders change, by outcome before and after
     held        each order that would be held, as JSON values
     seen        how many orders were read, and how many of them cannot be folded
     """

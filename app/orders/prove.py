@@ -126,8 +126,8 @@ def prove(
     """Yield the counterexamples of each trial of one history.
 
     A trial takes the first delivery of each event and one further delivery chosen at random, so
-    that its time depends on the number of events. Its position must equal that of the whole
-    history.
+    that its time depends on the number of events. The position of the trial must equal the position
+    of the whole history.
     """
     events = by_event(history.deliveries)
     known = [d.received_at for d in history.deliveries] + [r.recorded_at for r in history.records]
@@ -158,7 +158,7 @@ def prove(
 
 
 def _thinned(history: History, events: Sequence[Sequence[Delivery]], chance: Chance) -> History:
-    """Return the history with the first delivery of each event, and one of its further ones."""
+    """Return the history with only the first and one random later delivery of each event."""
     kept = [first for first, *_ in events]
     kept += [chance.choice(later) for _, *later in events if later]
     return History(order=history.order, deliveries=frozenset(kept), records=history.records)

@@ -105,7 +105,7 @@ async def head_of(connection: AsyncConnection) -> int:
 
 
 async def go_on_from(connection: AsyncConnection, first: int) -> None:
-    """Make this the next number, and note that the numbers in between are skipped."""
+    """Make `first` the feed's next number, and note that the numbers before it are skipped."""
     head = await head_of(connection)
     await connection.execute(
         text(
@@ -129,10 +129,10 @@ async def jumps(connection: AsyncConnection) -> list[tuple[int, int]]:
 
 
 async def place_to_read_from(connection: AsyncConnection) -> int:
-    """Return the cursor from which a reader with a cursor beyond the head must read.
+    """Return the cursor from which a reader with a cursor beyond the feed's end must read.
 
-    The reader's cursor was beyond the last restore, so it has read everything published before the
-    restore. It may have missed any later revision. If no restore was noted, it may have missed any.
+    Such a reader has read everything published before the last restore, and may have missed any
+    later revision. If no restore was noted, it may have missed any revision.
     """
     found = await jumps(connection)
     return found[-1][1] - 1 if found else 0
@@ -141,8 +141,8 @@ async def place_to_read_from(connection: AsyncConnection) -> int:
 async def feed_gaps(connection: AsyncConnection) -> list[str]:
     """Return a sentence for each fault of the feed's numbers.
 
-    They must be 1, 2, 3 …, except for numbers that restores skipped, and the next number must
-    follow.
+    The numbers must be 1, 2, 3 …, except for numbers that restores skipped, and the counter must
+    continue them.
     """
     left_out = await jumps(connection)
     starts = [1, *(first for _, first in left_out)]

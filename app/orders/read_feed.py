@@ -31,7 +31,7 @@ async def read_feed(
 ) -> list[Published]:
     """Return revisions after a cursor; wait up to `wait_s` seconds for the first.
 
-    gone  says whether the reader has left
+    gone  returns whether the reader has disconnected
     """
     ends = monotonic() + wait_s
     while True:
@@ -44,9 +44,10 @@ async def read_feed(
 
 
 async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[int]:
-    """Return the numbers of those revisions in a page whose order has a later revision by now.
+    """Return the numbers of a page's revisions whose order has a later revision by now.
 
-    Otherwise a late reader would ship an order that was paid then and has been refunded since.
+    Without these numbers, a late reader would ship an order that was paid and has been refunded
+    since.
     """
     if not page:
         return []
@@ -55,9 +56,9 @@ async def superseded_of(context: AppContext, page: Sequence[Published]) -> list[
 
 
 async def read_from(context: AppContext, *, after: int) -> int | None:
-    """Return where to read from instead of a cursor beyond the end of the feed; else None.
+    """Return the cursor to read from if `after` is beyond the end of the feed; else None.
 
-    A reader has such a cursor where the database was silently replaced by an older one. The reader
+    A reader has such a cursor if the database was silently replaced by an older one. The reader
     would wait for numbers that never come.
     """
     async with context.database.reading() as connection:

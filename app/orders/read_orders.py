@@ -159,7 +159,7 @@ def _document(found: _Explained) -> LedgerDocument:
         unheard=unheard,
         forgotten=found.facts.fulfilled_at == shop_facts_store.UNKNOWN,
     )
-    # cast: the type checker holds that what is spread may have any further member
+    # cast: to the type checker, a spread mapping may have further members
     document = cast(
         LedgerDocument, {**explained, **found.facts.document(), **window_document(ledger.window)}
     )
@@ -271,12 +271,12 @@ def nothing_known(
     gaps: Sequence[Gap] = (),
     aside: tuple[NotItsOwn, str] | None = None,
 ) -> NotFoundError:
-    """Return the error that nothing was known of an order at that time.
+    """Return the error saying that nothing was known of an order at an instant.
 
-    behind_s  age in seconds of accepted deliveries that are unread and may be about it
-    message   a message that names it and cannot be read
+    behind_s  age in seconds of accepted deliveries that are unread and may be about the order
+    message   an unreadable message that names the order
     refusing  a source whose deliveries are all rejected, and since when
-    not_kept  number of unsigned requests of the day before that exceeded the limit
+    not_kept  number of unsigned requests of the day before that were not stored, because of a limit
     gaps      accepted gaps before the instant
     aside     a payment that names the order but does not belong to it, from `of_another_shop`
     """
@@ -333,8 +333,8 @@ def nothing_known(
 def spoken_of(history: History) -> bool:
     """Return whether a history proves that its order exists.
 
-    Events of other orders and shops do not count, nor refunds without a payment that name the
-    order.
+    Events of other orders and shops prove nothing, nor does a refund without a payment by naming
+    the order.
     """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
     made = bool(made_by(history))
@@ -351,8 +351,8 @@ def of_another_shop(
 ) -> tuple[NotItsOwn, str] | None:
     """Return the id of a payment that names this order but does not belong to it, with the reason.
 
-    First comes a payment of another shop, then a refund without a payment, then one of an unknown
-    shop.
+    Payments of other shops have priority over refunds without a payment, and those over payments
+    whose shop is unknown.
     """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside
@@ -412,14 +412,14 @@ async def _folded(context: AppContext, histories: Sequence[History], now: Instan
 
 
 def order_row(ledger: Ledger, facts: shop_facts_store.ShopFacts) -> OrderRowDocument:
-    """Return an order's row of any list: the summary, and the shop's statements by now."""
+    """Return an order's row for a list: the summary, the shop's facts and the payment window."""
     return {**ledger_summary(ledger), **facts.document(), **window_document(ledger.window)}
 
 
 async def listed_documents(
     context: AppContext, ledgers: Sequence[Ledger]
 ) -> list[OrderRowDocument]:
-    """Return rows of a list as JSON: the summary, and the shop's statements by now."""
+    """Return rows of a list as JSON values, with the shop's facts as of now."""
     async with context.database.reading() as connection:
         facts = await shop_facts_store.facts_of_orders(connection, [each.order for each in ledgers])
     return [order_row(each, facts[each.order]) for each in ledgers]
@@ -444,8 +444,8 @@ async def newest_orders(
 ) -> list[Changed]:
     """Return orders by their last revision, newest first, each folded as of now.
 
-    before             only those whose last revision is before this one
-    outcomes, finding  only those published with one of these outcomes, and with this finding
+    before             only orders whose last revision has a smaller number than this
+    outcomes, finding  only orders published with one of these outcomes, and with this finding
     """
     async with context.database.reading() as connection:
         found = [
@@ -462,7 +462,7 @@ async def newest_orders(
 
 async def untried_orders(context: AppContext, *, after: str, limit: int) -> list[Changed]:
     """Return orders that nobody has tried to pay, by reference, each folded as of now.
-    The revision number is 0 for unpublished ones, which are most."""
+    The revision number of an unpublished order is 0. Most of these orders are unpublished."""
     async with context.database.reading() as connection:
         orders = await ledger_store.listed_orders(
             connection, after=after, limit=limit, outcome="not_attempted"

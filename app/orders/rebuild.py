@@ -4,9 +4,9 @@
     2 fold     a range: its histories, the last publications of its orders, their current ledgers
     3 publish  what differs, in the order of the ranges, in one process
 
-Revisions get the same numbers as where one process does everything. A process that folds only
-reads. If it dies, the rebuild ends, and everything published until then is complete. The next
-rebuild, or the next start, does the rest.
+Revisions get the same numbers as if one process did everything. A process that folds only reads. If
+such a process dies, the rebuild ends, and everything published before is complete. The next rebuild
+or start does the rest.
 """
 
 import asyncio
@@ -63,12 +63,12 @@ class Rebuilt(NamedTuple):
 async def refold_all(
     context: AppContext, *, progress: Callable[[int], None] = silent, jobs: int = 1
 ) -> int:
-    """Rebuild every ledger in memory that does not grow with their number. Returns how many.
+    """Rebuild every ledger, and return how many. Memory use does not grow with their number.
 
     A revision is published where the rebuilt ledger differs from the last publication.
 
     progress  called with how many orders were folded since its last call
-    jobs      processes that fold; with 1, this one does everything
+    jobs      number of processes that fold; with 1, this process does everything
 
     Raises UnreachableError where another process died.
     """
@@ -141,8 +141,8 @@ async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterat
     )
 
     async def elsewhere(work: Callable[..., Done], *words: object) -> Done:
-        # A caller that is cancelled leaves the pool's future alone: a pool that breaks sets an
-        # exception on each of its futures, and its thread dies of one cancelled in that moment.
+        # Do not cancel the pool's future with the caller: a breaking pool sets an exception on
+        # each of its futures, and its thread dies if a future was just cancelled.
         future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
         future.add_done_callback(lambda done: done.cancelled() or done.exception())  # asked for
         try:

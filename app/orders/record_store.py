@@ -59,7 +59,7 @@ _CONCERN_OTHERS: Final = frozenset[RecordKind](("payment_assigned", "order_place
 
 
 def reference_links(records: Iterable[Record]) -> Links:
-    """Return the links of records: opened sessions and named references belong to the order."""
+    """Return the links from the sessions and payments that records name to the records' orders."""
     return {
         key: record.order
         for record in records
@@ -84,10 +84,10 @@ def linked_orders(
 ) -> dict[Named, str]:
     """Return the order of each reference that belongs to one by now.
 
-    A person's assignment has priority over the first link. If it was withdrawn, the reference
-    belongs to the order that the shop named it for.
+    A person's assignment has priority over the first link. If the assignment was withdrawn, the
+    reference belongs to the order that the shop named it for.
 
-    lasting  whether other transactions cannot link until the caller's transaction ends
+    lasting  whether to keep other transactions from linking until the caller's transaction ends
     """
     if lasting:
         take_lock(connection, LINKING)
@@ -124,9 +124,9 @@ _OF_ORDER: Final = statement(
 
 
 def after_all(records: Iterable[Record], *, now: Instant) -> Instant:
-    """Return now, or an instant after all these records where a clock was fast.
+    """Return now, or an instant just after the last of these records if a clock was fast.
 
-    This matters because of a hold and a release, and of two prices, the one recorded later counts.
+    Of a hold and a release, and of two prices, the one recorded later counts.
     """
     return max([now, *(record.recorded_at + TICK for record in records)])
 
@@ -150,7 +150,7 @@ def hold_record(
     reason: HoldReason,
     author: str = BY_SERVICE,
 ) -> Record:
-    """Return the record that an order is held or released."""
+    """Return a record that holds or releases an order."""
     return Record(
         record_id=record_id,
         recorded_at=at,

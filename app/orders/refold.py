@@ -36,10 +36,10 @@ AT_ONCE: Final = 1_000
 
 
 class TakingUp:
-    """Sets orders due for the context's policy and for accepted gaps, in batches, before any fold.
+    """Sets orders due in batches, before any fold, for the context's policy and for accepted gaps.
 
-    The policy, and the number of gaps, are noted with the last batch. If the process ends before
-    that, it starts over and sets some orders due twice.
+    The policy, and the number of gaps, are noted with the last batch. If the process ends earlier,
+    the next process starts over and sets some orders due twice.
     """
 
     def __init__(self, context: AppContext) -> None:
@@ -53,11 +53,12 @@ class TakingUp:
         self._gaps_after: str | None = ""
 
     async def some(self) -> int:
-        """Set a batch of orders due. Returns how many, or 1; 0 when nothing is left to do."""
+        """Set a batch of orders due. Return 0 if nothing is left to do, else a positive number."""
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set due those of some orders that may be held for an accepted gap."""
+        """Set orders of the next batch due that an accepted gap may hold. Return whether any are
+        left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store
@@ -130,7 +131,7 @@ class TakingUp:
 
 
 def warn_of_several() -> None:
-    """Log a warning that another process folds by another policy."""
+    """Log a warning that another process folds by a different policy."""
     log.warning(
         "another process folds with other settings; give all processes the same settings and "
         "restart them: every order is then folded again"
@@ -153,9 +154,9 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
 
     Orders that share evidence with a due order are folded with it, because its evidence may concern
     them. If another process has folded and published an order meanwhile, this fold is dropped. An
-    order whose evidence is later than the latest publishable instant is due again at that evidence.
+    order with evidence later than the latest publishable instant comes due again at that evidence.
 
-    pace  called for permission to use several transactions; by default there is one
+    pace  divides the work into several transactions; None for a single transaction
     """
     now, policy = await publishable(context), policy_text(context.policy)
     due = await _taken(context, now=now, limit=limit)
@@ -188,8 +189,7 @@ async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = Non
         pace.learn(sum(map(len, part)), seconds=writer.held_s)
         for each in published:
             if each.revision is not None:
-                # Under the newest delivery that it rests on: by that id the receiver's and the
-                # reader's lines are found, too.
+                # Log it under the id of its newest delivery, as the receiver and the reader do.
                 known = [(d.received_at, d.delivery_id) for d in histories[each.order].deliveries]
                 ledger = ledgers[each.order]
                 outcome = None if ledger is None else ledger.outcome
@@ -243,11 +243,11 @@ def _publish_standing(
 
     Returns the publications, and whether other processes fold by another policy.
 
-    later  orders that are not published now, and when they are due
+    later  orders that are not published now, with the instants at which they come due
     """
     settle(connection)  # before any row is locked: a hold reads histories
-    # Of orders that share evidence all marks stand, or none does: evidence on one may concern all,
-    # and another process may have published it.
+    # Orders that share evidence are published together or not at all: new evidence on one of them
+    # may concern all, and another process may have published it.
     standing = set(due_store.unchanged(connection, list(chain(*marks))))
     due = list(chain(*(sharing for sharing in marks if standing.issuperset(sharing))))
     before = last_positions(connection, [mark.order for mark in due])
@@ -283,7 +283,8 @@ async def publishable(context: AppContext) -> Instant:
     """Return the latest instant for which anything may be published.
 
     It is now, or just before the arrival of the oldest unread delivery, which may change the
-    result. Arrivals of unread deliveries that a fast clock dated are not known.
+    result. Return EARLIEST if a fast clock dated unread deliveries, because their arrivals are not
+    known.
     """
     now, backlog = context.clock.now(), await context.inbox.backlog()
     if backlog.is_dated_ahead(now):
@@ -293,15 +294,15 @@ async def publishable(context: AppContext) -> Instant:
 
 
 async def call_up_early(context: AppContext) -> int:
-    """Set due the orders that wait for an instant that came from a fast clock.
+    """Set orders due that wait for an instant from a fast clock. Returns how many there were.
 
-    An order's mark is the arrival of its evidence, or its ledger's next decision. After the clock
-    has been set back, an arrival may be in the future, and money that is here would be published
-    only then. The same holds for notifications to the shop. Returns how many orders there were.
+    An order waits for the arrival of its evidence, or for its ledger's next decision. After the
+    clock has been set back, an arrival may be in the future, and money that has arrived would be
+    published only then. Delayed notifications to the shop are set due, too.
     """
     now = context.clock.now()
-    # Where several fold, a mark may be a claim; where one does, an order that was put aside is
-    # tried again a little early.
+    # If several processes fold, a mark may be a claim. If one does, an order that was put aside is
+    # only tried again a little early.
     beyond = now + CLAIM if context.database.shared else now
     found = 0
     while True:
@@ -329,10 +330,9 @@ async def _taken(context: AppContext, *, now: Instant, limit: int) -> list[Due]:
 
 
 def fold_or_log(history: History, *, policy: Policy, as_of: Instant) -> Ledger | None:
-    """Return the ledger; None where the order cannot be folded.
+    """Return the order's ledger. If it cannot be folded, log an error and return None.
 
-    That is our own fault: it is logged, and the order is put aside, so that it does not block
-    others.
+    A failed fold is our own fault. The order is put aside, so that it does not block others.
     """
     try:
         return fold(history, policy=policy, as_of=as_of)
@@ -374,7 +374,7 @@ def decided_or_log(ledger: Ledger, before: Position | None, *, rules: str) -> Pu
 def with_holds(
     connection: PlainConnection, context: AppContext, publications: Sequence[Publication]
 ) -> list[Publication]:
-    """Replace publications of orders that only new rules make fulfillable by held ones.
+    """Hold orders that only new rules make fulfillable, and replace their publications.
 
     The hold is recorded in this transaction, so nobody is ever notified that the order may be
     fulfilled.

@@ -45,9 +45,9 @@ def read_bytes_again(
 ) -> index_store.Reread:
     """Read a delivery's event, or the reason why it has none. The delivery must not be pruned.
 
-    environment  the store's own environment. An event of the other environment counts as none: a
-                 profile that did not find the environment in the body may have accepted it. None:
-                 events of either environment
+    environment  the store's own environment; an event of the other environment is left out, because
+                 an earlier profile may have overlooked its environment. None to accept events of
+                 either
     """
     assert delivery.body is not None
     try:
@@ -87,7 +87,7 @@ AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reindexed:
-    """Counts of deliveries that were read again. A pruned one counts by its former reading."""
+    """Counts of deliveries that were read again. A pruned delivery counts by its former reading."""
 
     read: int
     events: int
@@ -120,8 +120,8 @@ async def reindex(context: AppContext, *, progress: Callable[[int], None] = sile
 
 
 def _own_readings(settings: Settings) -> dict[str, str]:
-    """Return by source the digest of the settings that reading depends on.
-    It also covers the file of the source's profile, if that is the merchant's own."""
+    """Return, for each source, a digest of the settings that its reading depends on.
+    The digest includes the file of the source's profile if that is the merchant's own."""
     shipped = shipped_profiles()
     return {
         name: hashlib.sha256(
@@ -167,7 +167,7 @@ def renormalize(
     delivery: RawDelivery, sources: Mapping[str, Source], *, environment: str | None
 ) -> index_store.Reread:
     """Read a delivery by the current settings of its source.
-    Without all bytes, keep the old reading."""
+    Keep the old reading if not all bytes are stored."""
     if delivery.body is None or delivery.lone:
         problem = None if delivery.kept is not None else "its body and event were deleted"
         return index_store.Reread(delivery=delivery, event=delivery.kept, problem=problem)

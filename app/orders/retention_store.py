@@ -60,7 +60,7 @@ async def unpruned(connection: AsyncConnection, *, after: str, limit: int) -> li
 
 
 async def unrelated_among(connection: AsyncConnection, deliveries: Iterable[str]) -> set[str]:
-    """Return the deliveries, of those given, that were read and belong to no order.
+    """Return those of the given deliveries that were read and belong to no order.
 
     Their event is ignored and names no order, payment or session, for example a customer's new
     address.

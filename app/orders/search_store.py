@@ -1,4 +1,4 @@
-"""Finds orders by facts that a person may know, with a limit for each way.
+"""Finds orders by facts that a person may know, with a limit for each kind of fact.
 
 References, payments, sessions and ids have an index. Amounts have none, since every delivery would
 have to update it. Instead, the newest events are searched, a stretch at a time.
@@ -99,7 +99,7 @@ class FoundEvent:
 
     @property
     def unplaced_name(self) -> str:
-        """Return the reference of its payment, as written for an unallocated payment."""
+        """Return the reference that the event's payment has as an unallocated payment."""
         return self.payment or self.session or self.event_id
 
     @property
@@ -137,7 +137,7 @@ async def orders_linked(connection: AsyncConnection, reference: str) -> list[tup
 async def orders_of_event(
     connection: AsyncConnection, name: str, *, limit: int
 ) -> list[tuple[str | None, str]]:
-    """Return (order, `event` or `delivery`) for an id.
+    """Return (order, `event` or `delivery`) for the id of an event or a delivery.
     The order is None if the event has none yet."""
     rows = await connection.execute(
         text(
@@ -175,7 +175,7 @@ async def events_of_amount(
 ) -> AsyncIterator[tuple[list[FoundEvent], bool]]:
     """Yield events that state one of these amounts in minor units, newest first.
 
-    Each stretch comes with whether older events are left out.
+    Each batch comes with True if older events exist but are not searched, otherwise False.
     """
     top = await connection.scalar(text('SELECT max("row") FROM events')) or 0
     bottom = max(top - MOST, 0)
@@ -281,7 +281,7 @@ WITH: Final = statement(
 
 async def events_with(connection: AsyncConnection, name: str, *, limit: int) -> list[FoundEvent]:
     """Return events of this refund, dispute or capture, and unlinked ones of a payment or session.
-    Events of a payment or session are unlinked if they belong to no order or are not confirmed."""
+    An event is unlinked if it belongs to no order or is not confirmed."""
     rows = await connection.execute(text(WITH), {"name": name, "limit": limit})
     return [_found_event(row) for row in rows]
 
@@ -333,7 +333,7 @@ async def events_suggesting(
     connection: AsyncConnection, order: str, *, limit: int
 ) -> list[FoundEvent]:
     """Return events that name this order but do not belong to it.
-    They may not link their payment to it, or they are about another shop's payment."""
+    Such an event may not link its payment to the order, or is about another shop's payment."""
     values = {"name": order, "limit": limit}
     rows = [*await connection.execute(_SUGGESTING, values)]
     rows += await connection.execute(text(OF_OTHER_SHOPS), values)
@@ -347,7 +347,7 @@ async def events_of_deliveries(connection: AsyncConnection, ids: Sequence[str]) 
 
 
 async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int) -> list[str]:
-    """Return orders of statement lines in force that belong to this payout."""
+    """Return the orders of current statement lines that belong to this payout."""
     rows = await connection.execute(text(PAID_OUT), {"name": name, "limit": limit})
     return [row[0] for row in rows]
 
@@ -356,9 +356,10 @@ async def orders_of_payout(connection: AsyncConnection, name: str, *, limit: int
 class ImportedLine:
     """Imported line that concerns an order.
 
-    order   as the line writes it; None where it names none
+    order   as the line writes it; None if it names none
     source  source of the statement; empty for a line of the order book
-    what    the order's status in a book, or the kind of movement in a statement; empty: not stated
+    what    the order's status in a book, or the kind of movement in a statement; empty if not
+            stated
     """
 
     order: str | None
@@ -412,15 +413,17 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return lines in force of order books with one of these amounts, placed in a time span.
-    The span is from `day` to before `end`."""
+    """Return current order-book lines with one of these amounts, placed within a time span.
+
+    day, end  first instant of the span, and first instant after it
+    """
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]
 
 
 async def lines_named(connection: AsyncConnection, name: str, *, limit: int) -> list[ImportedLine]:
-    """Return lines in force of order books and statements that name this order or payment.
+    """Return current lines of order books and statements that name this order or payment.
 
     Order references are compared as in reconciliation, ignoring case and punctuation.
     """

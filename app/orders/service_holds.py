@@ -1,15 +1,14 @@
 """Holds that the service records automatically: for unreadable messages, and for accepted gaps.
 
-    1 judge   which holds begin or end by everything known. An unreadable message that names an
-              order, or a payment of it, may say that money went back: the order is held for those
-              that came since a person released it. In an accepted gap, news of returned money or
-              shipped orders may be lost: an order that had money in the gap, still holds some and
-              is not fulfilled is held until the providers that state positions have answered about
-              each of its payments since, the shop states that it was fulfilled, or a person
-              releases it
-    2 record  in the transaction that publishes the fold that sees it
+    1 judge   which holds begin or end. An unreadable message that names an order, or its payment,
+              may say that money went back: the order is held until a person releases it. In an
+              accepted gap, news of returned money or shipped orders may be lost: an order that
+              had money in the gap, still holds some and is not fulfilled is held until one of
+              these: the providers that state positions have since answered about each of its
+              payments, the shop states that it was fulfilled, or a person releases it
+    2 record  the changes, in the transaction that publishes the order's next fold
 
-A reader assumes the record where the fold worker has not reached the order yet.
+Until the fold worker has reached an order, a reader assumes its record.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,7 @@ _SET_ASIDE: Final[HoldReason] = "poisoned_delivery"
 def unread_naming(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, list[UnreadMessage]]:
-    """Return the messages that name each order and that no person has judged, by arrival."""
+    """Return, for each order, the messages that name it and nobody has judged, by arrival."""
     if not any_unread(connection):
         return {}
     names = {
@@ -72,7 +71,7 @@ def unread_naming(
 
 
 def _names_of(history: History) -> set[tuple[str, str | None]]:
-    """Return the names of an order and its payments, each with its source. None: any source."""
+    """Return the names of an order and its payments, each with its source; None for any source."""
     order = history.order
     found: set[tuple[str, str | None]] = {(order, None)}
     if order.startswith("@") and ":" in order:
@@ -106,7 +105,7 @@ def judged_at(history: History) -> Instant:
 def unread_changes(
     connection: PlainConnection, histories: Mapping[str, History]
 ) -> dict[str, HoldChange]:
-    """Return the orders whose hold for unreadable messages must begin or end."""
+    """Return, by order, each hold for unreadable messages that must begin or end."""
     naming = unread_naming(connection, histories)
     found = {}
     for order, history in histories.items():
@@ -124,7 +123,7 @@ def unread_changes(
 def gap_changes(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, HoldChange]:
-    """Return the orders whose hold for an accepted gap must begin or end."""
+    """Return, by order, each hold for an accepted gap that must begin or end."""
     gaps = accepted_gaps(connection)
     found = {}
     for order, history in histories.items() if gaps else ():
@@ -273,7 +272,7 @@ def _changes(
 def with_supposed(
     connection: PlainConnection, histories: Mapping[str, History], *, policy: Policy
 ) -> dict[str, History]:
-    """Return histories with the records that the fold worker is about to write."""
+    """Return histories with the holds and releases that the fold worker is about to record."""
     found = dict(histories)
     for order, changes in _changes(connection, histories, policy=policy).items():
         for change in changes:
@@ -285,8 +284,8 @@ def with_supposed(
 def record_holds(
     connection: PlainConnection, context: AppContext, histories: Mapping[str, History]
 ) -> dict[str, History]:
-    """Record the holds that are due for these orders, in the transaction.
-    Return their histories."""
+    """Record the due holds and releases of these orders, in the caller's transaction.
+    Return the histories of the orders whose holds changed."""
     now = context.clock.now()
     found: dict[str, History] = {}
     records: list[Record] = []

@@ -42,9 +42,10 @@ async def poisoned(context: AppContext) -> list[inbox_store.Suspect]:
 
 
 async def retry(context: AppContext, *, by: str | None = None) -> int:
-    """Let the reader try all of them again. The orders of those that it reads are released.
+    """Let the reader try again to read all deliveries that are set aside. Returns how many.
 
-    Returns how many there are. Raises UsageError for a person without permission.
+    Once a delivery has been read, its orders are released. Raises UsageError for a person without
+    permission.
     """
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="deliveries_retried")
@@ -92,7 +93,7 @@ async def hold_orders(context: AppContext, one: inbox_store.Suspect, orders: Seq
 
 
 def _messages(context: AppContext, one: inbox_store.Suspect) -> list[unread_store.UnreadMessage]:
-    """Return the values of a delivery that is set aside, by which later orders are found."""
+    """Return an unreadable message for each value in a delivery by which later orders are found."""
     item = one.item
     if not isinstance(item, Received):
         return []
@@ -164,8 +165,8 @@ async def judge_unread(
 
     Returns how many orders are folded again.
 
-    Raises NotFoundError where it is no unreadable message that needs that, and UsageError without a
-    reason or for a person without permission.
+    Raises NotFoundError if the delivery is not an unreadable message that needs a judgement, and
+    UsageError without a reason or for a person without permission.
     """
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:

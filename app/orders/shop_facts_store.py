@@ -46,7 +46,7 @@ class ShopFactsDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShopFacts:
-    """Times of an order's fulfillment and cancellation. None: the shop has not stated one."""
+    """Times of an order's fulfillment and cancellation; None if the shop has not stated one."""
 
     fulfilled_at: Stated = None
     canceled_at: Stated = None
@@ -100,9 +100,9 @@ async def facts_of_orders(
 
 
 def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
-    """Return the facts.
+    """Return the shop's facts from an order's filed records.
 
-    lost_at  until when statements may be lost; None: none are lost
+    lost_at  instant before which statements may be lost; None if none are lost
     """
 
     def stated(said: Record | None, denied: Record | None) -> Stated:
@@ -121,7 +121,7 @@ def _facts(filed: Filed, *, lost_at: Instant | None) -> ShopFacts:
 def _began_after(
     connection: PlainConnection, filed: dict[str, Filed], lost_at: Instant
 ) -> set[str]:
-    """Return the orders that began after the loss: an event dates them, and nothing is earlier."""
+    """Return the orders that began after the loss: all their events and placings are later."""
     rows = select_rows(connection, sql=_DATES, values=filed)
     dated = {order for order, undated, first in rows if not undated and first > lost_at}
     placed = {order: each.placed_at for order, each in filed.items()}
@@ -138,13 +138,13 @@ _DATES: Final = (
 
 
 def last_loss(connection: PlainConnection) -> Instant | None:
-    """Return when the database was last restored, or a gap of it accepted; None if never."""
+    """Return when the database was last restored or a gap was last accepted; None if never."""
     rows: Sequence[Any] = connection.ask("SELECT value FROM meta WHERE name='facts_lost_at'")
     return Instant(rows[0][0]) if rows else None
 
 
 async def note_loss(connection: AsyncConnection, *, at: Instant) -> None:
-    """Note that statements of the shop from before now may be lost."""
+    """Note that statements of the shop from before this instant may be lost."""
     await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES ('facts_lost_at', :at) "

@@ -1,6 +1,6 @@
 """Interprets the text of a search: everything that it may mean.
 
-Leaves out: whether anything of the kind is stored, and who may search for it (`find_orders`).
+It does not check whether anything matching is stored, or who may search for it (see `find_orders`).
 """
 
 import re
@@ -122,8 +122,8 @@ class Sought:
     currencies  possible currencies of the amount; empty: any
     days        each possible day: when it begins, and when the next one begins
     zone        time zone of the days
-    national    whether it may be a phone number without its country, where no setting states one
-    message     whether it is a pasted SMS: its amount counts only where its receipt finds nothing
+    national    whether it may be a phone number without a country code, and no setting states one
+    message     whether it is a pasted SMS; its amount counts only if its receipt finds nothing
     """
 
     names: tuple[str, ...] = ()
@@ -184,8 +184,8 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
     """
     calendar, text = Calendar(zone), composed(text)
     if not text.isprintable():
-        # Copying brings along marks of a direction, which telephones put around a number, and other
-        # blanks: nobody sees them.
+        # Copied text may have invisible characters: marks of a direction, which telephones put
+        # around a number, and other blanks.
         kinds = {each: category(each) for each in set(text)}
         seen = [each for each in text if kinds[each] != "Cf"]
         text = "".join(" " if kinds[each] == "Zs" else each for each in seen)

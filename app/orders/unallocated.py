@@ -1,7 +1,7 @@
 """Unallocated payments: verified money that belongs to no order until a person acts on it.
 
 1 look     stored events without an order, by payment (`unallocated_store`)
-2 fold     each by the same fold as any order's attempt, placed by people's last decisions
+2 fold     each payment like an order's attempt, placed by people's last decisions
 3 answer   a page, one payment, or counts and sums
 
 A person assigns or dismisses such a payment. Unsigned and unconfirmed messages never make one.
@@ -156,7 +156,7 @@ class Unallocated:
     """A payment that belongs to no order, or that a person assigned or dismissed.
 
     id           `source:reference`; it never changes
-    reference    the payment's own, else its session's, else its event's id
+    reference    reference of the payment; if unknown, of its session; else the id of its event
     payment, session
                  the references that its events name
     outcome      outcome of the customer's attempt
@@ -175,7 +175,7 @@ class Unallocated:
     standing     `signed`, `fetched` or `answered`
     why          why it belongs to no order
     dismissed    the record by which it was dismissed, while that is valid
-    assigned_to  the order that a person gave it to
+    assigned_to  the order that a person assigned it to
     suggested    the orders that its events name but may not link it to
     named        the orders that its events name, or the shop named it for; empty for an unallocated
                  payment
@@ -221,7 +221,7 @@ class Unallocated:
 
     @property
     def state(self) -> State:
-        """Return whether somebody must still decide."""
+        """Return the payment's state: `open` if somebody must still decide, else the decision."""
         if self.assigned_to is not None:
             return "assigned"
         if self.named:
@@ -240,7 +240,7 @@ class Unallocated:
 
     @property
     def went_back_of_unknown(self) -> bool:
-        """Return whether the payment's money went back while its shop is unknown."""
+        """Return whether the payment is open, its shop unknown, and some of its money went back."""
         return self.state == "open" and self.why == "whose_shop_unknown" and self.went_back
 
     def document(self, *, now: Instant) -> UnallocatedDocument:
@@ -292,7 +292,7 @@ def folded(
 ) -> list[Unallocated]:
     """Fold events that share payments or sessions, and return each of their payments.
 
-    deliveries  events of one payment, and of those that share a session with it
+    deliveries  events of one payment, and of payments that share a session with it
     acts        people's decisions about each payment, the earliest first
     """
     aside = judge_shops([each.event for each in deliveries if each.received_at <= as_of]).aside
@@ -341,7 +341,7 @@ def _present(
     deliveries: Collection[Delivery],
     acts: Mapping[PaymentKey, Sequence[Record]],
 ) -> Instant:
-    """Return now, or the newest arrival or decision where a clock was fast."""
+    """Return now, or the newest arrival or decision if a fast clock dated it later than now."""
     heard = [each.received_at for each in deliveries]
     return max([now, *heard, *(each.recorded_at for some in acts.values() for each in some)])
 
@@ -408,7 +408,7 @@ def _unallocated(
 
 
 def _as_renewal(payment: Unallocated, renewals: Collection[tuple[str, str]]) -> Unallocated:
-    """Return a payment that renews an agreement as an unallocated one with a suggested order."""
+    """Return the payment; if it renews an agreement, make it unallocated with a suggested order."""
     if tuple(payment.key) not in renewals:
         return payment
     why: Why = payment.why if payment.why == "assignment_withdrawn" else "renewal"
@@ -432,7 +432,7 @@ def _sums(movements: Sequence[Movement]) -> tuple[Money | None, Money | None, Mo
 
 def _standing_dismissal(last: Record, evidence: AttemptEvidence) -> Record | None:
     """Return the dismissal if it is still valid.
-    Money that goes back later reopens the payment, except the refund that it was dismissed for."""
+    Money that goes back later ends it, except for the refund that the dismissal announced."""
     if last.kind != "payment_dismissed":
         return None
     awaited = {"refunded", "refund_pending"} if last.reason == "to_refund" else set[str]()
@@ -463,7 +463,7 @@ class UnallocatedRequest:
 class UnallocatedPage:
     """Some unallocated payments, the earliest known first.
 
-    next  where to continue, if there are more
+    next  `after` of the next page; None if there is none
     """
 
     payments: list[Unallocated]
@@ -498,8 +498,8 @@ async def list_unallocated(context: AppContext, request: UnallocatedRequest) -> 
 async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
     """Return a payment by its id or its provider reference.
 
-    It is unallocated, or a person assigned or dismissed it. Raises NotFoundError for any other, and
-    UsageError where several sources have a payment with that reference.
+    The payment is unallocated, or a person assigned or dismissed it. Raises NotFoundError for any
+    other payment, and UsageError where several sources have a payment with that reference.
     """
     async with context.database.reading() as connection:
         found = await run(connection, found_payment, context.policy, context.clock.now(), payment)
@@ -531,8 +531,8 @@ def fitting_payments(
 ) -> list[Unallocated]:
     """Return unallocated payments that may be for this order.
 
-    They name the order and may not be linked to it, or they have the amount due and one of its
-    customer's numbers.
+    Such a payment names the order but may not be linked to it, or it has the amount due and a phone
+    number of the order's customer.
     """
     suggesting = keys_suggesting(connection, history.order)
     due = due_of(ledger)
@@ -553,7 +553,7 @@ def fitting_payments(
 def waiting_among(
     connection: PlainConnection, policy: Policy, now: Instant, deliveries: Sequence[str]
 ) -> dict[str, Unallocated]:
-    """Return the deliveries, of those given, whose payment needs a person's decision.
+    """Return those of the given deliveries whose payment needs a person's decision.
     Each comes with the payment."""
     keys = keys_brought(connection, deliveries)
     evidence, acts = evidence_of(connection, keys), acts_on(connection, keys)
@@ -607,12 +607,12 @@ class UnallocatedTotals:
     """Totals of the payments that need a person.
 
     count      payments with money that nobody has decided about
-    held       amounts that are left of them, by currency
+    held       amounts that are left of these payments, by currency
     unclear    payments among them whose amount is not clear
     oldest_at  when the oldest of them arrived; None where there is none
     more       whether there are more than were counted
-    not_ours   payments of other shops on the same accounts, which need nobody: those of the first
-               MOST_COUNTED events
+    not_ours   payments of other shops on the same accounts, which need nobody; counted only in the
+               first MOST_COUNTED events
     back_of_unknown
                ids of payments whose money went back and whose shop is not known
     """
@@ -627,7 +627,7 @@ class UnallocatedTotals:
 
 
 async def unallocated_totals(context: AppContext) -> UnallocatedTotals:
-    """Return counts and sums of the payments that need a person, of the first MOST_COUNTED."""
+    """Return the totals of payments that need a person, among the first MOST_COUNTED."""
     sums: Counter[str] = Counter()
     waiting: list[Unallocated] = []
     back: list[str] = []
@@ -709,7 +709,7 @@ def _batch(
 def _of_shop(
     connection: PlainConnection, payment: Unallocated, acts: Mapping[PaymentKey, Sequence[Record]]
 ) -> bool:
-    """Return whether a payment belongs to an order by a weaker claim, once its assignment ended."""
+    """Return whether a payment whose assignment ended belongs to an order by a weaker claim."""
     past = {each.order for each in acts.get(payment.key, ())} - {NO_ORDER}
     if payment.aside is not None:
         past |= orders_linked_to(connection, {payment.key})

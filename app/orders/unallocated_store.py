@@ -21,9 +21,10 @@ from reconcile.ledger.records import PLACINGS, Record
 
 
 class PaymentKey(NamedTuple):
-    """A payment by its source and reference: the payment's, else the session's, else the event's.
+    """Key of a payment, and of an attempt in a fold: a source and a reference.
 
-    It is the key of an attempt in a fold.
+    The reference is the payment's. If unknown, it is the session's, else the id of the event or
+    record.
     """
 
     source: str
@@ -114,9 +115,9 @@ _KEYS_OF_SOURCE: Final = statement(_KEYS, **_SHARED, of_source="events.source = 
 def unplaced_keys(
     connection: PlainConnection, *, source: str | None, after: int, limit: int
 ) -> list[tuple[PaymentKey, int]]:
-    """Return payments without an order with the number of their first event, sorted by it.
+    """Return payments without an order, each with the number of its first event, by that number.
 
-    after  only those whose first event has a larger number
+    after  only payments whose first event has a larger number
     """
     if source is None:
         rows = connection.ask(_ALL_KEYS, (after, limit))
@@ -219,7 +220,7 @@ MOST_OF_NUMBERS: Final = 500
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
-    """Return payments without an order whose payer's phone number is noted for one of these.
+    """Return payments without an order that share a payer's phone number with these things.
 
     things  orders or deliveries
     """
@@ -249,7 +250,7 @@ _SUGGESTING: Final = (
 
 
 def keys_suggesting(connection: PlainConnection, order: str) -> list[PaymentKey]:
-    """Return payments without an order whose events name this one and may not link to it."""
+    """Return payments without an order whose events name this order but may not link to it."""
     rows = connection.ask(_SUGGESTING, (order, MOST_SUGGESTING))
     return [PaymentKey(row[0], row[1]) for row in rows]
 
@@ -284,8 +285,8 @@ _ORPHANS_BY: Final = {
 def evidence_of(
     connection: PlainConnection, keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Return the first deliveries of all statements about each payment.
-    Payments that share a session have one set. Payments without stored events are left out."""
+    """Return, for each payment, the first delivery of each event about it.
+    Payments that share a session share one set. Payments without stored events are left out."""
     pool: dict[tuple[str, str, str], Delivery] = {}
     asked: dict[str, set[str]] = {member: set() for member in _ORPHANS_BY}
     wanted = {member: {key.reference for key in keys} for member in _ORPHANS_BY}
@@ -310,7 +311,7 @@ def evidence_of(
 
 
 def _suggesting(delivery: Delivery) -> Delivery:
-    """Return a refund without a payment so that it only suggests the order that it names."""
+    """Return the delivery. The order that a refund without a payment names becomes a suggestion."""
     event = delivery.event
     if not event.standalone or event.order is None:
         return delivery
@@ -359,7 +360,7 @@ def _marks(event: Event) -> list[PaymentKey]:
 def _joined(
     deliveries: Iterable[Delivery], keys: Collection[PaymentKey]
 ) -> dict[PaymentKey, frozenset[Delivery]]:
-    """Divide deliveries into sets that share neither payments nor sessions."""
+    """Group deliveries that share payments or sessions, and return each key's group."""
     whole: dict[PaymentKey, set[Delivery]] = {}
     for each in deliveries:
         marks = _marks(each.event)

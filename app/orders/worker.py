@@ -56,7 +56,7 @@ class FoldWorker:
         self.alive = False
 
     def stop(self) -> None:
-        """Stop after the current round. Cancelling it could leave its transaction half open."""
+        """Stop after the current round. Cancelling could leave its transaction half open."""
         self._stopping = True
         self._signals.evidence_arrived.set()
 
@@ -67,7 +67,7 @@ class FoldWorker:
             while not self._stopping:
                 try:
                     if self._signals.folded_elsewhere:
-                        # That process adopts the policy too, so it must be asked again.
+                        # The other process may note another policy, so check it again afterwards.
                         self._taking_up = TakingUp(self._context)
                         self._signals.evidence_arrived.clear()
                         await _within(IDLE_S, self._signals.evidence_arrived)
@@ -115,5 +115,5 @@ async def _within(seconds: float, signal: asyncio.Event) -> None:
 
 
 def backlog_pause_s(behind: Duration) -> float:
-    """Return the seconds between two rounds for an oldest unread delivery of this age."""
+    """Return the pause in seconds between two rounds, by the age of the oldest unread delivery."""
     return min(max(behind / SECOND / 4, BACKLOG_S), LONG_BACKLOG_S)
