@@ -662,27 +662,29 @@ async def _batches(
     after: int = 0,
     not_ours: bool = False,
 ) -> AsyncIterator[list[tuple[Unallocated, int]]]:
-    """Yield all unallocated payments in batches, each with its position in the list."""
-    now = context.clock.now()
+    """Yield all unallocated payments in batches, each with its position in the list.
+
+    The query for their keys reads all events without an order, however few keys it returns.
+    """
+    now, keys = context.clock.now(), other_shops_keys if not_ours else unplaced_keys
     while True:
-        some, last = await run(connection, _batch, context.policy, now, source, after, not_ours)
-        yield some
-        if last is None:
+        numbered = await run(connection, keys, source=source, after=after, limit=MOST_COUNTED)
+        for start in range(0, len(numbered), AT_ONCE):
+            some = dict(numbered[start : start + AT_ONCE])
+            yield await run(connection, _batch, context.policy, now, some, not_ours)
+        if len(numbered) < MOST_COUNTED:
             return
-        after = last
+        after = numbered[-1][1]
 
 
 def _batch(
     connection: PlainConnection,
     policy: Policy,
     now: Instant,
-    source: str | None,
-    after: int,
+    numbered: Mapping[PaymentKey, int],
     not_ours: bool,
-) -> tuple[list[tuple[Unallocated, int]], int | None]:
-    """Return some payments with their positions, and the last position if more may follow."""
-    keys = other_shops_keys if not_ours else unplaced_keys
-    numbered = dict(keys(connection, source=source, after=after, limit=AT_ONCE))
+) -> list[tuple[Unallocated, int]]:
+    """Return the unallocated payments among these keys, each with its position, sorted by it."""
     evidence, acts = evidence_of(connection, numbered), acts_on(connection, numbered)
     found: list[tuple[Unallocated, int]] = []
     cases: dict[str, frozenset[tuple[str, str]]] = {}
@@ -701,9 +703,7 @@ def _batch(
         and (each.state == "not_ours") == not_ours
         and not _of_shop(connection, each, acts)
     ]
-    found.sort(key=lambda one: one[1])
-    last = max(numbered.values(), default=None) if len(numbered) == AT_ONCE else None
-    return found, last
+    return sorted(found, key=lambda one: one[1])
 
 
 def _of_shop(

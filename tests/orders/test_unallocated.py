@@ -7,15 +7,19 @@ from typing import Any
 import pytest
 
 from app.core.errors import NotFoundError
+from app.database.statements import PlainConnection
 from app.finance.place_payment import suggested_orders
+from app.orders import unallocated
 from app.orders.find_orders import find_orders
 from app.orders.unallocated import (
+    MOST_COUNTED,
     Unallocated,
     UnallocatedRequest,
     list_unallocated,
     read_unallocated,
     unallocated_totals,
 )
+from app.orders.unallocated_store import PaymentKey, unplaced_keys
 from reconcile.instants import MINUTE
 from reconcile.ledger.plain import UNALLOCATED
 from reconcile.money import Money, to_json
@@ -57,6 +61,29 @@ async def test_a_payment_of_no_order_is_listed_with_its_money_and_why(driver: Dr
     assert (found.why, found.received_at, found.changed_at) == ("names_no_order", T, T + MINUTE)
     document = found.document(now=T + MINUTE)
     assert (document["age_s"], document["held"]) == (60, to_json(kes(300000)))
+
+
+async def test_payments_are_folded_in_batches_whose_keys_are_read_once(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The query for their keys reads every event without an order."""
+    reads: list[int] = []
+
+    def reading(connection: PlainConnection, **asked: Any) -> list[tuple[PaymentKey, int]]:
+        reads.append(asked["limit"])
+        return unplaced_keys(connection, **asked)
+
+    monkeypatch.setattr(unallocated, "unplaced_keys", reading)
+    monkeypatch.setattr(unallocated, "AT_ONCE", 2)
+    for number in range(5):
+        await driver.send(till(f"e{number}", receipt=f"R{number}"))
+    totals = await unallocated_totals(driver.context)
+    assert (totals.count, totals.held, totals.more) == (5, (kes(5 * 325000),), False)
+    assert reads == [MOST_COUNTED]
+    reads.clear()
+    monkeypatch.setattr(unallocated, "MOST_COUNTED", 3)
+    assert [each.id for each in await listed(driver)] == [f"shop:R{n}" for n in range(5)]
+    assert reads == [3, 3]
 
 
 @pytest.fixture
