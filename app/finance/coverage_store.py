@@ -1,8 +1,7 @@
-"""Spans that files cover, as a file states or a person declares. Rows are only added.
+"""Spans of time that files cover, as a file states or a person declares them. Rows are only added.
 
-A row belongs to the import that brought it, and counts while that import is in force. A declared
-row counts until another row withdraws it. A row without a span says that a name is known, but not
-since when.
+A row of an import counts until the import is withdrawn. A declared row counts until another row
+withdraws it. A row without a span says that its name is known, but not since when.
 """
 
 from collections.abc import Iterable
@@ -24,18 +23,20 @@ BY_FILE: Final = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoverageLine:
-    """One stated span.
+    """One span of time that files of a name cover.
 
-    number      from 1; 0 for one that is not stored yet
-    of_import   number of the import that brought it; None if it was declared without one
+    number      from 1; 0 for a line that is not stored yet
+    of_import   number of the import that brought the line; None for a line declared without an
+                import
     name        the source, bank account or order book
-    wallet      the sub-account of the source; None: all of them
-    since       with `until`, the span; None if nobody states it
-    who         BY_FILE, or the person who declared it
-    withdraws   number of the declared line that this one withdraws
+    wallet      the source's sub-account; None for all sub-accounts
+    since       beginning of the span, which ends at `until`; both None if nobody states a span
+    who         BY_FILE, or the person who declared the line
+    withdraws   number of the declared line that this line withdraws
     format      the format of a bank's file
-    first_day   with `last_day`, the days that a bank's file covers or has bookings of, by its own
-                calendar; None: it has none
+    first_day   first of the days, up to `last_day`, that a bank's file covers or has bookings of,
+                by
+                the bank's calendar; None without such days
     """
 
     kind: ImportKind
@@ -98,7 +99,7 @@ _OF_ANOTHER_FORMAT: Final = (
 
 
 class BankDays(NamedTuple):
-    """An import of a bank's file, its format, and its days of one account."""
+    """The days of one account in an imported bank file, and the file's format."""
 
     number: int
     file: str
@@ -110,13 +111,15 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the imports in force with days of an account in another format, oldest first."""
+    """Return the imports, not withdrawn, that have days of an account in another format, oldest
+    first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store these lines with the next numbers. Returns the last number. Hold `importing_alone`."""
+    """Store lines with the next numbers, and return the last number. The caller holds
+    `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:
@@ -126,7 +129,7 @@ async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine
 
 
 async def coverage_lines(connection: AsyncConnection, *, as_of: Instant) -> list[CoverageLine]:
-    """Return the lines in force at an instant, by number."""
+    """Return the lines that are valid at an instant, by number."""
     rows = await connection.execute(text(_STANDING), {"as_of": as_of})
     return [CoverageLine(**dict(zip(_COLUMNS, row, strict=True))) for row in rows]
 
@@ -153,8 +156,8 @@ async def coverage(connection: AsyncConnection, *, as_of: Instant) -> Coverage:
 
 
 def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered, ...]:
-    """Return the coverage of each name of a kind. It is given by lines without a wallet, and by all
-    wallets of the name together."""
+    """Return the coverage of each name of a kind: the spans of lines without a wallet, and the
+    spans that all wallets of the name have in common."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, kind).items()):
         own = joined_spans(_spans(by_wallet.pop(None, ())))
@@ -166,8 +169,8 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet of sources. Lines for a whole source cover all its
-    wallets."""
+    """Return the coverage of each wallet of the sources. A line without a wallet covers all wallets
+    of its source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

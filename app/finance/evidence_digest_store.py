@@ -1,4 +1,4 @@
-"""Digests of the evidence that became known in a period, by kind and day: a closing keeps them."""
+"""Digests of the evidence that became known in a period, by kind and day. A closing stores them."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ class EvidenceTable:
 
     @property
     def sql(self) -> str:
-        """Return SQL for rows that became known between two times, in key order."""
+        """Return SQL for the rows that became known between two instants, in key order."""
         return statement(
             "SELECT {known}, {columns} FROM {table} "
             "WHERE {known} > :after AND {known} <= :until AND {where} ORDER BY {key}",
@@ -42,7 +42,8 @@ class EvidenceTable:
 
 
 def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
-    """Describe versions of imported lines, which become known when their import is published."""
+    """Describe a table of imported lines. Their versions become known when their import is
+    published."""
     return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
@@ -65,7 +66,7 @@ PARTS: Final = (
         table="events",
         known="received_at",
         key="event_id, source, digest",
-        # Not `order_key`: an event that names no order gets one when somebody assigns its payment.
+        # Not `order_key`: an event without an order gets one when somebody assigns its payment.
         columns="event_id, source, digest, claim, occurred_at, order_ref, session, payment, "
         "movement, amount, currency, order_amount, order_currency, standing",
     ),
@@ -147,7 +148,8 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Digest the evidence that became known after one instant, up to another, by kind and day."""
+    """Make digests, by kind and day, of the evidence that became known after `after` and up to
+    `until`."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

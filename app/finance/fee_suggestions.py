@@ -1,8 +1,8 @@
-"""Fee rules that a month's statement lines suggest, and the rules in force with them.
+"""Fee rules that a month's statement lines suggest, and the present rules with these fees put in.
 
-1 read payments that statements settled in a span of days
+1 read     payments that statements settled in a span of days
 2 suggest  percentages and fixed parts by details (`reconcile.matching.fees`)
-3 put in   each `[[fee]]` of a suggested source and currency is replaced in the file in force
+3 put in   replace each `[[fee]]` of a suggested source and currency in the present rules
 """
 
 import asyncio
@@ -21,15 +21,15 @@ from reconcile.matching.rules import ExpectedFee
 from reconcile.money import Money, major_text
 
 MOST: Final = 200_000
-"""Lines that are examined, some 60 MiB: the first ones of the span."""
+"""Most lines that are examined: the first ones of the span, about 60 MiB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FeeSuggestions:
     """Fee rules suggested by the lines of a span.
 
-    lines    payments with a source
-    nameless payments of statements whose source is not known: no rule can be of them
+    lines    number of payments whose source is known
+    nameless number of payments whose source is unknown, which suggest no rule
     more     whether there were more lines than MOST
     """
 
@@ -71,8 +71,8 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from the payments that statements settled from `since` until before
-    `until`."""
+    """Suggest fee rules from the payments that statements settled between two instants, the second
+    excluded."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -94,14 +94,15 @@ async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -
 
 
 async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
-    """Return the rules in force, with the fees of the suggested sources and currencies replaced.
-    Raises UsageError if the file is not in the expected form."""
+    """Return the present rules with the suggested fees, which replace the fees of their sources and
+    currencies. Raises UsageError if the rules are not in the expected form."""
     saved = await current_rules(context)
     return put_in("" if saved is None else saved.toml, suggested)
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Return rules with other fees. All other lines and comments stay as they are."""
+    """Return the text of rules with the suggested fees. All other lines and comments stay
+    unchanged."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

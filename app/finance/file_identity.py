@@ -1,10 +1,10 @@
 """Identifies a file by its content: its kind, its export, and the source of a statement.
 
-1 format   BAI2, CAMT, MT940, MT942 and OFX are a bank's
-2 mapping  a saved mapping says the kind, if the file has every column that it names
-  export   else the heading of a preset says the kind and the provider
-3 columns  else the kinds for which the heading has all that is needed
-4 source   sources of the provider; of several, the one whose account the file names
+1 format   a file in BAI2, CAMT, MT940, MT942 or OFX comes from a bank
+2 mapping  a saved mapping whose columns are all in the file gives the kind
+  export   without one, a preset whose heading fits gives the kind and the provider
+3 columns  without either, the kinds are those whose required columns are in the heading
+4 source   the provider's sources; of several, the one whose account the file names
 
 Nothing is guessed: if several kinds or sources remain, a person must choose.
 """
@@ -39,8 +39,8 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of signature schemes that several providers share. They don't say whose statement
-fits."""
+"""Profiles of signature schemes that several providers share. They do not show which source a
+statement belongs to."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -50,13 +50,13 @@ Request = TypeVar("Request", bound=presets.ReadingRequest)
 class FileIdentity:
     """A file's identity, as far as its content shows it.
 
-    kinds    the kinds that it can be; if one, it is known
-    sources  the sources whose statement it can be; if one, it is known
-    preset   the preset, or saved mapping, whose heading it has, if exactly one
-    mapping  the name of the saved mapping that fits it
+    kinds    possible kinds; a single one is certain
+    sources  sources that the statement may belong to; a single one is certain
+    preset   the preset or saved mapping whose heading fits, if there is exactly one
+    mapping  the name of the saved mapping that fits
     because  reasons, one sentence each
-    nearly   presets that it nearly fits, if none fits; part of `because`
-    unsure   whether the file names another account than that of the only possible source
+    nearly   presets that nearly fit, if none fits; `because` names them too
+    unsure   whether the file names another account than the account of the only possible source
     """
 
     kinds: Sequence[ImportKind] = ()
@@ -74,7 +74,8 @@ class FileIdentity:
 
     @property
     def source(self) -> str | None:
-        """Return the source of a statement, or "" for anything else; None if several are left."""
+        """Return the source of a statement; None if it is uncertain. Return "" for other kinds of
+        files."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
@@ -88,7 +89,7 @@ class FileIdentity:
         return request
 
     def settled(self) -> tuple[ImportKind, str]:
-        """Return the (kind, source). Raises UsageError if a person must choose."""
+        """Return (kind, source). Raises UsageError if a person must choose."""
         why = " ".join(self.because)
         if not self.kinds:
             raise UsageError(
@@ -116,12 +117,12 @@ def identify_file(
     account: str = "",
     saved: Sequence[NamedMapping] = (),
 ) -> FileIdentity:
-    """Identify a file. Facts given by the caller are taken as they are.
+    """Identify a file. What the caller states is not checked against the content.
 
     account  the bank account of rows that name none
-    saved    the mappings that may fit
+    saved    saved mappings that may fit
     Raises NotFoundError or UsageError for a file, preset or mapping that cannot be read, and
-    UsageError for a source whose statement the file cannot be.
+    UsageError for a source that the statement cannot belong to.
     """
     try:
         found = _kinds_of(request, kind, account, saved)
@@ -147,10 +148,10 @@ def check_source(
     *,
     known: Sequence[str] = (),
 ) -> None:
-    """Raise UsageError for a source of another provider than the statement's.
+    """Raise UsageError if a source belongs to another provider than the statement.
 
-    profiles  the profiles of the statement's provider; none: unknown
-    known     sentences on how that is known
+    profiles  profiles of the statement's provider; empty if the provider is unknown
+    known     sentences on how the provider is known
     """
     settings = sources.get(source)
     if settings is None or not profiles or settings.profile in (*profiles, *ANY_PROVIDER):
@@ -169,7 +170,7 @@ def _of_profiles(sources: Mapping[str, SourceSettings], profiles: Collection[str
 
 
 def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> FileIdentity:
-    """Add the sources whose statement it can be, and why."""
+    """Add the sources that a statement may belong to, and the reasons."""
     because = list(found.because)
     possible = sorted(sources)
     profiles = () if found.preset is None else found.preset.export.profiles
@@ -205,7 +206,8 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts. For M-PESA, that is the short code used to query Safaricom."""
+    """Return a source's accounts, including the short code with which an M-PESA source queries
+    Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
 
@@ -216,7 +218,8 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return the known facts about a file, except its source. Raises RefusedTable."""
+    """Return what is known of a file except its source. Raises RefusedTable for a file that is no
+    table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
@@ -261,7 +264,7 @@ def _by_columns(
 ) -> FileIdentity:
     """Return the kinds whose required columns are in the heading.
 
-    Leave out a kind that reads only a part of the columns that another kind reads.
+    If one kind reads only some of the columns that another kind reads, leave it out.
     """
     read: dict[ImportKind, set[str]] = {}
     mistakes = []

@@ -1,2 +1,2 @@
-"""Files from outside: CSV, XLSX, JSON lines and ZIP, read as tables within limits. See
+"""Readers for CSV, XLSX, JSON Lines and ZIP files, which yield tables within limits. See
 README.md."""

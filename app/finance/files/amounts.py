@@ -1,5 +1,4 @@
-"""Parses exact amounts in major units, using only the marks that are declared; and currency
-codes."""
+"""Parses exact amounts in major units, accepting only declared marks, and parses currency codes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ from reconcile.money import MAX_MINOR, MoneyError, exponent_of
 DECIMAL_MARKS: Final = (".", ",")
 
 THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u2009")
-"""Thousands separators: none, or one of those in use. Both apostrophes count as one mark, and so do
-all kinds of blanks."""
+"""Thousands separators in use; the first stands for none. Both apostrophes count as one mark, and
+so do all kinds of blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
 """Characters that programs write for a minus sign: hyphens, the minus sign, en dash and wide
@@ -37,12 +36,12 @@ missing part is empty."""
 class Marks:
     """The marks in a file's amounts.
 
-    decimal, thousands  the mark before the decimals, and the mark between groups of thousands
-    declared            whether a mapping declares either; otherwise 1.000 may mean a thousand
-    brackets            whether (1.00) is -1.00
-    signs               signs allowed before or after an amount, and the currency of each
-    suffixes            words and marks after an amount, in lower case, and the sign that each
-                        means, as in 12.50 DR
+    decimal     mark before the decimals
+    thousands   mark between groups of thousands
+    declared    whether a mapping declares these marks; otherwise 1.000 may mean a thousand
+    brackets    whether (1.00) is -1.00
+    signs       currency of each sign that may stand before or after an amount
+    suffixes    words and marks after an amount in lower case, as in 12.50 DR, each with its sign
     """
 
     decimal: str = "."
@@ -70,16 +69,16 @@ class Amounts:
         )
 
     def read(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int]:
-        """Return each cell's minor units in its currency. Raises UnclearCell."""
+        """Return each cell's amount in minor units of its currency. Raises UnclearCell."""
         return self._in_full(cells, currencies) or [
             self._minor(cell, currency) for cell, currency in zip(cells, currencies, strict=True)
         ]
 
     def _in_full(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int] | None:
-        """Parse cells of one currency that all have full decimals and no mark but a minus sign.
+        """Parse cells of one currency that all have full decimals and no mark except a minus sign.
 
-        Return None if some are written in another way. Most files write amounts so, and this is
-        much faster for a million of them.
+        Return None for any other cells. Most files write amounts in this way, and this method is
+        much faster for a million cells.
         """
         exponent = exponent_of(currencies[0])
         if self._marks.decimal != "." or not exponent or len(set(currencies)) > 1:
@@ -92,7 +91,7 @@ class Amounts:
         return found if len(found) == len(cells) else None
 
     def optional(self, cells: Sequence[str], currencies: Sequence[str]) -> list[int | None]:
-        """Return each cell's minor units; None for an empty cell. Raises UnclearCell."""
+        """Return each cell's amount in minor units; None for an empty cell. Raises UnclearCell."""
         if not any(cells):
             return [None] * len(cells)
         return [*(self._in_full(cells, currencies) or ())] or [
@@ -101,7 +100,8 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell. Raises UnclearCell, which lists readings that the currency allows."""
+        """Split a cell. Raises UnclearCell, which lists how the cell could be read in the
+        currency."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -120,7 +120,8 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split a cell with more than digits and marks, by removing one piece at a time."""
+        """Split a cell that has currency signs, brackets or suffixes, by removing them one at a
+        time."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -191,7 +192,7 @@ class Amounts:
         return self._readings(cell, currency) or f"{quoted(cell)} is not an amount such as 1500.00"
 
     def _readings(self, cell: str, currency: str | None) -> str:
-        """Return a sentence on how a cell reads under other marks; empty if it is no amount."""
+        """Return a sentence on how a cell reads with other marks; empty if it is not an amount."""
         found = dict[str, str]()
         for trial in self._trials:
             parts = trial._split(cell)
@@ -214,8 +215,8 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for the other marks in use, first those that keep the thousands
-        separator."""
+        """Return parsers for other combinations of marks. Those that keep the thousands separator
+        come first."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

@@ -1,5 +1,4 @@
-"""Bank lines: entries that the bank booked on the merchant's account, one a row; credit
-positive."""
+"""Lines of bank accounts: one row for each entry that the bank booked. Credits are positive."""
 
 import hashlib
 import re
@@ -20,7 +19,8 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Characters kept of a line's text. CAMT.053 allows 140 a line, and a batch has many lines."""
+"""Most characters stored of a line's text. CAMT.053 allows 140 a line, and a batch has many
+lines."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""
@@ -104,7 +104,7 @@ class BankForm:
         references = attempt("reference", _references, cells["reference"])
         parties = attempt("counterparty", _texts, cells["counterparty"])
         texts = attempt("text", _texts, cells["text"])
-        # The bank's days: the same file in another zone gives the same lines.
+        # Days by the bank's calendar: the file read in another zone gives equal lines.
         days = attempt("booked_at", lambda found: [*map(self._calendar.day_of, found)], booked)
         identity = (accounts, currencies, minor, days, entries, references, parties, texts)
         return (
@@ -152,12 +152,12 @@ def _names(cells: Sequence[str]) -> list[str]:
 
 
 _NO_REFERENCE: Final = frozenset({"NONREF", "NOTPROVIDED"})
-"""Placeholders that SWIFT and ISO 20022 prescribe for a missing reference; some banks mix them up.
-Taken as a reference, one would merge all bookings with one amount and day."""
+"""Placeholders that SWIFT and ISO 20022 prescribe for a missing reference. Some banks mix them up.
+As a reference, a placeholder would merge all bookings of one day with equal amounts."""
 
 
 def reference_in(text: str) -> str:
-    """Strip a reference; return an empty one if the text is a placeholder for none."""
+    """Strip blanks from a reference. Return "" for a placeholder that means a missing reference."""
     plain = text.strip()
     return "" if plain.upper() in _NO_REFERENCE else plain
 
@@ -167,11 +167,11 @@ def _references(cells: Sequence[str]) -> list[str]:
 
 
 _WITH_BLANKS: Final = re.compile(r"[A-Z]{2}\d\d(?: [A-Z0-9]{1,4})+|\d+(?: \d+)+")
-"""An IBAN or an account number with blanks, as people read it; banks' own formats write none."""
+"""An IBAN or account number grouped with blanks for people. Formats of banks write no blanks."""
 
 
 def account_name(text: str) -> str:
-    """Return an account's number in one notation, so that files writing it differently agree."""
+    """Return an account number in one notation, so that files that write it differently agree."""
     plain = printable(" ".join(text.split()))
     return plain.replace(" ", "") if _WITH_BLANKS.fullmatch(plain) else plain
 
@@ -190,8 +190,8 @@ def _signed(
     *,
     signs: Signs | None,
 ) -> list[int]:
-    """Return amounts with their signs. Raises UnclearCell if a row has none or two, or a debit has
-    another sign than the mapping declares. By default a debit has no minus sign."""
+    """Return amounts with their signs. By default a debit has no minus sign. Raises UnclearCell if
+    a row has no amount or two amounts, or if the sign of a debit is not as the mapping declares."""
     signed = []
     for amount, credit, debit in zip(amounts, credits, debits, strict=True):
         if sum(1 for each in (amount, credit, debit) if each) > 1:
@@ -212,11 +212,11 @@ def _signed(
 
 
 def _subjects(*columns: Sequence[Any]) -> list[str]:
-    """Return a digest for each line that identifies it in other files of its bank.
+    """Return a digest for each line that identifies the line in all files of its bank.
 
-    It covers account, currency, amount and day, with the bank's reference of the entry, or else
-    with all texts. Only the last digits of phone numbers count, so that nobody can find an erased
-    number by trying.
+    The digest covers account, currency, amount, day, and the bank's reference; without a reference,
+    all texts. Of phone numbers only the last digits count, so that nobody can find an erased number
+    by trying.
     """
     subjects = []
     for account, currency, minor, day, entry, *words in zip(*columns, strict=True):

@@ -1,8 +1,8 @@
-"""Opens bank files: BAI2, CAMT, MT940, MT942 and OFX by their content, anything else as a table.
+"""Opens bank files: BAI2, CAMT, MT940, MT942 and OFX by their content, any other file as a table.
 
-The readers in `banks/` give the columns of `entries.HEADING`, one booked entry per row. A row's
-number is its place among the entries, or its line in BAI2 and MT940. Entries that are not booked
-yet are left out. If a statement gives both its balances, its entries must add up to the difference;
+The readers in `banks/` return the columns of `entries.HEADING`, one row for each booked entry. A
+row's number counts entries; in BAI2 and MT940 it is a line of the file. Entries that are not booked
+yet are left out. If a statement gives both balances, its entries must add up to their difference;
 otherwise the whole file is refused.
 """
 
@@ -22,7 +22,8 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file in one of these formats, else as a table. Raises as `open_table` does."""
+    """Open a bank's file in its own format, or as a table if it has none. Raises the errors of
+    `open_table`."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":
@@ -41,9 +42,9 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Recognize a bank's own format by its first bytes; any XML is tried as CAMT.053.
+    """Recognize a bank's own format by a file's first bytes. Any XML is treated as CAMT.053.
 
-    Raises as `start_of` does.
+    Raises the errors of `start_of`.
     """
     start = start_of(path)
     if no_table(start) is not None:
@@ -64,10 +65,10 @@ def bank_format(path: Path) -> str | None:
 
 
 _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
-"""An envelope, or a message without one, perhaps after lines that a bank adds."""
+"""Beginning of a SWIFT message: an envelope, or field 20, perhaps after lines that a bank adds."""
 
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Field that distinguishes the formats: every MT942 has a floor limit, every MT940 an opening
+"""Field that distinguishes MT942 and MT940: every MT942 has a floor limit, every MT940 an opening
 balance."""

@@ -1,8 +1,8 @@
-"""Order books: amounts owed and paid according to shop, invoices, member list or accounting.
+"""Order books: amounts owed and paid, as stated by a shop, invoices, a member list or accounting.
 
-A book's line is compared with what was received. It does not state an order's price: it makes no
-such record, and no ledger rests on it. Only the payment or session that paid an order counts as the
-shop's word, and links the provider's events to the order.
+A book line is only compared with what was received. It makes no record of an order's price, and no
+ledger rests on it. One exception: the payment or session that paid an order counts as the shop's
+word, and links the provider's events to the order.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,8 +27,8 @@ _STATUSES: Final = {
 
 
 REFERENCES: Final = ("source", "session", "payment")
-"""Columns that say which source, session and payment paid the row's order: the last of STAGED. They
-are not part of a line."""
+"""Columns for the source, session and payment that paid the row's order. They are the last of
+STAGED, and no part of a line."""
 
 
 class BookForm:
@@ -76,9 +76,10 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. sources: the names that a source may have; None: any.
+        """Set up the form. Raises UsageError for a default that is not one of our words, or no
+        currency.
 
-        Raises UsageError for defaults that are no words or currency.
+        sources  names that a row's source may have; None for any name
         """
         self._source, self._sources = mapping.defaults.get("source", ""), sources
         defaults = mapping.defaults
@@ -166,7 +167,8 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """Return returned amounts without their sign: some exports write them negative."""
+        """Return refunded amounts without their sign, because some exports write negative
+        refunds."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)
@@ -179,7 +181,8 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return sources, sessions and payments; None where a row has none. Raises UnclearCell."""
+        """Return columns of sources, sessions and payments, with None for rows without any. Raises
+        UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -213,7 +216,7 @@ def _shown_money(minor: int, currency: str) -> MoneyDocument:
 
 
 def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> None:
-    """Refuse a refund on a negative line, which is itself a refund. Raises UnclearCell."""
+    """Raise UnclearCell for a refund on a line with a negative amount, which is itself a refund."""
     for back, amount in zip(refunded, amounts, strict=True):
         if back and amount < 0:
             raise tables.UnclearCell(
@@ -225,10 +228,8 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Refuse a negative line that is neither an accounting entry nor a refund (`story_of`).
-
-    Raises UnclearCell.
-    """
+    """Raise UnclearCell for a negative line that is neither an accounting entry nor a refund
+    (`story_of`)."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":
@@ -247,15 +248,15 @@ REFUND_ALONE: Final = (
     "is a refund, and its order is not in the file: put both rows into one file, or say that the "
     "row is an accounting entry (kind)"
 )
-"""Problem of a negative row without a matching row to join it with."""
+"""Problem of a row with a negative amount that no other row of its order can be joined with."""
 
 
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
-    """Join the staged rows of one order into one; return None if they do not add up.
+    """Join the staged rows of one order into one row; return None if they do not add up.
 
-    One row says that the order is paid. The others say how much of it was refunded, with or without
-    a minus sign, in the same currency and not more in all. They supply what the paid row leaves
-    open, such as a payment.
+    Exactly one row must say that the order was paid. The others say how much was refunded, with or
+    without a minus sign, in the same currency and not more than was paid. Values that the paid row
+    lacks, such as a payment, are taken from them.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

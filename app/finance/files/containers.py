@@ -1,8 +1,8 @@
-"""Opens the table in a ZIP or gzip file. It is unpacked to a separate file while it is read.
+"""Opens the table in a ZIP or gzip file, unpacked to a temporary file.
 
-A workbook is a ZIP file, too, but not a container. No child process is needed here: zlib unpacks a
-mebibyte at a time in 32 KiB of its own, methods that ask for more memory are refused, and the list
-of an archive's files has a bound.
+A workbook is a ZIP file, too, but not a container. Unpacking needs no child process: zlib unpacks a
+mebibyte at a time with 32 KiB of its own, methods that need more memory are refused, and the size
+of an archive's list of files is limited.
 """
 
 import errno
@@ -26,35 +26,36 @@ ZIP: Final = (b"PK\x03\x04", b"PK\x05\x06")
 GZIP: Final = b"\x1f\x8b"
 
 MAX_UNPACKED: Final = 1024**3
-"""Maximum bytes of the unpacked table, as of a workbook's content. Ten million rows have about as
-many."""
+"""Most bytes of the unpacked table, equal to the limit of a workbook's content. Ten million rows
+have about as many."""
 
 MAX_RATIO: Final = 200
-"""Unpacked bytes for each packed one, beyond FREE_CONTENT; tables have 5 to 50."""
+"""Most unpacked bytes for each packed byte, beyond FREE_CONTENT. Tables have 5 to 50."""
 
 FREE_CONTENT: Final = 10 * 1024**2
 
 MAX_LISTED: Final = 10
-"""Files that a refusal lists."""
+"""Most file names that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Characters kept of the table's name. Its end is kept, since it may state a period."""
+"""Most characters stored of the table's name. The end of a longer name is kept: it may state a
+period."""
 
 _PART: Final = 1024**2
 
 MAX_READ: Final = 2 * 1024**2
-"""Maximum bytes read from a ZIP file at a time. Its list of files is read in one piece: each takes
-46 bytes there, and ten times as much in memory."""
+"""Most bytes read from a ZIP file at a time. Its list of files is read in one piece: each file
+takes 46 bytes there, and ten times as much in memory."""
 
 _ENCRYPTED: Final = 0x1
 _TABLES: Final = frozenset((
     ".csv", ".tsv", ".txt", ".xlsx", ".xlsm", ".json", ".jsonl", ".ndjson", ".xml", ".sta", ".940",
     ".mt940", ".942", ".ofx", ".qfx", ".qbo", ".bai", ".c53", ".swi",
 ))  # fmt: skip
-"""File endings of tables, for a ZIP file that holds other files, too."""
+"""File endings of tables. A ZIP file may hold other files, too."""
 
 _HIDDEN: Final = re.compile(r"\.[^.]|__MACOSX")
-"""Files that operating systems add."""
+"""Names of files that operating systems add to archives."""
 
 _WORKBOOK: Final = "xl/workbook.xml"
 _DOCUMENTS: Final = {
@@ -64,19 +65,19 @@ _DOCUMENTS: Final = {
     "content.xml": "an OpenDocument file (.ods)",
     "index/document.iwa": "a document of Numbers",
 }
-"""Parts that only other Office documents have. The workbook library reads some of them,
-unguarded."""
+"""Parts that only other Office documents have. The workbook library opens some of these documents
+without a guard."""
 
 
 DAMAGED: Final = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError)
-"""Errors of reading a ZIP or gzip file; a RuntimeError for an unknown method, or a password."""
+"""Errors of reading a ZIP or gzip file. RuntimeError means an unknown method, or a password."""
 
 
 class _ShortReads(io.BufferedReader):
     """File that refuses to read more than MAX_READ bytes at a time."""
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read as any file does. Raises BadZipFile for a longer piece."""
+        """Read as any file does. Raises BadZipFile for more than MAX_READ bytes."""
         part = super().read(MAX_READ + 1 if size is None or size < 0 else min(size, MAX_READ + 1))
         if len(part) > MAX_READ:
             raise zipfile.BadZipFile
@@ -90,8 +91,8 @@ def _archive(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def is_workbook(path: Path) -> bool:
-    """Return whether a ZIP file is a workbook. Damaged workbooks count, since reading reports the
-    damage.
+    """Return whether a ZIP file is a workbook. A damaged ZIP file counts as one: reading it reports
+    the damage.
 
     Raises RefusedTable for a document of another program.
     """
@@ -132,8 +133,8 @@ def unpacked(path: Path) -> Iterator[Path | None]:
                     with archive.open(table) as packed:
                         _copy(packed, target, size=table.compress_size)
         except DAMAGED as error:
-            # In a damaged ZIP file, offsets may lie before its beginning; any other errno is the
-            # disk's.
+            # Offsets in a damaged ZIP file may lie before its beginning. Any other errno is a fault
+            # of the disk.
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
             kind = "gzip" if start.startswith(GZIP) else "ZIP"
@@ -184,7 +185,7 @@ def _only_table(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 
 def _copy(packed: IO[bytes] | gzip.GzipFile, target: Path, *, size: int) -> None:
-    """Unpack a file. Raises RefusedTable beyond the limits; size: its packed bytes."""
+    """Unpack a file of `size` packed bytes. Raises RefusedTable beyond the limits."""
     most, length = min(MAX_UNPACKED, max(FREE_CONTENT, size * MAX_RATIO)), 0
     with target.open("xb") as file:
         while part := packed.read(_PART):

@@ -1,8 +1,8 @@
-"""Dates and times as files write them, and their zones.
+"""Dates and times as files write them, and their time zones.
 
-A form declares only what a date does not show: whether the day or the month comes first, and what a
-number counts. A day with the month's English name, `20261120`, a clock of twelve hours, fractions
-of a second and a zone behind the time are read in every form.
+A form declares only what a date does not show: whether the day or the month comes first, and the
+unit of a number. Every form also reads days with an English month name, `20261120`, a clock of
+twelve hours, fractions of a second and a zone after the time.
 """
 
 import re
@@ -54,9 +54,9 @@ ABBREVIATIONS: Final = _table("""
     -02:30 NDT
     -03:30 NST
 """)
-"""Offsets of abbreviations with one meaning, as in the time zone database (IANA, 2026) and, for
-MEZ MESZ TRT ICT SGT MYT PHT BRT ART, by common use. CDT is North America's: only Cuba has another.
-"""
+"""Offsets of abbreviations with one meaning, from the time zone database (IANA, 2026); those of MEZ
+MESZ TRT ICT SGT MYT PHT BRT ART from common use. CDT is North America's, although Cuba has
+another."""
 
 AMBIGUOUS: Final[Mapping[str, str]] = {
     "ADT": "-03:00 (America/Halifax) or +04:00 (Asia/Baghdad)",
@@ -69,7 +69,7 @@ AMBIGUOUS: Final[Mapping[str, str]] = {
     "PST": "-08:00 (America/Los_Angeles) or +08:00 (Asia/Manila)",
     "SST": "-11:00 (Pacific/Pago_Pago) or +08:00 (Asia/Singapore)",
 }
-"""Abbreviations used by several zones, with their offsets."""
+"""Abbreviations that several zones use, with the possible offsets."""
 
 _OFFSET: Final = re.compile(
     r"(?:UTC|GMT)?\s?([+-])(\d\d?)(?::?([0-5]\d))?", re.ASCII | re.IGNORECASE
@@ -77,7 +77,7 @@ _OFFSET: Final = re.compile(
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the zone of an offset such as `+03:00`, or of a name. Raises UsageError."""
+    """Return the time zone for an offset such as `+03:00`, or for a name. Raises UsageError."""
     if name in ("Z", "UTC"):
         return UTC
     offset = _OFFSET.fullmatch(name)
@@ -93,7 +93,7 @@ def zone_of(name: str) -> tzinfo:
 
 
 ZONE_APART: Final = "\x1f"
-"""Separates a cell from its row's zone column. No date contains it."""
+"""Separates a date from the zone that another column of its row states. No date contains it."""
 
 
 def with_zones(cells: Sequence[str], zones: Sequence[str]) -> Sequence[str]:
@@ -111,7 +111,7 @@ DateForm = Literal["iso", "day_first", "month_first", "unix_s", "unix_ms", "exce
 DATE_FORMS: Final[tuple[DateForm, ...]] = get_args(DateForm)
 
 REMEMBERED: Final = 100_000
-"""Number of parsed dates cached, about 10 MB. Most files repeat their dates."""
+"""Most parsed dates that are cached, about 10 MB. Most files repeat their dates."""
 
 _OFFSETS: Final = r"(?:(?:UTC|GMT)\s?[+-]\d\d?|[+-]\d\d)(?::?\d\d)?"
 _ZONE: Final = rf"(?:\s?(?P<zone>{_OFFSETS}|[A-Z_]{{1,20}}(?:/[A-Z0-9_+-]{{1,30}}){{0,2}}))?"
@@ -147,7 +147,7 @@ _PLAIN: Final = (
     _pattern(rf"{_MONTH}[-/ ]?(?P<day>\d\d?)(?:[-/ ]|, ?){_YEAR}"),
     _pattern(rf"(?P<year>\d{{4}})[-/ ]{_MONTH}[-/ ](?P<day>\d\d?)"),
 )
-"""Formats of days with only one reading, except for two-digit years."""
+"""Formats of days that can be read in only one way, except for two-digit years."""
 
 _PARTS: Final = (
     "year", "month", "day", "hour", "minute", "second", "fraction", "half", "zone"
@@ -161,9 +161,9 @@ _USUAL: Final = re.compile(
 
 _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
-"""Days from the beginning of 1900 to the beginning of 1970, by Excel's count."""
+"""Days from the beginning of 1900 to the beginning of 1970 in Excel's count."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last day but one of the year 9999. A fraction may round up to the next
+"""Days from 1970 to the last day but one of the year 9999. Rounding a fraction may reach the next
 day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
@@ -174,17 +174,18 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parses cells as instants. In an hour that occurs twice, as in autumn, the first one is
-    meant."""
+    """Parses cells as instants. A local time that occurs twice, as in autumn, means the first
+    time."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
     ) -> None:
-        """Set the form.
+        """Set up the parser.
 
-        zone   of dates that name none. If it is None, a time of day without a zone is not clear,
-               and a day alone is a UTC day, as months are
-        words  in small letters the file's names of zones, and the zone or offset of each
+        zone   zone of dates that name none. If it is None, a time of day without a zone is not
+               clear, and
+               a day without a time is a UTC day, as months are
+        words  zone or offset for each name of a zone in the file; names are in small letters
         """
         self._form, self._zone = form, zone
         self._zones = {name: zone_of(ABBREVIATIONS[name]) for name in ABBREVIATIONS}
@@ -200,7 +201,7 @@ class Dates:
         self._known: dict[str, instants.Instant | None] = {"": None}
 
     def read(self, cells: Sequence[str]) -> list[instants.Instant | None]:
-        """Return the instant of each cell; None for empty ones. Raises UnclearCell."""
+        """Return each cell's instant; None for an empty cell. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -266,7 +267,8 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse days since the end of 1899 with a fraction, to the second."""
+        """Parse a number of days since the end of 1899, with a fraction that gives the time to the
+        second."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -284,14 +286,15 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date; `named` is the date's own zone, `column` its row's."""
+        """Return the instant of a date. `named` is the zone in its cell, `column` the zone in its
+        row."""
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)
         elif time is not None and zone is None:
             raise UnclearCell(NO_ZONE)
         hour, minute, second = time or (0, 0, 0)
-        # A leap second, which RFC 3339 allows, is the next one.
+        # A leap second, which RFC 3339 allows, counts as the next second.
         late = instants.SECOND if second == 60 else instants.NO_TIME
         try:
             moment = datetime(*date, hour, minute, second - bool(late), tzinfo=zone or UTC)

@@ -1,9 +1,9 @@
 """Encodings of text files: declared, given by a byte order mark, UTF-8, or the only one that fits.
 
-Windows-1252, Shift-JIS and CP850 decode each other's bytes. A reading is odd if a symbol is within
-a word, a capital after a small letter, or one Japanese character after a Latin one: `K”ln`, `cafÚ`,
-`M×ler`. The reading with the fewest odd places wins. If two are equal, a person chooses by the word
-that they read differently.
+Bytes of Windows-1252, Shift-JIS and CP850 can be decoded by each of the three. A decoded text is
+odd where a symbol is within a word, a capital follows a small letter, or one Japanese character
+follows a Latin one: `K”ln`, `cafÚ`, `M×ler`. The encoding with the fewest odd places wins. If two
+have equally few, a person chooses by a word that they decode differently.
 """
 
 import codecs
@@ -28,22 +28,23 @@ _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Text encodings in which programs write tables. Python's list has others, not meant for text."""
+"""Text encodings in which programs write tables. Python also has encodings that are not for
+text."""
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP850 of DOS"}
 """Encodings that are recognized without a declaration."""
 
 _TRIED: Final = {**GUESSED, "gb18030": "GB 18030", "cp1251": "Windows-1251", "euc_kr": "EUC-KR"}
-"""Encodings that are suggested to a person if they decode the file."""
+"""Encodings that are suggested to a person if they can decode the file."""
 
 _NO_CONTROLS: Final = bytes(byte for byte in range(32) if byte not in b"\t\n\f\r")
 _OF_DOS: Final = re.compile(rb"[\x80-\x9f]")
-"""Bytes that are letters in CP850 and symbols in Windows-1252."""
+"""Bytes that are letters in CP850 but symbols in Windows-1252."""
 
 _SEARCHED: Final = 1024 * 1024
 _LINE: Final = 64 * 1024
 _JUDGED: Final = 2_000
-"""Lines beyond ASCII that are examined to compare readings."""
+"""Most lines beyond ASCII that are examined to compare encodings."""
 
 _WORD: Final = re.compile(r"[^\s,;|\"']*[^\x00-\x7f\s,;|\"'][^\s,;|\"']*")
 _SHOWN: Final = 24
@@ -61,7 +62,8 @@ _ODD: Final = re.compile(
 
 
 def known_encoding(name: str) -> str:
-    """Return Python's name of the encoding. Raises UsageError for one that tables do not use."""
+    """Return Python's name of an encoding. Raises UsageError for encodings that tables do not
+    use."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -74,11 +76,10 @@ def known_encoding(name: str) -> str:
 
 
 def encoding_of(path: Path, declared: str | None) -> str:
-    """Return the encoding of a file.
+    """Return the encoding of a file: the declared one, or else what the file shows.
 
-    Use the declared one, else the byte order mark, else UTF-8 if the whole file decodes, else the
-    only one of GUESSED that reads well. Otherwise return UTF-8; reading then reports the wrong
-    byte.
+    A file shows its encoding by a byte order mark, by being UTF-8 as a whole, or by reading well in
+    only one of GUESSED. Otherwise return UTF-8, with which reading reports the first wrong byte.
     """
     if declared is not None:
         return known_encoding(declared)
@@ -94,7 +95,8 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED that read the file best: none, one, or several equal ones."""
+    """Return the encodings of GUESSED in which the file reads best: none, one, or several equally
+    good ones."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -115,7 +117,7 @@ def _odd(lines: Sequence[bytes], encoding: str) -> int:
 
 
 def _beyond_ascii(path: Path) -> list[bytes]:
-    """Return the first lines that have bytes beyond ASCII."""
+    """Return the first lines that contain bytes beyond ASCII."""
     found = list[bytes]()
     with path.open("rb") as file:
         while (part := file.read(_SEARCHED) + file.readline(_LINE)) and len(found) < _JUDGED:
@@ -151,9 +153,9 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the first word beyond ASCII for each encoding that decodes the file, by encoding.
+    """Return the first word beyond ASCII in each encoding that decodes the file.
 
-    names  the only ones to try; else those of _TRIED
+    names  encodings to try; by default those of _TRIED
     """
     lines = _beyond_ascii(path)
     return {
@@ -164,8 +166,8 @@ def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
 
 
 def without_mark(path: Path) -> str | None:
-    """Detect UTF-16 without a byte order mark in a file that contains NUL bytes. Return None if
-    neither byte order gives text."""
+    """Return the byte order of a file in UTF-16 without a byte order mark, as Python's name of the
+    encoding. Return None if neither byte order gives text."""
     with path.open("rb") as file:
         start = file.read(_LINE)
     for name in ("utf-16-le", "utf-16-be"):

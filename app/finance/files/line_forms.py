@@ -1,8 +1,8 @@
 """Forms of lines: how rows of a table are read as lines of an order book, a statement or a bank.
 
-1 place    each field's column in the heading
-2 read     the columns of many rows at once, in one form; rows one by one if some are not clear
-3 set aside totals, and rows that do not fit the heading
+1 place     find each field's column in the heading
+2 read      parse the columns of many rows at once; if a row is unclear, parse row by row
+3 set aside separate totals, and rows that do not fit the heading
 """
 
 import re
@@ -24,13 +24,13 @@ from app.providers.identifiers import phone_digits
 from reconcile.matching.books import match_keys
 
 Cells = Mapping[str, Sequence[str]]
-"""The cells of each field's column."""
+"""Cells of each field's column, by field."""
 
 Columns = Sequence[Any]
-"""The values of many rows, column by column; None for a column that is not clear."""
+"""Values of many rows, column by column; None for a column with an unclear cell."""
 
 MAX_NAME: Final = 60
-"""Characters shown of an unread column's name."""
+"""Most characters shown of the name of a column that is not read."""
 
 Attempt = Callable[..., Any]
 """`attempt(field, read, *arguments)` returns the result of `read(*arguments)`. It returns None if
@@ -43,7 +43,7 @@ NO_CURRENCY: Final = (
 
 
 class LineForm(Protocol):
-    """One kind of file."""
+    """How one kind of file is read."""
 
     FIELDS: Fields
     STAGED: Sequence[str]
@@ -61,16 +61,16 @@ class LineForm(Protocol):
         ...
 
     def shown(self, row: Sequence[Any]) -> dict[str, Any]:
-        """Return a staged row for people, beginning with its number and with the phone masked."""
+        """Return a staged row for people: its number first, and the phone number masked."""
         ...
 
 
 @dataclass(slots=True)
 class Understood:
-    """The clear rows of a batch, each after its number, and its problems.
+    """The clear rows of a batch, each beginning with its number, and the batch's problems.
 
-    unclear  the other rows, each after its number, with None for values that are not clear
-    totals   the numbers of rows that add up those above; they are not rows of the file's data
+    unclear  the other rows, each beginning with its number, with None for unclear values
+    totals   numbers of rows that add up rows above; they are no data of the file
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -142,18 +142,18 @@ class Understanding:
         )
 
     def passed_over(self) -> list[str]:
-        """Return the columns that are not read. One may only be misspelled."""
+        """Return the names of columns that are not read, since a name may be misspelled."""
         read = set(self._places.values())
         read |= {place for cells in self._made.values() for place in cells.places}
         others = [name for place, name in enumerate(self._heading) if place not in read]
         return [name.strip()[:MAX_NAME] for name in others if name.strip()]
 
     def ignored(self) -> Mapping[shaping.Ignored, int]:
-        """Return how many rows each rule has left out so far."""
+        """Return how many rows each rule has ignored so far."""
         return self._table.ignored if isinstance(self._table, shaping.Shaped) else {}
 
     def notes(self) -> list[str]:
-        """Return notes on the rows so far, for a person."""
+        """Return notes for a person on the rows parsed so far."""
         return list(self._shortened.notes())
 
     def name_of(self, field: str) -> str | None:
@@ -176,7 +176,10 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch, and set totals aside. last: whether it is the last one."""
+        """Parse a batch, and set totals aside.
+
+        last  whether no batch follows
+        """
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -206,7 +209,8 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Count a row as a total, or report the problem that makes it none."""
+        """Count a row as a total if `why_not` is None; otherwise report `why_not` as its
+        problem."""
         if why_not is None:
             into.totals.append(number)
         else:
@@ -215,7 +219,7 @@ class Understanding:
             into.problems.append(tables.Problem(row=number, column=column, sentence=why_not))
 
     def _take(self, batch: tables.Batch, into: Understood) -> None:
-        """Parse all rows at once, or one by one if some are unclear."""
+        """Parse all rows of a batch at once, or one by one if some are unclear."""
         width, rows = len(self._heading), list[tuple[Any, ...]]()
         if not batch.rows:
             return
@@ -262,7 +266,7 @@ class Understanding:
         return rows
 
     def _misplaced(self, row: Sequence[str]) -> str | None:
-        """Return why a row's cells do not fit the heading; None if they do."""
+        """Return why a row does not fit the heading; None if it fits."""
         width = len(self._heading)
         beyond = [place for place in (*self._nameless, *range(width, len(row)))
                   if row[place : place + 1] and row[place].strip()]  # fmt: skip
@@ -295,7 +299,8 @@ class Understanding:
 
 
 def _counts(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first column only numbers the rows, as statistics programs write it."""
+    """Return whether the first column only numbers the rows, as in files from statistics
+    programs."""
     cells = [row[0] for row in rows if any(row)]
     if not all(cell.isascii() and cell.isdigit() and len(cell) < MAX_INDEX for cell in cells):
         return False
@@ -316,8 +321,8 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Parse the cells of one row. If they are unclear, add the field and the reason to
-    `unclear`."""
+    """Return `read` of the cells of one row. If a cell is unclear, return None, and add the field
+    and the reason to `unclear`."""
     if any(argument is None for argument in arguments):
         return None
     try:
@@ -328,41 +333,43 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that fills empty cells."""
+    """Return a function that fills empty cells with a default; without a default it changes
+    nothing."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
 
 
 WHOLE_ROW: Final = ""
-"""Field name for a problem with a row as a whole, which has no column."""
+"""Field name for a problem of a whole row, which belongs to no column."""
 
 
 # --- references, closed vocabularies and phone numbers in cells -----------------------------------
 
 
 APART: Final = "\x1f"
-"""Separator that lets many references be checked as one text. It is not printable, so no reference
-contains it."""
+"""Separator for checking many references as one text. It is not printable, so no reference contains
+it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
-"""Characters that mean an empty cell when a cell has no others."""
+"""Characters that write nothing: a cell with no other characters counts as empty."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
-"""An error of a formula as spreadsheets export it, in any language: `#REF!`, `#BEZUG!`, `#N/A`."""
+"""Error value of a formula, as spreadsheets export it in any language: `#REF!`, `#BEZUG!`,
+`#N/A`."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells; placeholders for nothing become empty.
+    """Strip cells, and make placeholders such as a dash empty.
 
-    Otherwise all rows with a dash would belong to one payment, or to one group.
+    As references, placeholders would join all their rows into one payment or group.
     """
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
 def read_references(cells: Sequence[str]) -> list[str]:
-    """Return references without surrounding blanks. Raises UnclearCell, also for an empty cell."""
+    """Return references without surrounding blanks. Raises UnclearCell, even for an empty cell."""
     plain = _plain(cells)
     if not all(map(str.isascii, plain)):
         plain = list(map(composed, plain))
@@ -415,12 +422,14 @@ class Vocabulary:
         also: Mapping[str, str] | None = None,
         default: str | None,
     ) -> None:
-        """Set the words that cells may have: ours, those of the mapping, and others.
+        """Set the words that cells may have.
 
-        name     our name of the column
-        also     meanings of other words, which the mapping may change
-        default  the word for empty cells if the mapping neither gives one nor names the column;
-                 None: unknown
+        name        our name of the column
+        vocabulary  our words
+        also        meanings of other words; a mapping may change them
+        default     the word for empty cells, if the mapping gives none and does not name the
+                    column; None
+                    if such cells are unknown
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary
@@ -470,12 +479,13 @@ class Phones:
     """Parses cells as E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """Set the calling code that replaces the leading zero of national numbers."""
+        """Set the calling code that replaces the leading zero of national numbers; None if there is
+        none."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None for an empty cell. Raises UnclearCell, which never shows
-        a number."""
+        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message
+        shows no number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 
@@ -504,7 +514,7 @@ WATCHED: Final = frozenset(
         "payout",
     }
 )
-"""Fields whose references must equal those of providers, shops and banks."""
+"""Fields whose references must equal references of providers, shops and banks."""
 
 KEPT_DIGITS: Final = 15
 """Digits of a number that a spreadsheet keeps."""
@@ -513,20 +523,20 @@ _SCIENTIFIC: Final = re.compile(r"\s*[0-9](?:[.,][0-9]+)?E\+[0-9]+\s*", re.IGNOR
 _LONG: Final = re.compile(rf"^[ \t]*[0-9]{{{KEPT_DIGITS}}}([0-9]+)[ \t]*$", re.MULTILINE)
 
 SHOWN: Final = 3
-"""Rows that a note on shortened references lists."""
+"""Most rows that a note on shortened references lists."""
 
 
 class ShortenedReferences:
-    """Finds columns whose references a spreadsheet has shortened, batch by batch.
+    """Finder of columns whose references a spreadsheet has shortened. It takes one batch at a time.
 
-    Excel and its like read a long reference as a number when they open a CSV. They show it as
-    `4.81477E+15`, and what they save has zeros from the sixteenth digit on (Microsoft, "Excel
-    specifications and limits": number precision of 15 digits). Such references are accepted and
-    noted, since nobody can tell what they were.
+    Spreadsheets such as Excel read a long reference in a CSV file as a number. They show it as
+    `4.81477E+15`, and save zeros from the sixteenth digit on (Microsoft, "Excel specifications and
+    limits": number precision of 15 digits). Such references are accepted with a note, because the
+    lost digits cannot be restored.
     """
 
     def __init__(self, columns: Mapping[str, tuple[int, str]]) -> None:
-        """Take each field's column, as its place and its name in the heading."""
+        """Set each field's column: its index, and its name in the heading."""
         self._columns = {key: column for key, column in columns.items() if key in WATCHED}
         self._rows: dict[str, list[int]] = defaultdict(list)
         self._found: dict[str, int] = defaultdict(int)
@@ -573,6 +583,6 @@ class ShortenedReferences:
 
 
 def listed_rows(rows: Sequence[int], count: int) -> str:
-    """Return the end of a sentence: the first of these rows, and how many there are."""
+    """Return the end of a sentence: the first rows, and whether there are more."""
     named = ", ".join(f"{row:,}" for row in rows)
     return f", {'such as ' if count > len(rows) else ''}row {named}"

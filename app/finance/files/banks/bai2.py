@@ -1,8 +1,8 @@
-"""BAI2, the reports of banks in North America; streamed, record by record.
+"""Reader of BAI2, the report format of banks in North America; streamed, record by record.
 
-After public guides of banks that adapt the Bank Administration Institute's "Cash Management Balance
-Reporting Specifications, Version 2". Only reports of a previous day, or of a whole day, are read.
-The report of the day repeats everything in reports within the day.
+The rules come from banks' public guides to the Bank Administration Institute's "Cash Management
+Balance Reporting Specifications, Version 2". Only reports of a previous day or of a whole day are
+read: the report of a whole day repeats all earlier reports within the day.
 """
 
 import re
@@ -20,7 +20,7 @@ from reconcile.money import exponent_of, is_currency
 FILE_HEADER: Final = re.compile(r"01,[^,\r\n]*,[^,\r\n]*,\d{6},")
 
 MAX_CONTINUED: Final = 200
-"""Maximum continuation records of one record. A long remittance text has some dozens."""
+"""Most continuation records of one record. A long remittance text has some dozens."""
 
 _RECORDS: Final = {
     "01": "file",
@@ -106,7 +106,7 @@ class Bai2Table(BankTable):
             )
 
     def _records(self) -> Iterator[tuple[int, str, list[str]]]:
-        """Yield (line, record code, fields) for each record with its continuations."""
+        """Yield (line, record code, fields) for each record, joined with its continuations."""
         begun: tuple[int, str, list[str]] | None = None
         for number, line in enumerate(tables.lines(self._path, self._encoding), 1):
             text = line.strip()
@@ -148,7 +148,8 @@ class Bai2Table(BankTable):
         return day, _at(fields, 6) in _DAY_IS_WHOLE
 
     def _check(self, number: int, totals: list[Decimal], level: int, fields: list[str]) -> None:
-        """Add a control total to that of the enclosing level. Raises RefusedTable if it differs."""
+        """Compare a control total with the computed total, and add it to the enclosing level.
+        Raises RefusedTable if they differ."""
         stated = _minor(number, _at(fields, 0))
         if stated != totals[level]:
             raise tables.RefusedTable(
@@ -161,7 +162,7 @@ class Bai2Table(BankTable):
 
 
 def _fields(pieces: Sequence[str]) -> list[str]:
-    """Return the fields of a record and of its continuations, each of which may end with a `/`.
+    """Return the fields of a record with its continuations. Each record may end with a `/`.
 
     The first field of a continuation begins with a line break.
     """
@@ -173,14 +174,15 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units; an empty one is 0."""
+    """Return an amount in minor units; 0 for an empty field. Raises RefusedTable for other
+    characters."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)
 
 
 def _signed(number: int, code: str, amount: Decimal) -> Decimal:
-    """Return an entry's amount with the sign of its type: outgoing money is negative."""
+    """Return an entry's amount with the sign that its type implies: debits are negative."""
     kind = int(code) if re.fullmatch(r"[0-9]{3}", code) else 0
     if amount < 0:
         raise tables.RefusedTable(
@@ -198,7 +200,7 @@ def _signed(number: int, code: str, amount: Decimal) -> Decimal:
 
 
 def _skipped(number: int, fields: Sequence[str]) -> int:
-    """Return the number of fields after a funds type that belong to it."""
+    """Return how many fields after a funds type belong to the funds type."""
     kind = _at(fields, 0).upper()
     if kind == "D":
         if not (count := _at(fields, 1)).isdecimal() or len(count) > 3:
@@ -208,7 +210,7 @@ def _skipped(number: int, fields: Sequence[str]) -> int:
 
 
 def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decimal]]:
-    """Yield type and amount of each balance and sum in an account record."""
+    """Yield (type, amount) for each balance and sum in an account record."""
     place = 0
     while place < len(fields):
         if code := _at(fields, place):
@@ -219,7 +221,8 @@ def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decima
 def _row(
     account: str, day: str, currency: str, amount: Decimal, rest: Sequence[str]
 ) -> Sequence[str]:
-    """Return an entry's cells. rest: the bank's reference, the customer's, and the text."""
+    """Return an entry's cells. `rest` has the bank's reference, the customer's reference and the
+    text."""
     return cells_of(
         account=account,
         booked_at=tables.CellMoment(day),

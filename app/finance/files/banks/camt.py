@@ -1,9 +1,9 @@
-"""CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, of any version; streamed, without entities.
+"""Reader of CAMT.052, CAMT.053 and CAMT.054 of ISO 20022, any version; streamed, without entities.
 
-A report (052) is about a day in progress, a statement (053) about past days, a notification (054)
-about single bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's
-guide to camt.052.001.06 and UniCredit's page on camt, read in November 2026). Their entries have
-the same form. Only a statement has balances that bound its entries, and covers its days.
+A report (052) covers a day in progress, a statement (053) past days, a notification (054) single
+bookings (ISO 20022 message definition reports, Bank-to-Customer Cash Management; ANZ's guide to
+camt.052.001.06 and UniCredit's page on camt, read in November 2026). All three write entries in the
+same form. Only a statement covers its days, and has balances to check its entries with.
 """
 
 import re
@@ -27,8 +27,8 @@ MAX_VALUE: Final = 8 * 1024
 """Maximum characters of one element's text; the schema allows 500."""
 
 MAX_TAG: Final = 1024 * 1024
-"""Maximum bytes of one tag or comment. Until it ends, expat before 2.6 scans all of it again with
-each part, which takes quadratic time."""
+"""Most bytes of one tag or comment. Until a tag ends, expat before 2.6 scans it again with each
+part, which takes quadratic time."""
 
 _PART: Final = 64 * 1024
 
@@ -50,9 +50,9 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 
 
 class CamtTable(entries.BankTable):
-    """One file of CAMT. All document types and entities are refused: the format has none, and
-    XML with them can read other files or fill memory. Without them the standard library's parser
-    keeps 64 KiB, a tag of MAX_TAG and MAX_DEPTH names, so that it needs no child process."""
+    """One CAMT file. Document types and entities are refused: the format has none, and in XML they
+    can read other files or fill memory. Without them the standard library's parser keeps 64 KiB, a
+    tag of MAX_TAG and MAX_DEPTH names, which needs no child process."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class _Camt:
     """Tracks the elements of one document by their path, which gives their meaning."""
 
     def __init__(self, table: CamtTable) -> None:
-        """Count statements, and add their periods and problems, in `table`."""
+        """Set up the parser, which adds counts, periods and problems of statements to `table`."""
         self._table, self._days, self.of_the_day = table, dict[str, str](), 0
         self._message, self._around, self._ended, self._part = 0, 0, False, ""
         self._parser = expat.ParserCreate(namespace_separator=" ")
@@ -119,7 +119,8 @@ class _Camt:
         self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Parse more bytes. Raises RefusedTable for a document of another kind."""
+        """Parse more bytes. Raises RefusedTable for broken XML, and for XML that is no CAMT
+        message."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
@@ -173,7 +174,7 @@ class _Camt:
             self._balance.currency = attributes.get("Ccy", "")
 
     def _begin(self, space: str, tag: str) -> None:
-        """Find the only statement message, whatever elements enclose it."""
+        """Find the only message of the document, whatever elements enclose it."""
         self._around += 1
         named = re.search(r"camt\.0\d\d", space)
         form, part = MESSAGES.get(tag, ("", ""))
@@ -248,7 +249,8 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """Record what the statement covers: its own period, else the days of its balances."""
+        """Record the days that the statement covers: its own period, or the days between its
+        balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (
@@ -262,14 +264,15 @@ class _Camt:
                 days.get("OPBD") or entries.day_after(days.get("PRCD", "")),
                 days.get("CLBD"),
             )
-        # Without days it still names the account of a statement without entries.
+        # A statement without entries and days still names its account.
         if self._table.format != _STATEMENT:
             since = until = ""
         stated = tables.StatedPeriod(since=since or "", until=until or "", name=balance.account)
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a one-day statement, for an entry without a date; else ""."""
+        """Return the day of a one-day statement, as the date of an entry without one; ""
+        otherwise."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:
@@ -326,7 +329,7 @@ class _Camt:
         end_to_end = list(dict.fromkeys(entry.end_to_end))
         if len(end_to_end) > 1:
             entry.texts += end_to_end
-        # The bank's day: a moment belongs to the day that it has in the bank's own zone.
+        # The bank's day: an instant belongs to its day in the bank's zone.
         booked = entry.booked or entry.valued or self._only_day()
         day = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:T.*|Z|[+-]\d\d:\d\d)?", booked)
         cells = entries.cells_of(

@@ -1,4 +1,4 @@
-"""Booked entries as rows, and the balances that they must agree with, for all formats."""
+"""Rows of booked entries, and the balances that the entries must add up to, for all formats."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ HEADING: Final = (
 )
 
 INTERIM: Final = ("CAMT.052", "MT942")
-"""Formats of reports within the day; a statement of the day follows them."""
+"""Formats of reports within the day. A statement of the whole day follows them."""
 
 NOTIFICATION: Final = "CAMT.054"
-"""Format of booking notifications, which may not cover all bookings."""
+"""Format of notifications on bookings. Notifications may leave bookings out."""
 
 Row = tuple[int, Sequence[str]]
-"""The number of a row, and its cells in the order of HEADING."""
+"""(row number, cells in the order of HEADING)"""
 
 
 class BankTable(ABC):
     """Base of all formats: the heading, and rows in batches.
 
-    format      the format's name, known once the file was read
-    statements  statements that were read to their end
-    compared    those of them whose balances agree with their entries, or differ as two people
-                accepted
-    balances    both balances of each statement that states them, with the day of each
-    accepted    ids of the proposals by which two people accepted a difference, by `Balances.name`
-    differs     the statement for whose difference the file was refused
-    broken      problems of the entries to come, by row number
+    format      the format's name, known after the file was read
+    statements  number of statements read to their end
+    compared    number of statements whose balances agree with their entries, or differ by a
+                difference
+                that two people accepted
+    balances    both balances, with their days, of each statement that states them
+    accepted    id of the proposal by which two people accepted a difference, by `Balances.name`
+    differs     the statement whose difference made the file refused
+    broken      problems of entries that are still to be yielded, by row number
     """
 
     format = ""
@@ -86,13 +87,13 @@ class BankTable(ABC):
 
     @abstractmethod
     def _rows(self) -> Iterator[Row]:
-        """Yield every booked entry, with its row's number."""
+        """Yield every booked entry with its row number."""
 
     def end_statement(self, row: int, found: Balances) -> None:
-        """Count a statement that ends at this row, and store its balances.
+        """Count a statement that ends at a row, and store its balances.
 
-        Raises RefusedTable if its entries do not add up to the difference, and nobody accepted
-        that.
+        Raises RefusedTable if the entries do not add up to the difference of the balances, and
+        nobody accepted this.
         """
         self.statements += 1
         if found.difference() and found.name not in self.accepted:
@@ -123,8 +124,8 @@ def cells_of(**found: str) -> Sequence[str]:
 def amount_cell(text: str, *, debit: bool) -> str:
     """Return a cell with the amount.
 
-    An unclear amount becomes a number that is refused. As text it could be read with a sign or
-    marks of its own, against the element that says debit.
+    An unclear amount becomes a number that is refused. As a text it could be read with its own sign
+    or marks, which may contradict the element that says debit.
     """
     if not re.fullmatch(r"[0-9]{1,30}(\.[0-9]{0,60})?", text):
         return tables.Number(f"{'debit' if debit else 'credit'} {text}")
@@ -145,10 +146,10 @@ def day_after(day: str) -> str:
 
 @dataclass(slots=True)
 class Balances:
-    """One statement's balances, each with its day, and the sum of its entries, in its currency.
+    """The balances of one statement, each with its day, and the sum of its entries.
 
-    goes_on   whether it is a further page of the statement before it
-    proposal  id of the proposal by which the difference of it, or of a page, was accepted
+    goes_on   whether the statement continues the statement before it, as a further page
+    proposal  id of the proposal that accepted a difference of the statement or of one of its pages
     """
 
     opening: Decimal | None = None
@@ -163,7 +164,7 @@ class Balances:
 
     @property
     def name(self) -> str:
-        """Return the key that identifies this statement with its difference within the file."""
+        """Return a key that identifies this statement and its difference within the file."""
         return f"{self.account} {self.opened} {self.closed} {self.currency} {self.difference():f}"
 
     def add(self, cell: str) -> None:
@@ -174,18 +175,21 @@ class Balances:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins as another statement of its account ends."""
+        """Return whether this statement begins with the closing balance of another statement of its
+        account."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return how far the difference of the balances exceeds the entries; 0 if unknown."""
+        """Return the difference of the balances minus the sum of the entries; 0 if a balance is
+        unknown."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """State the stated sum, the counted sum and their difference."""
+        """Describe the sum by the balances, the sum of the entries, and the difference; "" if
+        unknown."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

@@ -1,8 +1,9 @@
-"""MT940 and MT942, SWIFT's customer statement and its report within the day; streamed by line.
+"""Reader of MT940, SWIFT's customer statement, and MT942, its report within the day; by line.
 
-After SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in November 2026): an
-MT942 has no balances, but may have numbers and sums of its entries (90D and 90C). Its marks EC and
-ED denote expected entries, which are not booked. It leaves out entries below its floor limit (34F).
+The rules come from SWIFT's Standards Category 9 (US9M, field specifications of MT942, read in
+November 2026). An MT942 has no balances, but may have counts and sums of its entries (90D and 90C).
+The marks EC and ED denote expected entries, which are not booked. Entries below the floor limit
+(34F) are not in the report.
 """
 
 import re
@@ -41,12 +42,12 @@ _DIALECT: Final = re.compile(
     r"(?P<own>(?:(?!//)[^\n]){0,64})(?://(?P<bank>[^\n]{0,64}))?(?:\n(?P<more>.*))?",
     re.DOTALL,
 )
-"""Field 61 as banks write it in practice: lenient only in entry date, type and references. Entries
-that only this pattern matches count if the balances of their statement tie."""
+"""Field 61 as banks write it in practice: lenient in entry date, type and references. An entry that
+matches only this pattern counts if the balances of its statement tie."""
 
 
 def _unusual(entry: re.Match[str]) -> Iterator[str]:
-    """Yield how an entry deviates from SWIFT's field 61."""
+    """Yield each deviation of an entry from SWIFT's field 61."""
     kind, own, bank = (entry[name] or "" for name in ("type", "own", "bank"))
     if entry["entry"] and not entry["entry"].strip():
         yield "blanks in place of the entry date"
@@ -76,14 +77,14 @@ _COUNTED: Final = re.compile(r"(?P<count>\d{1,5})[A-Z]{3}(?P<amount>\d{1,15},\d{
 
 _CODE: Final = re.compile(r"\?(\d\d)")
 _KEYWORD: Final = re.compile(r"(?:EREF|KREF|MREF|CRED|DEBT|COAM|OAMT|SVWZ|ABWA|ABWE|IBAN|BIC)\+")
-"""Keyword that begins a part of the purpose, on a line of its own (DK, "Anlage 3"). A part that
-wraps continues on the next line without a keyword."""
+"""Keyword that begins a part of the purpose on its own line (DK, "Anlage 3"). A part that wraps
+continues on the next line without a keyword."""
 _PURPOSE: Final = (*range(20, 30), *range(60, 64))
 _NAMES: Final = (32, 33)
 _NAMED: Final = re.compile(r"/NAME/([^/]{1,70})")
 
 _BROKEN_NUMBER: Final = re.compile(r"(?<=^.{64}[0-9])\n(?=[0-9])", re.MULTILINE)
-"""A full line of field 86 (6*65x) that ends between two digits: banks wrap numbers there."""
+"""End of a full line of field 86 (6*65x) between two digits: banks wrap numbers there."""
 
 _NOT_AS_SWIFT: Final = (
     "field :61: is not as SWIFT has it (value date, D or C, amount with a comma, type, reference), "
@@ -93,7 +94,7 @@ _NOT_AS_SWIFT: Final = (
 _BOTH: Final = "the file has both MT940 and MT942 messages: import each as a file of its own"
 
 MAX_FIELD: Final = 64
-"""Lines of one field; field 86 has six."""
+"""Most lines of one field; field 86 has six."""
 
 
 class Mt940Table(BankTable):
@@ -184,7 +185,7 @@ class Mt940Table(BankTable):
 
 
 class Mt942Table(BankTable):
-    """One file of MT942 messages: booked entries without any balance."""
+    """One file of MT942 messages, which list booked entries without balances."""
 
     format = "MT942"
 
@@ -238,14 +239,14 @@ class Mt942Table(BankTable):
 
 
 NO_ENTRIES: Final = (0, Decimal(0))
-"""Number and sum of entries."""
+"""(number, sum) of no entries."""
 
 
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field's count equals that of the entries. Expected entries may be
-    counted or not."""
+    """Raise RefusedTable if a field's count differs from the entries. The count may include
+    expected entries or not."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -260,7 +261,7 @@ def _check_counted(
 
 
 def _fields(path: Path, encoding: str) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, tag, value) for each field, with its continuation lines."""
+    """Yield (line, tag, value) for each field, joined with its continuation lines."""
     begun: tuple[int, str, list[str]] | None = None
     for number, line in enumerate(tables.lines(path, encoding), 1):
         text = line.rstrip("\r\n")
@@ -332,7 +333,7 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return the text and counterparty in field 86.
+    """Return (text, counterparty) from field 86.
 
     The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
     """

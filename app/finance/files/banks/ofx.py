@@ -1,4 +1,5 @@
-"""OFX, Open Financial Exchange, 1.x (SGML) and 2.x (XML); read whole, up to MAX_OFX_BYTES."""
+"""Reader of OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES in
+memory."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -11,12 +12,12 @@ from app.finance.files import tables
 from app.finance.files.banks.entries import BankTable, Row, cells_of, joined_text
 
 MAX_OFX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file, which is read whole because OFX elements may end anywhere. A busy
-account has some MB a year. Its text takes up to eight times as much memory while it is parsed, and
-no XML library sees it."""
+"""Most bytes of a file, which is read whole because OFX elements may end anywhere. A busy account
+has some MB a year. Parsing takes up to eight times the size of the text in memory; no XML library
+is used."""
 
 MAX_OPEN: Final = 100
-"""Maximum open elements. One without a value counts as open until its parent ends."""
+"""Most elements open at a time. An element without a value counts as open until its parent ends."""
 
 # Possessive: a name that does not end would otherwise be tried at each of its lengths.
 _ELEMENT: Final = re.compile(r"<(/?)([A-Za-z0-9._]++)[^<>]*+>([^<]*+)")
@@ -39,9 +40,9 @@ _ERRORS: Final = {
 """Codes of a `<STATUS>` and what they mean, as OFX 2.x lists them."""
 
 AMOUNT_IN: Final = "CURRENCY.CURSYM"
-"""The currency of an entry's amount if it is not the account's. OFX 2.2, section 5.2: with
-`<CURRENCY>` an amount is in that currency; with `<ORIGCURRENCY>` it was converted to the account's,
-and the element only states the original one."""
+"""Element with the currency of an entry's amount, if it is not the account's currency (OFX 2.2,
+section 5.2). `<CURRENCY>` means an amount in that currency; `<ORIGCURRENCY>` only names the
+currency before conversion, and the amount is in the account's currency."""
 
 
 class OfxTable(BankTable):
@@ -96,7 +97,7 @@ class OfxTable(BankTable):
                     entry = None
                 elif name in _STATEMENTS:
                     self.statements += 1
-                    # Without days it still names the account of a statement without entries.
+                    # A statement without entries and days still names its account.
                     self.periods.append(tables.StatedPeriod(since="", until="", name=account))
                 elif name == "BANKTRANLIST" and len(days) == 2:
                     since, until = days["DTSTART"], days["DTEND"]
@@ -141,7 +142,7 @@ class OfxTable(BankTable):
 def _without_marks(text: str) -> str:
     """Return the text without comments, and with the content of CDATA sections escaped.
 
-    Raises RefusedTable for a document type or entities, and for a section without an end.
+    Raises RefusedTable for a document type, for entities, and for a section that does not end.
     """
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
