@@ -7,11 +7,11 @@ dates = "day_first"        zone = "Africa/Nairobi"    phone_country = "254"
 
 heading_row = 7            skip_first = 1             skip_last = 2
 brackets = "negative"      zone_column = "TimeZone"   optional = ["payout"]
-empty = ["--", "N/A"]      # cells that say nothing, in any column
-unnamed = "ignored"        # cells under a heading without a name; else they are problems
+empty = ["--", "N/A"]      # words for an empty cell, in any column
+unnamed = "ignored"        # ignore cells without a heading; otherwise they are problems
 
 [columns]                  # our name = the file's name; "" leaves a column out; with
-                           # heading_row = 0 a column's name is its place: "1", "2"
+                           # heading_row = 0 columns are named "1", "2"
 reference = "Order No."
 phone = ["Phone", "Billing Phone"]    # the first nonempty one
 
@@ -21,14 +21,14 @@ placed_at = ["Date", "Time"]
 [amounts.gross]            # columns that are added and subtracted
 add = ["Paid In"]
 subtract = ["Withdrawn"]
-sign = "DR/CR"             # the column that says the direction, in
+sign = "DR/CR"             # the column with the direction, as
 plus = ["CR"]              # words that keep the sum's sign, and
-minus = ["DR"]             # words that turn it round
+minus = ["DR"]             # words that reverse it
 
 [defaults]                 # for files without the column, and for empty cells
 currency = "KES"
 
-[above]                    # also, from a line before the heading: `Account:,Utility`
+[above]                    # defaults from lines above the heading: `Account:,Utility`
 wallet = "Account"
 
 [words.status]             # the file's word = ours; "" is an empty cell
@@ -37,21 +37,21 @@ bezahlt = "paid"
 [keep]                     # only rows with one of these words in the file's column
 Status = ["Completed"]
 
-[ignore]                   # no rows with one of these; * matches any text
+[ignore]                   # leave out rows with one of these; * matches any text
 Type = ["Payout", "*withdrawal*"]
 
-[fold]                     # consecutive rows of the same name are one
+[fold]                     # join consecutive rows with equal cells in `by`
 by = "Name"
 sum = ["Line amount"]
 
-[currency_signs]           # which may be beside an amount
+[currency_signs]           # signs beside amounts, and their currencies
 "$" = "USD"
 
-[suffixes]                 # after an amount, and its sign then
+[suffixes]                 # words after an amount, and the sign that they mean
 DR = "minus"
 CR = "plus"
 
-[zones]                    # meaning of a zone's abbreviation, in zone_column or after a time
+[zones]                    # meanings of abbreviations, in zone_column or after a time
 PST = "-08:00"
 """
 
@@ -71,12 +71,13 @@ from app.finance.files.dates import DATE_FORMS, DateForm, zone_of
 from app.finance.files.tables import DELIMITERS, UnclearCell, known_encoding
 
 MAX_BYTES: Final = 64 * 1024
-"""Bytes of a mapping file; one page has two thousand."""
+"""Most bytes of a mapping file; one page has two thousand."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Fields:
-    """Columns of a kind of file. Compared by identity, so that results can be cached by it.
+    """Columns of a kind of file. Equality is identity, so that results can be cached by a Fields
+    object.
 
     names     the columns
     words     the vocabulary of each column that holds words
@@ -108,17 +109,17 @@ class JoinedOf:
 
 Signs = Literal["minus", "none", "any", "sum"]
 SIGNS: Final[tuple[Signs, ...]] = get_args(Signs)
-"""Notation for outgoing money. With a minus sign; without one, so that its type or its column
-shows it; with a sign that means nothing beside those; or so that columns are added and subtracted
-as they are."""
+"""How a file writes outgoing money: `minus` with a minus sign; `none` without one, so that its type
+or column shows the direction; `any` with signs that mean nothing; `sum` with columns that are added
+and subtracted as they are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SumOf:
-    """An amount made of columns added and subtracted.
+    """An amount made of columns that are added and subtracted.
 
-    sign         the column that says the sum's direction; None: its own sign does
-    plus, minus  the words in that column that keep the sum's sign, and those that turn it round
+    sign         the column with the sum's direction; None if the sum's own sign shows it
+    plus, minus  words in that column that keep the sum's sign, and words that reverse it
     """
 
     add: Sequence[str]
@@ -129,7 +130,7 @@ class SumOf:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return all columns; the sign's column is the last."""
+        """Return all columns, the column of the sign last."""
         return (*self.add, *self.subtract, *([] if self.sign is None else [self.sign]))
 
 
@@ -139,9 +140,9 @@ Made = FirstOf | JoinedOf | SumOf
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """Consecutive rows that become one row: those with equal text in column `by`, or with none.
+    """Consecutive rows that become one row: rows with equal text, or no text, in column `by`.
 
-    Each cell is the first nonempty one, but cells of columns in `sum` are added.
+    The new row has the first nonempty cell of each column, and the sum of each column in `sum`.
     """
 
     by: str
@@ -152,12 +153,13 @@ class Fold:
 class RowRules:
     """Rules for which rows of a file are its data.
 
-    heading_row            the row of the column names; None: it is found; 0: there is none, and
-                           columns are named by their places, from "1" on
-    skip_first, skip_last  number of rows after the heading and at the end that are no data
-    empty                  words in small letters that say that there is nothing
-    keep                   by column name: every row has one of these words
-    ignore                 by column name: rows with one of these words are left out
+    heading_row            the row of the column names; None if it must be found; 0 if there is
+                           none:
+                           columns are then named "1", "2" and so on
+    skip_first, skip_last  number of rows after the heading, and at the end, that are no data
+    empty                  words, in small letters, for an empty cell
+    keep                   for each column, words of which every row has one
+    ignore                 for each column, words whose rows are left out
     """
 
     heading_row: int | None = None
@@ -177,7 +179,7 @@ class RowRules:
 
     @property
     def changes_rows(self) -> bool:
-        """Return whether rows change beyond finding the heading."""
+        """Return whether the rules do more than find the heading."""
         return bool(
             (self.skip_first or self.skip_last or self.empty or self.keep or self.ignore)
             or self.fold is not None
@@ -186,12 +188,12 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileMapping:
-    """A valid mapping. Keys that it leaves out have the usual names and forms.
+    """A valid mapping. A key that the file left out has its usual name or form.
 
-    kind    the kind of file that it is for; None: it does not say it
-    signs   how the file writes money that leaves; None: not declared
-    preset  the name of the shipped preset that it is; empty: a preset that a person changed; None:
-            no preset
+    kind    the kind of file that the mapping is for; None if it states none
+    signs   how the file writes outgoing money; None if not declared
+    preset  the name of the shipped preset that this mapping is; empty for a preset that a person
+            changed; None for any other mapping
     """
 
     kind: str | None = None
@@ -222,7 +224,7 @@ class FileMapping:
         return bool(self.columns.get(field) or field in self.made or self.words.get(field))
 
     def looked_for(self, fields: Fields) -> list[str]:
-        """Return the names of all columns that are read."""
+        """Return the names of all columns that the mapping reads."""
         singles = [self.columns.get(name, name) for name in fields.names]
         made = [name for each in self.made.values() for name in each.names]
         zone = [] if self.zone_column is None else [self.zone_column]
@@ -250,7 +252,7 @@ def _known(read: Callable[[str], object]) -> AfterValidator:
 
 
 def one_or_more(value: Any) -> Sequence[str]:
-    """Check a list of texts. Raises ValueError."""
+    """Return a list of texts as a tuple. Raises ValueError for any other value."""
     if not isinstance(value, list) or not all(isinstance(each, str) and each for each in value):
         raise ValueError('must be texts in square brackets, such as ["Paid In"]')
     return tuple(value)
@@ -272,7 +274,7 @@ def _row_count(least: int) -> AfterValidator:
 
 
 def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
-    """Check a section that lists texts by column. Raises ValueError."""
+    """Return a section that lists texts by column. Raises ValueError for any other value."""
     if not isinstance(value, dict):
         raise ValueError('must be a section of columns, such as Status = ["Completed"]')
     for column, words in value.items():
@@ -283,7 +285,7 @@ def words_of_columns(value: Any) -> Mapping[str, Sequence[str]]:
 
 _DIGITS_OR_MARKS: Final = re.compile(rf"[0-9(),+{re.escape(amounts.MINUS_SIGNS)}]")
 _NO_MARKS: Final = re.compile(r"[^\s.'’]")
-"""Characters that may not be a mark alone. A dot may be a part, as in `Rs.`."""
+"""Character that a currency sign must contain. A dot alone is a mark, but may be a part: `Rs.`."""
 
 
 def _currencies_of_signs(value: Any) -> Mapping[str, str]:
@@ -317,10 +319,10 @@ def _zones(value: Any) -> Mapping[str, str]:
 
 
 MOST_ROWS: Final = 1_000
-"""Maximum rows that may be skipped. The text before or after a table is a page at most."""
+"""Most rows that may be skipped. The text before or after a table is at most a page."""
 
 NONE: Final[Any] = []
-"""The default of texts that may be omitted."""
+"""Default of a list of texts that may be left out."""
 
 _Texts = Annotated[Any, AfterValidator(one_or_more)]
 _Columns = Annotated[Any, AfterValidator(words_of_columns)]
@@ -421,10 +423,10 @@ def read_mapping(
     name: str = "the mapping",
     beside: Mapping[str, Any] | None = None,
 ) -> FileMapping:
-    """Return the mapping in a file's content. Raises UsageError with all its mistakes.
+    """Parse the content of a mapping file. Raises UsageError that lists all mistakes.
 
     name    the file's name in mistakes
-    beside  keys given outside the file, such as its encoding; they replace the file's own
+    beside  keys given outside the file, such as its encoding; they replace the file's keys
     """
     return mapping_of(mapping_values(content, fields, name=name, beside=beside))
 
@@ -437,9 +439,9 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping, or of a file with additional keys.
+    """Return the checked values of a mapping, or of a file that has additional keys.
 
-    Raises as `read_mapping` does.
+    Raises the errors of `read_mapping`.
     """
     try:
         return read_toml(
@@ -455,10 +457,11 @@ def mapping_values(
 
 
 def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping:
-    """Build a mapping from these values.
+    """Build a mapping from checked values.
 
-    only_named  fields that are read only from a column that the mapping names, not from the column
-                of their usual name
+    only_named  fields that are read only from a column that the mapping names; other fields are
+                also
+                found by their usual names
     """
     columns = given_in(values["columns"])
     made: dict[str, Made] = {

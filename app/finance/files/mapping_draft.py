@@ -1,6 +1,6 @@
 """Drafts a mapping from a person's choices about the columns of an unknown file.
 
-1 look    at the heading, the first rows, and the words of columns with few of them
+1 look    at the heading, the first rows, and the words of columns with few words
 2 draft   the mapping as TOML, the text of a mapping file
 """
 
@@ -17,14 +17,14 @@ from app.finance.files import opening, tables, workbooks
 from app.finance.files.mapping import Fields
 
 MOST_ROWS: Final = 5
-"""Rows in a preview."""
+"""Most rows in a preview."""
 
 MOST_CELL: Final = 60
-"""Characters shown of a cell."""
+"""Most characters shown of a cell."""
 
 MOST_WORDS: Final = 10
-"""Words in a column whose meaning a person can state on the page. Columns with more words need a
-mapping file."""
+"""Most words of a column whose meanings a person can state on the page. A column with more words
+needs a mapping file."""
 
 IGNORED: Final = "ignore"
 """Meaning of a word whose rows are left out."""
@@ -34,8 +34,9 @@ IGNORED: Final = "ignore"
 class TablePreview:
     """Heading and first rows of a file, with phone numbers and addresses masked.
 
-    places  by column its place from "1" on, which is its name in a file without a heading
-    words   by column its words in the first BATCH rows, if there are at most MOST_WORDS
+    places  for each column its position from "1" on, which names the column in a file without a
+            heading
+    words   for each column its words in the first BATCH rows, if there are at most MOST_WORDS
     """
 
     columns: Sequence[str]
@@ -44,7 +45,7 @@ class TablePreview:
     words: Mapping[str, Sequence[str]]
 
     def suggested(self, name: str) -> str:
-        """Return the column whose name resembles a field's; empty if there is none."""
+        """Return the column whose name is most like a field's name; empty if no name is like it."""
         plain = {tables.plain_name(each): each for each in self.columns}
         near = get_close_matches(tables.plain_name(name), plain, n=1, cutoff=0.75)
         return plain[near[0]] if near else ""
@@ -57,8 +58,8 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return the heading and first rows of a file with unknown columns. Raises as `open_table`
-    does."""
+    """Return the heading and first rows of a file with unknown columns. Raises the errors of
+    `open_table`."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())
@@ -95,7 +96,8 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words in a column, the empty one last; none if they are many, or long."""
+    """Return the words in a column, the empty word last. Return nothing if there are many words, or
+    long ones."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None
@@ -106,13 +108,13 @@ def _words_of(cells: Iterable[str]) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingDraft:
-    """A person's choices.
+    """A person's choices about the columns of a file.
 
-    columns   by field the column that has it, or its place without a heading; empty: none
-    less      by field of money the column that is subtracted
-    words     by field the meaning of each word of its column, or IGNORED
-    keys      keys of a mapping such as `dates`, of which empty ones are left out
-    defaults  by field the value of rows that state none, of which empty ones are left out
+    columns   for each field its column, or the column's position without a heading; empty for none
+    less      for each field of money the column to subtract
+    words     for each field the meaning of each word in its column, or IGNORED
+    keys      other keys of a mapping, such as `dates`; empty values are left out
+    defaults  for each field the value of rows that state none; empty values are left out
     """
 
     kind: str
@@ -124,8 +126,8 @@ class MappingDraft:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
     def toml(self, fields: Fields, heading: Sequence[str]) -> str:
-        """Return the mapping as a file. A column with a usual name that was not chosen is left
-        out."""
+        """Return the draft as the text of a mapping file. Columns with a usual name that were not
+        chosen are excluded there."""
         plain = {tables.plain_name(name) for name in heading}
         singles = {
             name: column
@@ -168,5 +170,5 @@ def _section(name: str, values: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(text: str) -> str:
-    """Format a basic string of TOML, with the escapes of JSON."""
+    """Format a TOML basic string, with the escapes of JSON."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,5 @@
-"""Opens a file as a table by its content; the file's name does not matter."""
+"""Opens a file as a table, in the format that its content shows. The file's name does not
+matter."""
 
 import hashlib
 import json
@@ -19,14 +20,15 @@ from app.finance.files.workbooks import XlsxTable
 
 
 MAX_DIGITS: Final = 100
-"""Maximum characters of one number; no amount needs a third as many."""
+"""Most characters of one number. An amount needs less than a third as many."""
 
 MAX_BROKEN: Final = 100
-"""Broken lines among the first ones up to which a file still counts as JSON Lines. Each of them can
-be reported, even if they outnumber the whole lines. A JSON document over several lines has more."""
+"""Most broken lines, among the first lines, in a file that counts as JSON Lines. Each can be
+reported, even if they outnumber the whole lines. A JSON document that spans several lines has
+more."""
 
 _BrokenLine = tuple[str, str]
-"""A line that is no object: the sentence on it, and its text."""
+"""(sentence on why the line is no JSON object, the line)"""
 
 
 class JsonLines:
@@ -39,7 +41,7 @@ class JsonLines:
     periods: Sequence[tables.StatedPeriod] = ()
 
     def __init__(self, path: Path, *, encoding: str | None, names: Sequence[str]) -> None:
-        """Take the path, the encoding, and the columns to look for; others are skipped."""
+        """Set the path, the encoding, and the columns to read; other columns are skipped."""
         self._path, self._encoding = path, tables.encoding_of(path, encoding)
         wanted = {tables.plain_name(name) for name in names}
         first = list(islice(self._objects(), tables.BATCH))
@@ -106,7 +108,7 @@ class JsonLines:
 def _object_cells(
     row: dict[str, Any], places: dict[str, int], number: int, broken: dict[int, tables.Problem]
 ) -> list[str]:
-    """Return the cells of an object. The first problem of its cells is added to `broken`."""
+    """Return the cells of a JSON object. Add the first problem of its cells to `broken`."""
     cells = [""] * len(places)
     for name, value in row.items():
         place = places.get(tables.plain_name(name))
@@ -127,7 +129,7 @@ def _object_cells(
 
 
 class _UnfitJson(ValueError):
-    """JSON that no table can hold."""
+    """Raised for a JSON value that no table can hold."""
 
 
 def _number(text: str) -> tables.Number:
@@ -163,7 +165,8 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Bytes searched in the directory of an old Office file; a workbook has a few entries."""
+"""Bytes searched in the directory of an old Office file. A workbook's directory has a few
+entries."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -172,14 +175,14 @@ _IN_OLD_OFFICE: Final = (
     ("WordDocument", "a text document of Word: export its table as CSV"),
     ("__substg1.0_", "an e-mail of Outlook: save the file that is attached, and import that"),
 )
-"""Streams that identify such a file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS] 2.1.2, [MS-DOC] 2.1.1,
-[MS-OXMSG] 2.1)."""
+"""Names of streams that show the kind of an old Office file ([MS-OFFCRYPTO] 2.3.4.4, [MS-XLS]
+2.1.2, [MS-DOC] 2.1.1, [MS-OXMSG] 2.1)."""
 
 _ARRAY: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*\[\s*[{\]]")
-"""The beginning of a JSON array of objects, which no table's heading has."""
+"""Beginning of a JSON array of objects. No table's heading begins like this."""
 
 Check = Callable[[tables.SourceTable], None]
-"""Raises RefusedTable if the table comes from another export."""
+"""Function that raises RefusedTable if a table comes from another export."""
 
 
 def open_table(
@@ -189,12 +192,12 @@ def open_table(
     *,
     check: Check | None = None,
 ) -> tables.SourceTable:
-    """Open the table in a file; it yields only the rows that are data.
+    """Open the table in a file. The table yields only the rows that are data.
 
-    check  examines the heading first
+    check  function that examines the table's heading first
 
-    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError if it
-    cannot be read.
+    Raises RefusedTable, NotFoundError or UsageError for a file without a table, and OSError for a
+    file that cannot be read.
     """
     form, names = format_of(path), mapping.looked_for(fields)
     wanted = {tables.plain_name(name) for name in names}
@@ -224,7 +227,7 @@ def open_table(
 def as_mapped(
     table: tables.SourceTable, mapping: FileMapping, fields: Fields, *, check: Check | None
 ) -> tables.SourceTable:
-    """Apply the mapping's row rules to an open table. Raises as `check` and `Shaped` do."""
+    """Apply the mapping's row rules to an open table. Raises the errors of `check` and `Shaped`."""
     if check is not None:
         check(table)
     if mapping.shape.changes_rows or mapping.rows is not None:
@@ -260,7 +263,7 @@ _NO_TABLES: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""First bytes of files that people send instead of the export, and what each is."""
+"""First bytes of files that people send instead of the export, and a description of each."""
 
 _MARK: Final = re.compile(rb"\A(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)")
 _OTHER_FORMS: Final = (
@@ -268,18 +271,19 @@ _OTHER_FORMS: Final = (
     (re.compile(rb"\s*(?:\{1:[A-Z]|:20:)"), "a SWIFT message, such as MT940"),
     (re.compile(rb"\s*<(?:\?xml|[A-Za-z][\w:.-]*[\s>])", re.ASCII), "XML"),
 )
-"""First bytes of files that banks export, and what each is."""
+"""First bytes of files that banks export, and a description of each."""
 
 
 def no_table(start: bytes) -> str | None:
-    """Return what kind of file begins so but has no table, and what to do; else None."""
+    """Return what a file without a table is, by its first bytes, and what to do; None for other
+    files."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
 
 
 def _old_office(path: Path) -> str:
-    """Return the kind of an old Office file by its directory ([MS-CFB] 2.2), and what to do."""
+    """Return what an old Office file is, by its directory ([MS-CFB] 2.2), and what to do."""
     with path.open("rb") as file:
         header = file.read(512)
         sector = 1 << min(int.from_bytes(header[30:32], "little"), 12)
@@ -290,7 +294,7 @@ def _old_office(path: Path) -> str:
 
 
 def format_of(path: Path) -> Literal["workbook", "json_lines", "text"]:
-    """Recognize a file's format by its first bytes. Raises as `open_table` does."""
+    """Return a file's format by its first bytes. Raises the errors of `open_table`."""
     start = start_of(path)
     what = _old_office(path) if start.startswith(_OLD_OFFICE) else no_table(start)
     if what is not None:
@@ -321,7 +325,7 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first bytes of a file.
+    """Return the first 512 bytes of a file.
 
     Raises NotFoundError or UsageError if there is no file, and RefusedTable if it is too large.
     """

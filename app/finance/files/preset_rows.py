@@ -1,8 +1,8 @@
-"""Row functions of presets, for exports with needs that no key of a mapping describes.
+"""Row functions of presets, for exports that the keys of a mapping cannot describe.
 
-A preset names its function with `rows`. A function adds columns to the rows of the export, which
-the preset reads like the others. It may also join several rows into one, or leave rows out. A
-function that adds no column leaves rows that it made before unchanged.
+A preset names its function with `rows`. The function adds columns to the rows of the export, and
+the preset reads them like other columns. A function may also join several rows, or leave rows out.
+A function that adds no column must not change rows that it made before.
 """
 
 import re
@@ -18,20 +18,21 @@ from app.finance.files import tables
 from app.finance.files.amounts import MINUS_SIGNS
 
 Row = tuple[int, Sequence[str]]
-"""A row's number and its cells."""
+"""(row number, cells)"""
 
 AddUp = Callable[[Sequence[str], Sequence[str]], str]
-"""Adds some cells, subtracts others, and writes the sum as the file would. Raises UnclearCell."""
+"""Function that adds the first cells, subtracts the second ones, and returns the sum as the file
+would write it. Raises UnclearCell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeRows:
-    """The rows of one table while a function makes others of them.
+    """The rows of one table, for a row function.
 
-    places  the place of each column that the function reads and the file has
-    broken  takes the problem of each row that is not clear, by the row's number
-    ignored takes the number of rows that are left out, by column and word
-    notes   takes sentences about the whole file
+    places  index of each column that the function reads and the file has
+    broken  filled by the function: the problem of each unclear row, by row number
+    ignored filled by the function: number of rows left out, by column and word
+    notes   filled by the function: sentences about the whole file
     """
 
     rows: Iterator[Row]
@@ -42,11 +43,11 @@ class MadeRows:
     notes: list[str] = field(default_factory=list)
 
     def cell(self, row: Sequence[str], name: str) -> str:
-        """Return the cell of a column, empty for one that the file lacks."""
+        """Return a row's cell in a column; empty if the file lacks the column."""
         return row[self.places[name]].strip() if name in self.places else ""
 
     def changed(self, row: Sequence[str], name: str, cell: str) -> Sequence[str]:
-        """Return a copy of the row with another cell."""
+        """Return a copy of a row with one cell replaced."""
         return [*row[: self.places[name]], cell, *row[self.places[name] + 1 :]]
 
     def report(self, number: int, sentence: str, *, column: str | None = None) -> None:
@@ -56,9 +57,9 @@ class MadeRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFunction:
-    """A function, the columns that it reads, and the columns that it appends.
+    """A row function, the columns that it reads, and the columns that it adds.
 
-    may_read  columns that a file may lack
+    may_read  columns that it reads if the file has them
     """
 
     reads: Sequence[str]
@@ -68,18 +69,19 @@ class RowFunction:
 
 
 _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
-"""Amount types that together are what a buyer paid, less the tax that Amazon pays itself."""
+"""Amount types that make up what a buyer paid, without the tax that Amazon pays itself."""
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""The description of an amount that its amount type describes."""
+"""Description of amounts whose amount type describes them."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:
-    """Join the amounts of an order into one row, and add facts that only the first row has.
+    """Join the amounts of an order into one row, and add facts that only the settlement's first row
+    has.
 
-    Those are the deposit, the currency, and the total that all amounts must add up to. Amounts of
-    an order that the buyer did not pay are fees.
+    These facts are the deposit, the currency, and the total of all amounts. Amounts of an order
+    that the buyer did not pay are fees.
     """
     cell, amounts = table.cell, list[str]()
     total, settled = "", ["", ""]
@@ -132,7 +134,7 @@ _ETSY_ORDER: Final = re.compile(r"\bOrder #(\d{1,20})\b", re.ASCII)
 
 
 def _etsy_statement(table: MadeRows) -> Iterator[Row]:
-    """Add the order that a row's texts name, or else the subject of the row."""
+    """Add the order that a row's texts name; without one, add the text that the row is about."""
     for number, row in table.rows:
         texts = [table.cell(row, name) for name in ("Info", "Title")]
         order = next((found[1] for text in texts if (found := _ETSY_ORDER.search(text))), "")
@@ -145,9 +147,9 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add each row's kind, by its id, and its payment.
+    """Add each row's payment, and its kind as its id shows.
 
-    Costs and reserves have no id, and are recognized by their description.
+    Costs and reserves have no id; their description shows the kind.
     """
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
@@ -167,7 +169,7 @@ _PAYPAL_PAYMENTS: Final = frozenset({
     "mobile payment", "preapproved payment bill user payment", "subscription payment",
     "website payment",
 })  # fmt: skip
-"""Transaction types that are a seller's credits and a buyer's debits."""
+"""Types of transactions that credit a seller and debit a buyer."""
 
 _BALANCE_CHANGED: Final = frozenset({
     "completed", "partially refunded", "refunded", "reversed", "placed", "cleared",
@@ -179,11 +181,11 @@ _BALANCE_KEPT: Final = frozenset({
 
 
 def _paypal_activity(table: MadeRows) -> Iterator[Row]:
-    """Leave out rows that change no balance; distinguish purchases from customers' payments.
+    """Leave out rows that change no balance, and separate purchases from customers' payments.
 
-    Without the column "Balance Impact" the status decides. An outgoing payment was made by the
-    merchant, and an incoming refund belongs to such a payment: both are disbursements. PayPal's
-    table of event codes lists these types as credits and as debits.
+    Without the column "Balance Impact" the status decides. An outgoing payment is a purchase of the
+    merchant, and an incoming refund belongs to a purchase: both are disbursements. PayPal's table
+    of event codes lists these types both as credits and as debits.
     """
     column, kept, changed = "Status", _BALANCE_KEPT, _BALANCE_CHANGED
     if "Balance Impact" in table.places:
@@ -221,11 +223,10 @@ def _paypal_activity(table: MadeRows) -> Iterator[Row]:
 
 
 def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
-    """Distinguish charges from what they are charged for, and refunds from other money paid to
-    persons.
+    """Separate charges from their payments, and refunds from other money paid to persons.
 
-    A charge has the reason type of its payment, and its details identify it as one. Money paid to a
-    person for a payment that the row names is its refund.
+    A charge has the reason type of its payment, but its details end with "charge". Money paid to a
+    person is a refund if the row names the payment.
     """
     paid_to_persons = ("business payment", "promotion payment", "salary payment")
     for number, row in table.rows:
@@ -240,14 +241,14 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Transactions whose payment is remembered, about 50 MB. Refunds of other transactions are not
+"""Most transactions whose payments are cached, about 50 MB. Refunds of later transactions are not
 linked."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:
-    """Add to each refund the payment of its transaction, if the file has exactly one.
+    """Add to each refund the payment of its transaction, if the file has exactly one such payment.
 
-    Refunds come last: the export begins with the latest rows, before their payments.
+    Refunds are yielded last: the export is sorted newest first, so payments follow their refunds.
     """
     payments: dict[str, str] = {}
     refunds: list[Row] = []

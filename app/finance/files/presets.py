@@ -1,8 +1,8 @@
-"""Presets: mappings for widely used exports. Also chooses how to read a file: by a mapping, by a
-preset, or by the preset with the file's heading.
+"""Presets, which are mappings for widely used exports, and the choice of how to read a file: by a
+mapping, by a preset, or by the preset that fits the heading.
 
 A preset is a mapping with a kind of file, the columns that identify the export's heading, and the
-sources of its facts. `../presets/README.md` says how to write one.
+sources of its facts. `../presets/README.md` says how to write a preset.
 """
 
 import re
@@ -48,7 +48,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Value instead of a preset's name: read the file by the usual column names in any case."""
+"""Replaces a preset's name: read the file by the usual column names, whatever its heading."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -72,11 +72,11 @@ COMMANDS: Final[Mapping[PresetKind, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportColumns:
-    """The columns by which an export is recognized: those that are read, and those of
+    """Columns by which an export is recognized: the columns that are read, and those of
     `[recognize]`.
 
-    names    all of them as written, by plain name
-    needed   plain names; a heading has at least one of each
+    names    each column as written, by its plain name
+    needed   groups of plain names; a heading has at least one name of each group
     without  plain names of columns that only other exports have
     """
 
@@ -85,7 +85,7 @@ class ExportColumns:
     without: frozenset[str] = frozenset()
 
     def missing(self, heading: Collection[str]) -> list[str]:
-        """Return each required column that the heading lacks, as `A or B` if either suffices."""
+        """Return the required columns that the heading lacks. Write alternatives as `A or B`."""
         return [
             " or ".join(self.names[name] for name in either)
             for either in self.needed
@@ -134,12 +134,12 @@ def export_columns(values: Mapping[str, Any]) -> ExportColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """Description by which an export is recognized.
+    """An export, and how to recognize it.
 
-    title     its name at its maker
-    profiles  profiles of the provider whose statement it is
-    account   where it names its account: beside a `label`, or in a `column`
-    sheet     the sheet of a workbook that it is; None: the first that is shown
+    title     its maker's name for it
+    profiles  profiles of the provider that makes this statement
+    account   where the export names its account: after a `label`, or in a `column`
+    sheet     the sheet of the workbook; None for the first visible one
     """
 
     name: str
@@ -153,7 +153,7 @@ class Export:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset(Export):
-    """The mapping of one export. source: where its column names are documented."""
+    """The mapping of one export. `source` says where its column names are documented."""
 
     source: Sequence[str]
     mapping: FileMapping
@@ -203,15 +203,15 @@ class _PresetFile(MappingFile):
 
 
 def shipped_presets() -> list[str]:
-    """Return the names that `load_preset` knows without a path, sorted."""
+    """Return the names of all shipped presets, sorted."""
     return sorted(path.stem for path in SHIPPED.glob("*.toml"))
 
 
 def preset_text(name_or_path: str) -> str:
-    """Return the text of a preset's file: a shipped name, or a path with a `/` or the ending
-    `.toml`.
+    """Return the text of a preset's file, by a shipped name or a path: a text with a `/` or the
+    ending `.toml` is a path.
 
-    Raises NotFoundError if there is none, UsageError if it cannot be read.
+    Raises NotFoundError if there is no such file, UsageError if it cannot be read.
     """
     path = _path_of(name_or_path)
     try:
@@ -238,10 +238,10 @@ def _path_of(name_or_path: str) -> Path:
 
 
 def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -> Preset:
-    """Return the preset with a name or path, as `preset_text` does.
+    """Return the preset with a name or path, as for `preset_text`.
 
-    beside  keys given outside its file; they replace the file's own
-    Raises UsageError with all its mistakes, and as `preset_text` does.
+    beside  keys given outside its file; they replace the file's keys
+    Raises UsageError that lists all mistakes, and the errors of `preset_text`.
     """
     path = _path_of(name_or_path)
     return read_preset(path.stem, preset_text(name_or_path), file=path.name, beside=beside)
@@ -250,7 +250,7 @@ def load_preset(name_or_path: str, *, beside: Mapping[str, Any] | None = None) -
 def read_preset(
     name: str, text: str, *, file: str, beside: Mapping[str, Any] | None = None
 ) -> Preset:
-    """Parse a preset. Raises UsageError with all its mistakes."""
+    """Parse the text of a preset. Raises UsageError that lists all mistakes."""
     kind = _key_of(text, "kind")
     fields = next((known for each, known in KINDS.items() if each == kind), books.BookForm.FIELDS)
     values = mapping_values(text.encode(), fields, name=file, beside=beside, base=_PresetFile)
@@ -288,7 +288,8 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset and its file, to copy and change. Raises as `load_preset` does."""
+    """Return a preset with its file as a document, to copy and change. Raises the errors of
+    `load_preset`."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -306,9 +307,9 @@ def show_preset(name_or_path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recognized:
-    """An export whose columns the file's heading has.
+    """An export that fits the heading of a file.
 
-    columns   columns of the heading that it reads
+    columns   columns of the heading that the export's preset reads
     row       the heading's row
     accounts  the provider's accounts that the first rows name
     """
@@ -327,7 +328,7 @@ class Recognized:
 
 
 FirstRow = tuple[int, Sequence[str]]
-"""A row that may be the heading: its number and its cells."""
+"""(row number, cells) of a row that may be the heading."""
 
 
 def recognized(
@@ -337,9 +338,9 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file, as `recognized_in` does.
+    """Return the shipped presets that fit a file; see `recognized_in`.
 
-    Return none for an unreadable file; reading it reports why.
+    Return an empty list for an unreadable file: opening the file reports the reason.
     """
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
@@ -352,11 +353,11 @@ def recognized_in(
 ) -> list[Recognized]:
     """Return the exports that fit one of the first rows of a file.
 
-    An export fits a heading that has every column it needs. If several fit one heading, only those
-    that read most of its columns are returned.
+    An export fits a heading that has all columns the export needs. If several exports fit one
+    heading, only those that read the most columns are returned.
 
-    among  the exports that may fit; None: the shipped presets
-    kind   of exports that may fit; None: any
+    among  the exports to try; None for the shipped presets
+    kind   kind of exports to try; None for all kinds
     """
     best: dict[int, list[Recognized]] = {}
     fitted = set[str]()
@@ -381,7 +382,7 @@ def recognized_in(
 
 
 def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], set[str]]]:
-    """Yield rows with at least two names, each with its plain names."""
+    """Yield each row that has at least two names, with its plain names."""
     for number, row in rows:
         plain = {tables.plain_name(cell) for cell in row} - {""}
         if len(plain) > 1:
@@ -389,14 +390,15 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""Share of the needed columns that may be missing if an export nearly fits: less than a third."""
+"""An export nearly fits a heading that lacks less than one in this many of the needed columns."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
-    """Return a sentence on the closest shipped preset: the one whose columns the heading lacks
-    least.
+    """Return a sentence on the shipped preset that fits best, although the heading lacks some of
+    its columns.
 
-    Ties go to the preset that finds most of its columns; if still equal, all are listed.
+    Of presets that lack equally many columns, take the one that finds most. If several are still
+    equal, return a sentence on each.
     """
     near: dict[tuple[int, int], dict[str, str]] = {}
     for _, _, plain in _plain_rows(rows):
@@ -417,13 +419,16 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets by name. They are not checked as mappings, which would take a
+    """Return all shipped presets by name, without checking their mappings, which would take a
     second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export of a valid preset or mapping. kind: of a text that states none."""
+    """Return the export that a valid preset or mapping describes.
+
+    kind  the kind of a text that states none
+    """
     values = tomllib.loads(text)
     return Export(
         name=name,
@@ -437,13 +442,14 @@ def export_in(name: str, text: str, *, kind: Any = None) -> Export:
 
 
 _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
-"""Pattern of an account's name in the text after its label."""
+"""Pattern of an account's name after its label."""
 
 
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts named beside a label above the heading, or in a column below it."""
+    """Return the accounts that are named after a label above the heading, or in a column below
+    it."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -460,8 +466,8 @@ def _accounts(
 def first_rows(
     path: Path, *, encoding: str | None = None, sheet: str | None = None
 ) -> list[FirstRow]:
-    """Return the first rows split by every delimiter; any of them may be the heading. Raises as
-    `open_table` does."""
+    """Return the first rows, split by every delimiter, as candidates for the heading. Raises the
+    errors of `open_table`."""
     return list(_first_rows(path, encoding, sheet))
 
 
@@ -489,11 +495,11 @@ def _first_rows(path: Path, encoding: str | None, sheet: str | None) -> Iterator
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingRequest:
-    """A file, and the caller's declarations about it. They replace keys of a mapping.
+    """A file, and the caller's declarations about it, which replace keys of a mapping.
 
-    inside    the table that the file contains, unpacked; None where it is the table itself
-    content   the mapping's text, in place of its file
-    preset    a preset's name or path, or NO_PRESET; None: the preset whose heading the file has
+    inside    path of the unpacked table, if the file is a container; None otherwise
+    content   the mapping's text, used instead of the file `mapping`
+    preset    a preset's name or path, or NO_PRESET; None for the preset that fits the heading
     currency  the currency of rows without one
     """
 
@@ -521,7 +527,7 @@ class ReadingRequest:
 
 
 class OpenTable(Protocol):
-    """Opens a file as a table, as `open_table` does; it may know more formats."""
+    """Function that opens a file as a table, like `open_table`, perhaps in more formats."""
 
     def __call__(
         self,
@@ -537,8 +543,8 @@ class OpenTable(Protocol):
 class ChosenReading:
     """The chosen way to read a file.
 
-    preset  the preset of the mapping, if it has one
-    notes   the reason, and other facts about the file, one sentence each
+    preset  the preset that the mapping belongs to, if any
+    notes   sentences on the reason for the choice, and on the file
     """
 
     mapping: FileMapping
@@ -548,14 +554,15 @@ class ChosenReading:
     def open(
         self, path: Path, form: line_forms.LineForm, *, opens: OpenTable = opening.open_table
     ) -> tables.SourceTable:
-        """Open the file's table. Raises as `open_table` does, also for a file of another export."""
+        """Open the file's table. Raises the errors of `open_table`, and RefusedTable if the file is
+        not the preset's export."""
         check = None if self.preset is None else self.preset.check
         return opens(path, self.mapping, form.FIELDS, check=check)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingDefaults:
-    """Values for what a file's mapping leaves out; None: unknown.
+    """Values for what a file's mapping leaves out; None for an unknown value.
 
     zone           the zone of times without one
     phone_country  the calling code of phone numbers without one
@@ -565,7 +572,7 @@ class ReadingDefaults:
     phone_country: str | None = None
 
     def beside(self, found: ChosenReading) -> ChosenReading:
-        """Return the reading with these values where its mapping has none."""
+        """Return a reading with these values filled in where its mapping has none."""
         mapping = replace(
             found.mapping,
             zone=self.zone if found.mapping.zone is None else found.mapping.zone,
@@ -577,11 +584,11 @@ class ReadingDefaults:
 def choose(
     request: ReadingRequest, kind: PresetKind, *, unstated: ReadingDefaults
 ) -> ChosenReading:
-    """Choose how to read a file: the requested mapping or preset, else the preset that fits its
-    heading.
+    """Choose how to read a file: by the requested mapping or preset, or else by the preset that
+    fits the heading.
 
-    Without one, use the usual column names. Raises UsageError or NotFoundError for an invalid one,
-    and if several presets fit.
+    If no preset fits, use the usual column names. Raises UsageError or NotFoundError for an invalid
+    mapping or preset, and UsageError if several presets fit.
     """
     if request.mapped and request.preset is not None:
         raise UsageError(
@@ -624,7 +631,7 @@ def _with_preset(request: ReadingRequest, name: str, kind: PresetKind) -> Chosen
 
 
 def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
-    """Return the mapping with the defaults that lines before the heading state."""
+    """Return the mapping with defaults from the lines above the heading."""
     if not mapping.above:
         return mapping
     stated: dict[str, str] = {}
@@ -646,7 +653,7 @@ def _as_stated_above(mapping: FileMapping, request: ReadingRequest) -> FileMappi
 
 
 BESIDE: Final = ("delimiter", "encoding", "sheet", "dates", "zone")
-"""Keys of a mapping that may also be given outside it."""
+"""Keys of a mapping that a caller may also give outside the mapping."""
 
 
 def _beside(request: ReadingRequest) -> dict[str, str]:
@@ -665,9 +672,9 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the request's mapping, or else the usual column names.
+    """Return the request's mapping; without one, the mapping with the usual column names.
 
-    The mapping may be a copy of a preset. Raises as `choose` does.
+    The mapping may be a copy of a preset. Raises the errors of `choose`.
     """
     content = request.content.encode()
     if request.mapping is not None and not content:
@@ -686,7 +693,7 @@ def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
 def reading_in(
     content: bytes, fields: Fields, *, name: str, beside: Mapping[str, Any] | None = None
 ) -> ChosenReading:
-    """Return the mapping or preset in a file's content. Raises UsageError with all its mistakes."""
+    """Parse a file's content as a mapping or preset. Raises UsageError that lists all mistakes."""
     known = next(each for each, theirs in KINDS.items() if theirs is fields)
     text = content.decode(errors="replace")
     if (kind := _key_of(text, "kind")) not in (None, known):

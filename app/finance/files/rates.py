@@ -1,12 +1,12 @@
 """Files of exchange rates: `date,currency,rate`, or the European Central Bank's history.
 
-date,currency,rate                    one unit of the currency in the merchant's own
+date,currency,rate                    one unit of the currency in the merchant's currency
 2026-10-01,KES,0.0067
 
 Date,USD,JPY,KES                      eurofxref-hist.csv of ecb.europa.eu: one euro in each currency
 2026-10-01,1.0821,164.2,140.3
 
-Every mistake is an error that names its line, since a wrong rate makes every total wrong.
+Every mistake is an error that names its line, because a wrong rate makes every total wrong.
 """
 
 import csv
@@ -23,18 +23,18 @@ from reconcile.money import is_currency
 from reconcile.reporting.own_currency import Rates
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes of a file. The bank's history since 1999 has about two million."""
+"""Most bytes of a file. The central bank's history since 1999 has about two million."""
 
 _EURO: Final = "EUR"
 _RATE: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?", re.ASCII)
 _NONE: Final = frozenset({"", "N/A"})
-"""Cells in the bank's file for a day without a rate of the currency."""
+"""Cells of the central bank's file that mean no rate for the day."""
 
 Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's own currency; None if it is not set.
+    """Return the rates to the merchant's currency; None if no currency is set.
 
     Raises ConfigurationError with the file's first mistake.
     """
@@ -45,7 +45,7 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return the rate of each currency to the own one, by day, ascending.
+    """Return the rate of each currency to `own`, by day, ascending.
 
     Raises ConfigurationError with the first mistake.
     """
@@ -59,7 +59,7 @@ def read_rates(path: Path, own: str) -> Table:
 
 
 def rates_of(text: str, own: str, *, name: str = "the file of rates") -> Table:
-    """Return the rates in a text. Raises as `read_rates`."""
+    """Parse the text of a file of rates. Raises the errors of `read_rates`."""
     found: dict[str, dict[str, Fraction]] = {}
     rows = csv.reader(text.splitlines())
     try:
@@ -90,7 +90,7 @@ def _plain(row: list[str]) -> Iterator[tuple[str, str, Fraction]]:
 
 
 def _of_euro(heading: list[str], row: list[str], own: str) -> Iterator[tuple[str, str, Fraction]]:
-    """Yield each currency's rate to the own one on a day, from a row of rates for one euro."""
+    """Yield (currency, day, rate to `own`) from a row of the central bank's file."""
     if not any(row):
         return
     rates = {_EURO: Fraction(1)} | {

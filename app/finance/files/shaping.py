@@ -1,18 +1,18 @@
 """The data rows of a table, and the cells of fields that are made of several columns.
 
     1 cut      drop rows after the heading and at the end that are no data
-    2 choose   drop rows without a required word, or with an ignored one
-    3 empty    clear cells that say nothing, such as N/A
-    4 fold     make one row of consecutive rows of one order
-    5 total    set aside rows that add up others: they are neither orders nor payments
+    2 choose   drop rows without a required word, and rows with an ignored word
+    3 empty    clear cells that mean nothing, such as N/A
+    4 fold     join consecutive rows of one order
+    5 total    separate rows that add up other rows: they are neither orders nor payments
 
-A file of rejected rows holds rows as they are after these steps: nothing is cut, and the other
-steps change nothing.
+A file of rejected rows holds rows in their form after these steps. When it is read, step 1 is left
+out, and the other steps change nothing.
 
-A row is a total if its reference is such a word, or its first nonempty cell if it has no reference,
-and if its sum is that of the rows above. The last row is one, too, if it says that sum, and no
-reference, day or word. With another sum the row is a problem: it may add up rows that are missing,
-or be an order.
+A row is labelled as a total if its reference is a word for a total, or without a reference its
+first nonempty cell. It is a total if its amount is the sum of the rows above. A last row without
+reference, day and words is a total under the same condition. If the amount is another one, the row
+is a problem: it may be an order, or rows may be missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ from reconcile.money import Money, is_currency
 
 
 class WordFilter:
-    """Matches cells against words, in any case. Cells that match a word after `!` are left out."""
+    """Matcher of cells against words, in any case. A cell that matches a word after `!` does not
+    fit."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
@@ -63,20 +64,20 @@ class WordFilter:
 
 
 MAX_WORD: Final = 200
-"""Maximum characters of a cell that is compared: patterns take long on long texts."""
+"""Most characters of a cell that are compared: patterns are slow on long texts."""
 
 MAX_REPORTED: Final = 50
-"""Texts matched by a star that are reported separately. If there are more, the word is reported."""
+"""Most texts matched by a star that are reported one by one. Beyond that, the word is reported."""
 
 MAX_REMEMBERED: Final = 10_000
-"""Cells whose result is cached. Few columns of words have more."""
+"""Most cells whose result is cached. Few columns of words have more."""
 
 
 def pattern_of(word: str) -> re.Pattern[str]:
-    """Return a pattern for cells that are stripped and in small letters.
+    """Return a pattern for a word, to match stripped cells in small letters.
 
-    The text between two stars matches at its first place, without backtracking. That leaves the
-    most text for the rest of the pattern, and no text from outside can make it slow.
+    The text between two stars matches at its first occurrence, without backtracking. This leaves
+    the most text for the rest of the pattern, and keeps every pattern fast.
     """
     first, *inner = map(re.escape, word.strip().casefold().split("*"))
     if not inner:
@@ -90,14 +91,15 @@ def pattern_of(word: str) -> re.Pattern[str]:
 
 
 Ignored = tuple[str, str]
-"""A column, and the word for which rows were left out; empty if a required word was missing."""
+"""(column, word) for which rows were left out. The word is empty if a required word was missing."""
 
 
 class Shaped:
-    """A table with only its data rows. Several rows may be folded into one."""
+    """A table that yields only data rows, some of them folded from several rows."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Raise RefusedTable if a column that a rule names is missing."""
+        """Apply a mapping's rules to a table. Raises RefusedTable if a column that a rule names is
+        missing."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self._notes = [*table.notes]
         self.notes: Sequence[str] = self._notes
@@ -145,7 +147,8 @@ class Shaped:
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
     def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield the rows that the preset's function makes, and rows that it cannot read."""
+        """Yield the rows that the preset's function makes, and the rows that the function cannot
+        read."""
         if self._function is None:
             yield from batches
             return
@@ -241,7 +244,7 @@ def _each(
 
 
 class _Folding:
-    """Folds the rows of an order into one row."""
+    """Folding of an order's rows into one row."""
 
     def __init__(self, fold: Fold, table: Shaped, looked_for: Sequence[str], marks: Marks) -> None:
         place = partial(tables.column_place, heading=table.heading, row=table.heading_row)
@@ -328,10 +331,10 @@ def made_cells(
     marks: Marks,
     signs: Signs | None,
 ) -> MadeCells | None:
-    """Choose how to make a field under this heading.
+    """Choose how to make a field's cells under a heading.
 
-    Return None if the field is optional and not in the file. Raises RefusedTable if its columns are
-    missing.
+    Return None if the field is optional and the file lacks it. Raises RefusedTable if its columns
+    are missing.
     """
     found = {tables.plain_name(name) for name in heading} & {
         tables.plain_name(name) for name in made.names
@@ -355,11 +358,11 @@ def made_cells(
 
 
 DIRECTED: Final = frozenset({"amount", "gross", "net"})
-"""Fields whose sign says whether money came in or went out."""
+"""Fields whose sign shows whether money came in or went out."""
 
 
 def all_made(mapping: FileMapping, heading: Sequence[str], *, row: int) -> dict[str, MadeCells]:
-    """Choose how to make each combined field under this heading. Raises as `made_cells` does.
+    """Choose how to make each combined field under a heading. Raises the errors of `made_cells`.
 
     row  the heading's row in the file
     """
@@ -395,13 +398,13 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. A date and a time become one moment if the first cell is
-        a moment."""
+        """Return each row's joined cells. If the first cell is a moment, a date and a time become
+        one moment."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
             if dated:
-                # A workbook's day may come with a midnight, and its time of day with one of 1899.
+                # A workbook may write a day with midnight, and a time of day with a day of 1899.
                 first = row[0].removesuffix("T00:00:00")
                 row = (first, *(_time_in(cell) for cell in row[1:]))
             text = " ".join(cell.strip() for cell in row if cell.strip())
@@ -418,7 +421,7 @@ _EXACT: Final = Context(prec=200)
 
 
 class SumOfCells:
-    """Adds cells, and writes the sum as the file would."""
+    """Adder of cells, which writes the sum as the file would."""
 
     def __init__(self, marks: Marks, *, signs: Signs | None = "sum") -> None:
         self._amounts, self._decimal, self._signs = Amounts(marks), marks.decimal, signs
@@ -444,8 +447,8 @@ class SumOfCells:
         return f"{'-' if total < 0 else ''}{''.join(shown)}{digits}"
 
     def _is_negative(self, subtracted: bool, minus: bool, zero: bool) -> bool:
-        """Return whether a part counts as negative. Raises UnclearCell for a sign that contradicts
-        the mapping."""
+        """Return whether a part of the sum is negative. Raises UnclearCell for a sign that
+        contradicts the mapping."""
         if self._signs == "none" and minus and not zero:
             raise tables.UnclearCell(CONTRADICTS_NONE)
         if self._signs is None and subtracted and minus and not zero:
@@ -473,8 +476,8 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Cells made by adding some columns and subtracting others. One more column may give the
-    direction of the sum."""
+    """Cells made by adding some columns and subtracting others. Another column may give the sum's
+    direction."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None
@@ -514,7 +517,7 @@ class SummedCells:
 
 
 MadeCells = FirstCells | JoinedCells | SummedCells
-"""Cells of a field that are made from the columns at `places`."""
+"""How the cells of a field are made from the columns at `places`."""
 
 
 # --- totals ---------------------------------------------------------------------------------------
@@ -533,7 +536,7 @@ _TOTALS: Final = frozenset(
     .replace("\n    ", "/")
     .split("/")
 )
-"""Labels of totals rows, as spreadsheets and shops write them."""
+"""Labels of rows with totals, as spreadsheets and shops write them."""
 
 _COUNTED: Final = frozenset(
     """
@@ -544,7 +547,7 @@ _COUNTED: Final = frozenset(
     malipo mauzo oda kwota zamówień
     """.strip().split()
 )
-"""Words that may follow such a label: `Total orders`, `Summe netto`."""
+"""Words that may follow a total's label: `Total orders`, `Summe netto`."""
 
 _AROUND: Final = " \t\u00a0:：.*=#-–—()[]"
 _LONGEST: Final = frozenset(max(label.split(), key=len) for label in _TOTALS)
@@ -566,11 +569,11 @@ def _is_label(cell: str) -> bool:
 
 
 _ENOUGH: Final = 2
-"""Number of rows from which on an order equals their sum only by chance."""
+"""Fewest rows above a total. With fewer, an order could equal their sum."""
 
 
 class ShapedTotals:
-    """Distinguishes totals rows from others, and keeps the sums of the rows above."""
+    """Recognition of rows with totals, by the sums of the rows above."""
 
     def __init__(
         self,
@@ -585,13 +588,14 @@ class ShapedTotals:
         own: Collection[int] = (),
         others: Sequence[tuple[int, int]] = (),
     ) -> None:
-        """Set the columns to read; each is a place in the heading, or None if it is missing.
+        """Set the columns to read, each by its index in the heading; None for a missing column.
 
-        made    how to make the amount of several columns
-        debit   money that left, where `amount` is only money that came
-        staged  places of currency and amount in a staged row, after its number
-        own     columns of what a row, but no total, says: references, days, words, parties
-        others  further amounts: the column, and the place in a staged row
+        made    how to make an amount of several columns
+        debit   column of outgoing money, if `amount` has only incoming money
+        staged  indexes of currency and amount in a staged row, after its number
+        own     columns in which data rows have text, but totals have none: references, days, words,
+                parties
+        others  further amounts, each as (column, index in a staged row)
         """
         self._own, self._others = own, others
         self._of_others: Counter[tuple[int, str]] = Counter()
@@ -604,7 +608,7 @@ class ShapedTotals:
         self._rows_above = 0
 
     def named(self, batch: tables.Batch) -> Mapping[int, Sequence[str]]:
-        """Return the rows labelled as totals, by number."""
+        """Return the rows that are labelled as totals, by row number."""
         text = self._text(batch.rows).casefold()
         if not any(hint in text for hint in (_ASCII_HINTS if text.isascii() else _HINTS)):
             return {}
@@ -612,9 +616,10 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Return all text that may have a label, at once for speed over a million rows.
+        """Return all texts that may contain a label, joined, since one search is faster for many
+        rows.
 
-        It consists of the references if every row has one, else of all cells.
+        If every row has a reference, only references are returned, otherwise all cells.
         """
         if self._references:
             try:
@@ -648,22 +653,22 @@ class ShapedTotals:
                 )
 
     def says_amounts_alone(self, row: Sequence[str]) -> bool:
-        """Return whether a row has an amount, and no cell that only a data row has."""
+        """Return whether a row has an amount, and no text in a column of data rows."""
         amounts = [_cell(row, place) for place in (self._amount, self._debit)]
         return "".join(amounts).strip() != "" and not any(
             _cell(row, place).strip() for place in self._own
         )
 
     def why_not(self, row: Sequence[str]) -> str | None:
-        """Return why a row labelled as a total is none; None if it is one.
+        """Return why a row labelled as a total is not one; None if it is a total.
 
-        It is one if it adds up the rows above, all or since the last total, or has no sum at all.
+        A total adds up all rows above, or the rows since the last total, or has no amount at all.
         """
         found = self._why_not(row)
         return None if found is None else f"is called a total, and {found}"
 
     def why_not_last(self, row: Sequence[str]) -> str | None:
-        """Return why the last row, which has only amounts, is no total; None if it is one."""
+        """Return why the last row, which has only amounts, is not a total; None if it is one."""
         found = self._why_not(row)
         if found is None and self._rows_above < _ENOUGH:
             found = "there are too few rows above to tell it from an order by its sum"

@@ -1,7 +1,6 @@
-"""The period that a file states about itself, in elements of its format or in lines before its
-table.
+"""The period that a file states, in elements of its format or in lines above its table.
 
-The dates of its rows state nothing: days without money have no rows.
+The dates of rows state no period: days without money have no rows.
 """
 
 import re
@@ -32,13 +31,13 @@ _NAMED: Final = re.compile(
 )
 
 LONGEST_LINE: Final = 1_000
-"""Characters of a line that is searched for a period. A line before a table has some dozens."""
+"""Most characters of a line that is searched for a period. A line above a table has some dozens."""
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the first period that lines before a table state, such as `01/10/2026 to 31/10/2026`.
+    """Yield the period that lines above a table state, such as `01/10/2026 to 31/10/2026`.
 
-    If they state different ones, none is returned.
+    If the lines state different periods, yield none.
     """
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
@@ -49,14 +48,15 @@ def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
 
 
 def in_name(name: str) -> Iterator[StatedPeriod]:
-    """Yield the period in a file name, if it has the form that an export's maker uses."""
+    """Yield the period in a file's name, if an export's maker writes such names."""
     found = _NAMED.search(name)
     if found is not None:
         yield StatedPeriod(since=found[1], until=found[2])
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return account and span of each period that a file states. Call it after all rows were read.
+    """Return (account, span) of each period that a file states. All rows must have been read
+    before.
 
     The account is empty for a period of the whole file.
     """
@@ -69,8 +69,8 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone. Return None if its ends are no dates, or in the wrong
-    order."""
+    """Parse a period in the file's zone. Return None if an end is no date, or the ends are in the
+    wrong order."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:
@@ -81,7 +81,7 @@ def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
         return None
     if ":" not in period.until:
         return Span(since=since, until=calendar.next_day(until))
-    # 23:59 and 23:59:59 are the last minute and second.
+    # 23:59 and 23:59:59 mean the end of the last minute or second.
     return Span(since=since, until=_end(until, minute=period.until.count(":") == 1))
 
 
@@ -91,7 +91,7 @@ def _end(last: Instant, *, minute: bool) -> Instant:
 
 
 def days_of(since: str, until: str, mapping: FileMapping) -> Span:
-    """Return the span between two whole days. Raises ValueError with a sentence."""
+    """Return the span from one whole day to another. Raises ValueError with a sentence."""
     calendar = Calendar(mapping.zone or UTC)
     span = Span(since=calendar.day(since)[0], until=calendar.day(until)[1])
     if span.since >= span.until:

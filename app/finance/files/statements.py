@@ -1,9 +1,10 @@
-"""Statements: the provider's settlement or transaction file, one movement of money a row.
+"""Statements: the provider's settlement or transaction file, with one movement of money in each
+row.
 
-Outgoing money is negative: a refund of 500 has gross -500, however the file writes it. A fee is
-positive if it costs. gross - fee = net holds for every accepted row. The sign of a fee in a row of
-its own says its direction: negative costs, positive was given back. That needs a preset or mapping
-that says that the file's signs mean this; else a positive fee is refused.
+Outgoing money is negative: a refund of 500 has gross -500, however the file writes it. A positive
+fee is a cost. Every accepted row has gross - fee = net. If a row has only a fee, a negative amount
+is a cost and a positive one was given back; this needs a preset, or a mapping that declares the
+signs, and without them a positive fee is refused.
 """
 
 import json
@@ -24,23 +25,23 @@ DETAILS: Final = ("method", "scheme", "card_type", "card_country", "channel")
 """Columns that fees may depend on. They are stored together as the `details` of a line."""
 
 MAX_DETAIL: Final = 100
-"""Maximum characters of one detail: the name of a method or scheme, or a country code."""
+"""Most characters of one detail: the name of a method or scheme, or a country code."""
 
 _REFUNDS: Final = frozenset({"refund", "returned"})
 
 _OF_ORIGINAL: Final = frozenset({"refund", "dispute", "returned", "release"})
-"""Kinds of rows that belong to the payment or hold that they name as their original."""
+"""Kinds of rows that belong to another payment or hold, which they name as their original."""
 
 _OF_PAYOUTS: Final = OF_WALLET | {"fee", "carried"}
 
 
 TYPES: Final = (*STATEMENT_KINDS, "payment_reversal")
-"""Types that rows may have. A payment reversal takes back a part of a payment that was announced
-but not captured, or never arrived. It is a negative part of the payment."""
+"""Types that rows may have. A payment reversal is a negative part of a payment: the provider
+announced this part, but did not capture it, or it never arrived."""
 
 
 class StatementForm:
-    """A statement."""
+    """Form of a statement."""
 
     FIELDS = Fields(
         names=(
@@ -90,9 +91,10 @@ class StatementForm:
     def __init__(self, mapping: FileMapping, *, source: str, own_orders: bool = False) -> None:
         """Set up the form.
 
-        source      the provider account whose statement it is; "" if that is not known
-        own_orders  whether its orders have the source in their names, `@till:1001`; the provider's
-                    names lack it
+        source      the provider account that the statement belongs to; "" if it is unknown
+        own_orders  whether names of orders here begin with the source, `@till:1001`, unlike the
+                    provider's
+                    names
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""
@@ -183,9 +185,8 @@ class StatementForm:
         )
 
     def _recipients(self, kinds: Sequence[str], cells: Sequence[str]) -> Sequence[str | None]:
-        """Return E.164 digits of a disbursement's recipients; None if no number is stated. A cell
-        begins with the number: `254712345678 - NAME`. Masked numbers are ignored.
-        """
+        """Return each disbursement's recipient as E.164 digits; None without a number. A cell
+        begins with the number: `254712345678 - NAME`. Masked numbers are ignored."""
         if "disbursement" not in kinds or not any(cells):
             return (None,) * len(kinds)
         return [
@@ -196,7 +197,7 @@ class StatementForm:
         ]
 
     def _check_signs(self, types: Sequence[str], gross: Minor, net: Minor) -> None:
-        """Raise UnclearCell for a row whose sign contradicts its type."""
+        """Raise UnclearCell if the sign of a row contradicts the type."""
         if types.count("payment") == len(types) and not any(map(_is_negative, gross)):
             return
         for kind, g, n in zip(types, gross, net, strict=True):
@@ -220,7 +221,7 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of each row, and calculate the missing one. Raises
+        """Return gross, fee and net of all rows, after calculating missing ones. Raises
         UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
@@ -288,8 +289,8 @@ def _payments(
 ) -> Sequence[str | None]:
     """Return each row's payment.
 
-    For a refund and the like, it is the original payment if the row names it. A hold is identified
-    by its own reference, which its release shares.
+    A refund or dispute belongs to the original payment that its row names. A hold and its release
+    are identified by the reference that they share.
     """
     if _OPPOSITE.keys().isdisjoint(kinds) and not any(originals):
         return own
@@ -302,7 +303,7 @@ def _payments(
 
 
 def _of_wallets(kinds: Sequence[str], wallets: Sequence[str | None]) -> None:
-    """Check that rows that change a wallet name the wallet. Raises UnclearCell."""
+    """Raise UnclearCell for a row that changes a wallet without naming the wallet."""
     if OF_WALLET.isdisjoint(kinds):
         return
     for kind, wallet in zip(kinds, wallets, strict=True):
@@ -319,9 +320,9 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the own reference of each refund, in a column of its own or as the row's reference.
+    """Return the reference of each refund: the refund's column, or else the row's reference.
 
-    Without such a column, a refund that failed names its refund only where it names no payment.
+    A failed refund has a reference only in that column.
     """
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
@@ -334,7 +335,7 @@ def _refunds(
 
 
 def _details(columns: Sequence[Sequence[str]]) -> Sequence[str | None]:
-    """Return each row's DETAILS as canonical JSON; None without any."""
+    """Return each row's DETAILS as canonical JSON; None if it has none."""
     if not any(map(any, columns)):
         return (None,) * len(columns[0])
     known: dict[tuple[str, ...], str | None] = {}
@@ -356,8 +357,8 @@ def _is_negative(minor: int | None) -> bool:
 
 
 def _directed(types: Sequence[str], minors: Minor, signs: Signs) -> Minor:
-    """Return amounts with the signs of their types. Raises UnclearCell for a sign that no amount in
-    the file should have, and for types that may go either way."""
+    """Return amounts with the signs of their types. Raises UnclearCell for a minus sign in a file
+    without signs, and for types of money that can go both ways."""
     if signs == "none" and any(map(_is_negative, minors)):
         raise tables.UnclearCell(shaping.CONTRADICTS_NONE)
     found = list[int | None]()
@@ -374,11 +375,12 @@ _LEAVES: Final = frozenset(
     {"refund", "dispute", "fee", "withdrawal", "hold", "disbursement", "payment_reversal"}
 )
 _COMES: Final = frozenset({"payment", "returned", "withdrawal_failed", "deposit", "release"})
-"""Types of outgoing and of incoming money, for files whose amounts have no sign."""
+"""Types of outgoing and of incoming money, for files that write no signs."""
 
 
 def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
-    """Return the kinds of lines. The sign separates a wallet's withdrawals from returns."""
+    """Return the kinds of lines. For a type with two kinds, the sign decides whether money left a
+    wallet or came back."""
     kinds = types
     if "payment_reversal" in kinds:
         kinds = ["payment" if each == "payment_reversal" else each for each in kinds]
@@ -394,7 +396,7 @@ def _kinds(types: Sequence[str], gross: Minor, net: Minor) -> Sequence[str]:
 
 _LEAVING: Final = (("withdrawal", "withdrawal_failed"), ("hold", "release"))
 _OPPOSITE: Final = {kind: pair for pair in _LEAVING for kind in pair}
-"""Pairs of kinds: money leaves the available balance, and comes back."""
+"""For each kind of wallet movement, the pair of kinds for money that leaves and comes back."""
 
 
 def _transfers(
@@ -404,9 +406,8 @@ def _transfers(
     own: Sequence[str | None],
     originals: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return each row's payout; without one, the reference of a movement to or from the bank. For a
-    failed withdrawal, it is the withdrawal that the row names.
-    """
+    """Return each row's payout. For a movement to or from the bank without a payout, return its
+    reference; for a failed withdrawal, the withdrawal that the row names."""
     if TO_BANK.isdisjoint(kinds):
         return payouts
     return [
@@ -425,9 +426,9 @@ def _subjects(
     keys: Sequence[str | None],
     payouts: Sequence[str | None],
 ) -> list[str]:
-    """Return the subject of each row: its payment, else its order.
+    """Return each row's subject: its payment, or else its order.
 
-    A fee, a carried amount, or a change of a wallet may have only a payout as its subject.
+    The subject may be a payout if the row is a fee, a carried amount, or a change of a wallet.
     """
     if all(payments):
         return [f"p:{payment}" for payment in payments]
