@@ -132,7 +132,7 @@ def _within(instant: Instant) -> Instant:
     return instant
 
 
-# Events of one burst, and lines of its log, repeat the second.
+# Cached: events of one burst, and their lines in a log, often have the same second.
 @lru_cache(maxsize=1_024)
 def _second(seconds: int) -> str:
     return moment_of(Instant(seconds * SECOND)).isoformat(timespec="seconds")[:19]

@@ -23,7 +23,7 @@ class Month:
     """One calendar month.
 
     zone    the name of its time zone
-    bounds  the first microsecond of the month and of the next one; None: as in UTC
+    bounds  the first microsecond of the month and of the next one; None for those in UTC
     """
 
     year: int
@@ -116,7 +116,10 @@ class Calendar:
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return an open month. Raises ValueError with a sentence for other text."""
+        """Return an open month by its name. Raises ValueError with a sentence for other text.
+
+        The first open month begins where the last closed month ended.
+        """
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
         end = _month_start(plain.year, plain.number + 1, self.zone)
@@ -128,7 +131,7 @@ class Calendar:
     def month_at(self, instant: Instant) -> Month:
         """Return the open month of an instant. Raises ValueError for a closed month.
 
-        Closed months may have been counted in another zone: their closings state their bounds.
+        A closed month may have been counted in another zone; its closing states its bounds.
         """
         closed = self._closed
         month = self.month(self.day_of(instant)[:7])

@@ -78,9 +78,9 @@ _Refund = tuple[str, int, str]
 
 
 def _settled(finding: Finding, ledger: Ledger, refunds: Mapping[_Refund, Instant]) -> bool:
-    """Return whether the money has gone back since the finding was made.
+    """Return whether the money that a finding asks to give back has gone back.
 
-    All of the money must have gone back, or as much as the failed refund was meant to return.
+    For `refund_failed`, it is enough if the amount of the failed refund has gone back since.
 
     refunds  when each refund was last made
     """

@@ -3,14 +3,14 @@
 Leaves out: any judgement of outcome or money. Everything follows from references, never from the
 order of arrival.
 
-A refund of no payment counts for the order that it names only where other evidence makes that
-order: until then it is in no ledger.
+A refund without a payment counts for the order that it names only if other evidence proves that the
+order exists. Without such evidence, the refund is in no ledger.
 
-An attempt is (source, reference): the reference of the payment, else of the session, else of the
-order. A coarse event names no payment. It goes to the only attempt it can mean: the single one of
-its session or order, the one with the dispute that it names, the single one with the same claim, or
-the one that it repeats. If there is none, it makes an attempt of its own, unless it says nothing
-final.
+An attempt is identified by (source, reference). The reference is the payment's; without one,
+the session's; without both, the order's. A coarse event names no payment. It belongs to the
+only attempt that it can mean: the single attempt of its session or order, the attempt with the
+dispute that it names, the single attempt with an equal claim, or the attempt that it repeats. If
+there is no such attempt, the event makes a new one, unless the event says nothing final.
 
 Anyone may have sent an unconfirmed event. It is placed last and moves no signed or fetched event to
 another attempt. An event that the profile ignores belongs to no attempt.
@@ -39,12 +39,12 @@ class Heard:
     first    its first arrival
     count    number of deliveries
     at       the provider's date, or the first arrival if the provider gave none
-    by       ids that justify the event's place inside or outside this order: those of an
-             assignment, or of a record in which the shop named the event
+    by       ids that justify the event's place inside or outside this order: of an assignment, or
+             of a record in which the shop named the event
     whose    ids of other events that show that its payment belongs to our shop
-    follows  ids that justify its place where the event follows its payment: against the order that
-             the event names, where several orders claim the payment, or where another body with the
-             same id follows the payment
+    follows  ids that justify the event's place if the event follows its payment although it names
+             another order, several orders claim the payment, or another body with its id follows
+             the payment
     """
 
     event: Event
@@ -92,7 +92,7 @@ class SessionFile:
 
 @dataclass(slots=True)
 class Filed:
-    """The merchant's records by kind. If a kind has several, the one that counts.
+    """The merchant's records by kind. If a kind has several records, only the one that counts.
 
     prices       records that changed the price, in order
     named        sessions and payments that the shop assigned to this order
@@ -180,7 +180,7 @@ class AttemptEvidence:
         return next((h for h in self.heard if h.event.session == session), None)
 
     def tied(self, heard: Sequence[Heard]) -> Sequence[Heard]:
-        """Return these events of the attempt, followed by the links that tie the coarse ones to it.
+        """Return these events of the attempt, followed by the links that tie coarse events to it.
 
         A coarse event needs the link. An event that also names the payment does not.
         """
@@ -195,7 +195,7 @@ class AttemptEvidence:
     @property
     def assignment(self) -> str | None:
         """Return the id of the record by which a person or the shop gave the payment to this order.
-        Weaker claims are ignored where there is such a record. Without one, return None."""
+        Return None without such a record. If there is one, weaker claims are ignored."""
         return next((each.by[0] for each in self.heard if each.by), None)
 
     def belongs_to(self, session: str) -> bool:
@@ -254,7 +254,7 @@ NOTHING_FILED: Final = Filed()
 
 
 def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
-    """Keep what was known at `as_of` and group it by attempt."""
+    """Return the evidence that was known at `as_of`, grouped by attempt."""
     order = history.order
     filed = NOTHING_FILED
     others: Sequence[Record] = ()
@@ -271,7 +271,7 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
         ]
         claims = [r for r in known if r.kind in CLAIMS]
         placed = [r for r in known if r.kind == "order_placed"]
-    # Which payments the shop named matters where others must match the price, even in one order.
+    # If other payments must match a price, it matters even in one order which ones the shop named.
     heard, foreign, moved, not_ours = _hear(
         history, as_of, claims, placed=placed, always=bool(policy.mismatch_held)
     )
@@ -303,9 +303,9 @@ def arrange(history: History, *, policy: Policy, as_of: Instant) -> Case:
 def made_by(history: History) -> tuple[str, ...]:
     """Return the id of the record or event that proves that the order exists; empty if none does.
 
-    A refund without a payment and unconfirmed events do not prove it. An event of another order
-    proves it where it shares a payment, a session or an event id with such a refund; the refund's
-    id is then added.
+    A refund without a payment proves nothing, nor does an unconfirmed event. An event of another
+    order proves it if it shares a payment, a session or an event id with such a refund; the
+    refund's id is then returned, too.
     """
     order = history.order
     alone, making = list[Event](), list[Event]()
@@ -351,7 +351,7 @@ def _hear(
 
     claims  records that outrank the order that an event names
     placed  records of orders that the shop placed
-    always  note what these records say, even where no other order is concerned
+    always  whether to place events by `claims` even if no other order is concerned
     """
     order = history.order
     by_key: dict[tuple[str, str, str], Heard] = {}
@@ -508,7 +508,10 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """Sort the order's own records by kind. Takes them in the order in which they were recorded."""
+    """Sort the order's own records by kind.
+
+    records  in the order in which they were recorded
+    """
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":
@@ -548,7 +551,7 @@ def file_records(records: Sequence[Record]) -> Filed:
             elif record.kind == "session_refused":
                 file.refused = record
             elif file.unknown is None or file.unknown.reason == STILL_ASKING:
-                # A record that calls for a person outweighs one that is still being asked about.
+                # A record that needs a person has priority over one whose answer is still expected.
                 file.unknown = record
     return filed
 
@@ -738,8 +741,8 @@ def _with_sessions(
         candidates = [a for a in attempts if source in ("", a.source)]
         joined = [a for a in candidates if session is not None and a.belongs_to(session)]
         if not joined and len(filed.sessions) == 1 and file.refused is None:
-            # The order has one logical payment, so attempts that name no session are of this one;
-            # so are all of them, if the answer that names the session was lost.
+            # The order has one logical payment, so attempts that name no session belong to it. If
+            # the answer that names the session was lost, all attempts do.
             joined = [a for a in candidates if session is None or a.session is None]
         if not joined:
             key = (source, session or order)

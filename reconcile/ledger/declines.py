@@ -3,7 +3,8 @@
 Leaves out: every reason that would help a thief, or accuse a customer. A stolen card, a suspicion
 of fraud and a block list read like a decline without any reason, as Stripe
 (docs.stripe.com/declines/codes) and Adyen (docs.adyen.com/development-resources/refusal-reasons)
-advise; so does a code that this table lacks. The codes are theirs, the words are ours.
+advise. A code that is not in this table reads like that, too. Only the codes are from these
+services.
 """
 
 import re

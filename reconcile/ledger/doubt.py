@@ -35,7 +35,7 @@ def doubts_of(
 ) -> Doubts:
     """Return every reason for doubt of every payment, in the order of the checks.
 
-    price, priced_by  what the order costs, if statements agree, and the ids that state it
+    price, priced_by  price of the order, if all statements agree, and the ids that state it
     unpriced          see `held_to_prices`
     """
     doubts: Doubts = {}
@@ -49,7 +49,7 @@ def doubts_of(
                 if not members.isdisjoint([id(each) for each in attempt.heard]):
                     doubts.setdefault(id(attempt), []).append(reason)
     for shared in shared_references(case):
-        # Money moved on it, whichever order's events say so.
+        # Money moved on the attempt, according to events of either order.
         if not TAKES_MONEY.isdisjoint(
             [*shared.attempt.claims, *[h.event.claim for h in shared.heard]]
         ):
@@ -99,14 +99,14 @@ Where there are more, each payment is compared alone."""
 
 
 def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Payment], list[str]]:
-    """Return payments in doubt by their amount, and the ids of prices that other payments match.
+    """Return payments whose amount puts them in doubt, and ids of prices that other payments match.
 
     A payment is in doubt if only its order number links it and its amount matches no price of the
     order. This applies only to sources that ask for it.
 
-    A payment matches if its amount, or a sum of some such payments, is a price in force at the
-    payment's date or later. Comparing only the sum of all would let a stranger's payment put two
-    genuine payments in doubt that make up the price together.
+    A payment matches if its amount, or a sum of some such payments, is a price that was valid at
+    the payment's date or later. Comparing only the sum of all would let a stranger's payment put
+    two genuine payments in doubt that make up the price together.
     """
     found = [
         each
@@ -128,8 +128,8 @@ def held_to_prices(case: Case, payments: Sequence[Payment]) -> tuple[list[Paymen
 
 
 def _price_of(case: Case, payments: Sequence[Payment]) -> Record | None:
-    """Return the first price that these payments add up to, among those in force at their first
-    capture or later. Return None if they add up to none."""
+    """Return the first price that these payments add up to, or None.
+    Only prices that were valid at the payments' first capture or later are tried."""
     captures = [capture for payment in payments for capture in payment.captures]
     since = min([each.at for capture in captures for each in capture.heard])
     prices = case.filed.prices
@@ -306,7 +306,7 @@ def _other_currency(payment: Payment) -> Iterable[Reason]:
 
 
 def cancellations_after(attempt: AttemptEvidence) -> list[Heard]:
-    """Return the cancellations of a captured payment, except those dated before or with it."""
+    """Return the cancellations of a captured payment that are not dated up to its first capture."""
     canceled, captured = attempt.claims.get("canceled"), attempt.claims.get("succeeded")
     if canceled is None or captured is None:
         return []

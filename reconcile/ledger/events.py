@@ -145,11 +145,11 @@ class Event:
     refunded_total
                  running total: amount refunded on the payment so far
     reason       the provider's code for a failure, such as `insufficient_funds`
-    unclear      what the event states and nobody can read exactly: `amount`, or None
+    unclear      `amount` if the event states one that nobody can read exactly; else None
     method       class of the payment method, as the profile calls it; UNKNOWN_METHOD for a slow one
                  that the event does not name; None if the method is not slow
-    expected_by  when the provider should have said how a slow payment ended (pending); None if the
-                 event dates nothing that it could be counted from
+    expected_by  latest time by which the provider should say how a pending slow payment ended; None
+                 if the event has no date to count from
     revocable_days
                  calendar days after its capture in which the customer can revoke the payment
     shop         whose shop its payment belongs to; None if its source does not ask
@@ -159,7 +159,7 @@ class Event:
     parts        parts of the amount that the provider names
     states       members of the payment's position that a fetched answer states
     stated_at    the provider's version of `states`
-    standing     how far it can be trusted; the claim of an `unconfirmed` event is always `pending`
+    standing     how far the event can be trusted; an `unconfirmed` event always claims `pending`
     """
 
     source: str
@@ -192,7 +192,7 @@ class Event:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """(source, event_id, digest): events with equal keys are the same event."""
+        """Return (source, event_id, digest). Events with equal keys are the same event."""
         return (self.source, self.event_id, self.digest)
 
     def __hash__(self) -> int:

@@ -135,7 +135,7 @@ def _contradictions(attempt: AttemptEvidence) -> list[Finding]:
         against = {claim: claims.get(claim, []) for claim in ("authorized", *_FINAL)}
         reserved = against["authorized"]
         if reserved:
-            # An end that the provider dates after the reservation released it.
+            # An end that the provider dates after the reservation has released the reservation.
             for claim in _FINAL:
                 if any(_after_all(end, reserved) for end in against[claim]):
                     del against[claim]
@@ -164,7 +164,7 @@ def _after_all(heard: Heard, captured: list[Heard]) -> bool:
 def _same_end(won: Heard, lost: Heard) -> bool:
     """Return whether a win and a loss of one dispute exclude each other.
 
-    They do not if the provider dates one after the other: that is a further decision.
+    They do not if the provider gives them different dates: the later one is a further decision.
     """
     names = (won.event.movement, lost.event.movement)
     if None not in names and names[0] != names[1]:
@@ -199,7 +199,7 @@ def _after_deadline(
     """Find a capture that happened, or became known, after the attempt had been given up."""
     known = captured[0].first if len(captured) == 1 else min([h.first for h in captured])
     if captured[0].event.standing in ANSWERS:
-        # Not given up: the provider was being asked since the unconfirmed event came.
+        # Not given up: the provider has been asked since the unconfirmed event arrived.
         known = min([known, *[h.first for h in evidence.unconfirmed]])
     happened = captured[0].at
     late = deadline is not None and (known >= deadline or happened >= deadline)
@@ -302,7 +302,7 @@ _OURS: Final[frozenset[RecordKind]] = frozenset(("held", "payment_assigned"))
 
 def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
     """Find an order that only the provider knows.
-    Holds and assignments do not count as the shop's word."""
+    Holds and assignments do not count as statements of the shop."""
     filed = case.filed
     stated = () if filed is NOTHING_FILED else filed.records()
     if not case.heard or any(record.kind not in _OURS for record in stated):
@@ -311,7 +311,7 @@ def order_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find sessions that were requested, where no answer came and none is expected."""
+    """Find requested sessions for which no answer came and none is expected."""
     return [
         Finding(
             code="session_unknown",
@@ -327,7 +327,7 @@ def session_unknown(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
-    """Return when we could first know that the order was paid and nothing held it."""
+    """Return when it was first known that the order was paid and nothing prevented shipping."""
     pieces = [_paid_since(judgement), case.filed.released_at]
     for attempt in case.attempts:
         for claim in _GIVES_BACK:
@@ -338,7 +338,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return the arrival of the payment with which the money kept reached the price."""
+    """Return when the payment arrived that brought the money kept up to the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -442,7 +442,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find holds that are not released: the order must not be fulfilled until a person does so."""
+    """Find holds that no person has released. Until then, the order must not be fulfilled."""
     return [
         Finding(
             code="held_back",

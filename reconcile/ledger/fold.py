@@ -1,7 +1,7 @@
 """Fold: the meaning of a history at one instant. Every ledger comes from here.
 
-Leaves out: sequence numbers, previous statuses, clocks. Arrange, judge, find: each step is a
-function of the result of the one before.
+Leaves out: sequence numbers, previous statuses, clocks. The steps are arrange, judge and find. Each
+is a function of the previous step's result.
 """
 
 from typing import Final
@@ -125,7 +125,7 @@ def is_known(ledger: Ledger) -> bool:
 def is_disputed(ledger: Ledger) -> bool:
     """Return whether a dispute is open, whatever the outcome is.
 
-    Other money may make up the price beside the disputed payment, or all may be refunded already.
+    Even then, other money may make up the price, or all money may have been refunded.
     """
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 

@@ -5,7 +5,7 @@ true: the outcome is `succeeded` and there is no reason here.
 
 Money that may still go back is on hold, at most as much as its payment still has. It comes from an
 open dispute, a refund under way, or an event of an unknown kind whose words speak of money going
-back. An event that names no known payment may be about any payment, so it holds all.
+back. An event that names no known payment may be about any payment, so it holds all money.
 """
 
 from collections.abc import Iterable

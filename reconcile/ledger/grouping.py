@@ -70,7 +70,9 @@ def grouped(findings: Sequence[Finding]) -> tuple[Finding, ...]:
 
 def grouped_reasons(attempts: Sequence[Attempt]) -> list[tuple[list[str], Reason]]:
     """Return the references of attempts with the reason for their end.
-    Each attempt has its own pair. More than ONE_BY_ONE attempts that ended alike share one."""
+    Each attempt has a pair of its own, but more than ONE_BY_ONE attempts that ended alike share
+    one.
+    """
     found: list[tuple[list[str], Reason]] = []
     for same in _alike(attempts, lambda each: each.reason.code):
         reason = same[0].reason

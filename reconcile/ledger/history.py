@@ -44,12 +44,9 @@ class History:
         )
 
     def instant_at(self, now: Instant) -> Instant:
-        """Return the instant to fold at:
+        """Return the instant to fold at: `now`, or the newest member's arrival if that is later.
 
-        `now`, or the arrival of the newest member if that is later.
-
-        Otherwise, after a fast clock was set back, the fold would ignore members that the fast
-        clock dated until time caught up with them.
+        If a fast clock was set back, a fold at `now` would ignore the members that it dated.
         """
         heard = [d.received_at for d in self.deliveries]
         recorded = [r.recorded_at for r in self.records if r.kind != "redated"]

@@ -151,7 +151,7 @@ class PaymentWindow(NamedTuple):
     """End of an order's slow payments.
 
     expected_by      when the last one under way should have ended; None if none is under way
-    method_class     method of that payment, else of the payment that can be revoked the longest
+    method_class     method of that payment; without one, of the payment that can be revoked longest
     revocable_until  until when customers can revoke a captured payment; None if no profile says
     """
 
@@ -192,7 +192,7 @@ class Ledger:
     owed              amount that must be given back in that currency, including refunds under way:
                       the surplus, or everything held after a cancellation; None if nothing
     returning         part of `owed` that refunds under way will return; None if nothing
-    returning_more    whether a refund under way states no amount, so that it may return more of it
+    returning_more    whether a refund under way states no amount, so that more of `owed` may return
     on_top            part of `held` that is on top of the price, by kind
     came_on_top       amount that came on top of the price, by kind; some may have gone back
     discount          amount that provider discounts took off the price in `expected`; None if none

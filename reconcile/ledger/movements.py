@@ -5,9 +5,9 @@ orders. `doubt` and `outcome` judge that.
 
 A movement is one of these: one capture per attempt, or per capture reference if the profile names
 one; one refund per refund reference, or per event id if there is none; an amount that running
-totals and positions state beyond those; one reversal; the loss of each dispute. Where a later state
-takes money back, that is a separate movement with a negative amount. If events state different
-amounts for one movement, no amount is entered: the first to arrive does not win.
+totals and positions state beyond these refunds; one reversal; the loss of each dispute. If a later
+state takes money back, that is a separate movement with a negative amount. If events state
+different amounts for one movement, no amount is entered: the first to arrive does not win.
 """
 
 from collections.abc import Iterable, Sequence
@@ -55,9 +55,9 @@ _TRIES: Final[frozenset[ClaimKind]] = frozenset(
 class Dispute:
     """One dispute of one payment, in its latest reported state.
 
-    amount    largest amount that its events state; None: the whole payment
-    lost      part that the loss took, if all events of the loss state it; None: all
-    returned  part of an earlier loss that a win returned; None: all
+    amount    largest amount that its events state; None for the whole payment
+    lost      part that the loss took, if all events of the loss state it; None for all
+    returned  part of an earlier loss that a win returned; None for all
     reopened  whether it is open again after a loss
     unstated  whether one of its events states no amount, so that it may cover the whole payment
     """
@@ -88,7 +88,7 @@ class PendingRefund:
 
     @property
     def begun_at(self) -> Instant:
-        """Return when the refund began, but never after it arrived here."""
+        """Return when the refund began, at the latest when its first event arrived."""
         return min([min(each.at, each.first) for each in self.heard])
 
 
@@ -96,12 +96,12 @@ class PendingRefund:
 class Payment:
     """The money of one attempt.
 
-    returns   refunds, amounts that running totals state beyond them, reversals and net losses
+    returns   refunds, amounts beyond them in running totals, reversals and net losses
     disputes  all disputes, open or not
     pending   refunds under way
     failed    events of failed refunds, without refunds that succeeded later
     unread    events of unknown kinds whose words speak of money going back
-    undos     money that states took back and that no later answer confirmed
+    undos     money that an answer took back and no later answer confirmed
     plain     whether there are captures only, as in nearly all payments
     """
 
@@ -195,7 +195,7 @@ def payments_of(attempts: Sequence[AttemptEvidence], filed: Filed) -> list[Payme
 
 
 def _nothing_left(payment: Payment) -> bool:
-    """Return whether all of a payment went back, so that no pending refund of the rest is left."""
+    """Return whether all of a payment went back, so that nothing is left for a pending refund."""
     captured = [each.money for each in payment.captures]
     currencies = {money.currency for money in captured if money is not None}
     return (
@@ -211,9 +211,9 @@ def _nothing_left(payment: Payment) -> bool:
 def _captures(attempt: AttemptEvidence, heard: list[Heard]) -> list[Movement]:
     """Return one capture, or one for each capture reference.
 
-    Where several captures are named, an unnamed event either restates their total or contradicts
-    it. If it contradicts the total, all become one movement with two stated amounts. If there is no
-    total, the event belongs to each of them.
+    If several captures are named, an event without a reference either restates their total or
+    contradicts it. If it contradicts the total, all captures become one movement with two stated
+    amounts. If there is no total, the event belongs to each capture.
     """
     if len(heard) == 1:
         return [Movement("captured", attempt, heard, _stated(heard))]
@@ -281,8 +281,9 @@ class Refunds:
     """The refunds of one attempt: done, under way, failed, and their running totals.
 
     A refund is identified by its reference, else by its event id. A failed refund does not count
-    unless it was done later. Its amount is subtracted from every running total dated between the
-    refund and its failure. A reversal with the reference of a failed refund does not count either.
+    unless it was done later. The amount of a failed refund is subtracted from every running total
+    dated between the refund and its failure. A reversal with the reference of a failed refund does
+    not count either.
     """
 
     def __init__(self, attempt: AttemptEvidence, position: Position) -> None:
@@ -316,7 +317,7 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and by currency what running totals state beyond them."""
+        """Return each refund once, and by currency the amounts that running totals state beyond."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -339,7 +340,7 @@ class Refunds:
         return found + beyond
 
     def _taken_back(self, name: str) -> list[Movement]:
-        """Return a refund that failed only according to answers, and its reversal on that day."""
+        """Return a refund that only answers report as failed, and the movement that reverses it."""
         done, failures = self._done.get(name, []), self._failed[name]
         stated = _stated(done)
         if len(stated) != 1 or any(not h.event.states for h in failures):
@@ -381,7 +382,7 @@ class Refunds:
         return [*self._done.get(name, ()), *self._started.get(name, ())]
 
     def _so_far(self, each: Heard, currency: str) -> int:
-        """Return a running total without those of its refunds that failed later."""
+        """Return the minor units of a running total, less refunds in it that failed later."""
         total = each.event.refunded_total
         if total is None or total.currency != currency:
             return 0
@@ -432,7 +433,7 @@ class Refunds:
             for group, money in zip(self._started_unnamed, known, strict=True)
         ]
         ended = self._ended(refunded, currency)
-        # A refund done before another one began can't be its end.
+        # A refund that was done before another one began cannot have ended that other one.
         left = max(
             [
                 sum([minor for at, minor in begun if at >= date])
@@ -446,7 +447,7 @@ class Refunds:
         """Return dates and amounts that may have ended refunds under way without a reference."""
         done = [m for m in refunded if m.heard[0].event.movement not in self._started]
         ended = [(m.heard, m.money) for m in done]
-        # A refund that was done and failed later ended the one under way when it was done.
+        # A refund that was done and failed later ended the pending refund on the day it was done.
         failed = {n: self._done.get(n, h) for n, h in self._failed.items()}
         named = [heard for name, heard in failed.items() if name not in self._started]
         for group in [*named, *_unnamed(self.failed)]:
@@ -470,10 +471,10 @@ def _beyond(
     currency: str,
     undos: list[Undo],
 ) -> list[Movement]:
-    """Return the part of a stated sum beyond the movements of its kind, one movement per change.
+    """Return movements for the part of a stated sum that exceeds the movements of its kind.
 
-    Add to `undos` what the sum took back and no later answer confirmed, beyond single movements
-    that were taken back.
+    Each change of the sum is one movement. Add to `undos` the money that the sum took back and no
+    later answer confirmed, beyond single movements that were taken back.
     """
     same = [m for m in returns if m.kind == kind]
     known, rests_on = _sum(same, currency), [h for m in same for h in m.heard]
@@ -722,7 +723,7 @@ def _reversals(payment: Payment, heard: list[Heard]) -> list[Movement]:
 
 def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> bool:
     """Return whether a reversal takes back a capture.
-    It does not if it names another capture of `names`, or is dated before this one."""
+    It does not if it names another capture of `names`, or is dated before the capture."""
     own, event = {h.event.capture for h in capture.heard}, reversal.event
     named = event.capture or (event.movement if event.movement in names else None)
     if named is not None and any(own) and named not in own:

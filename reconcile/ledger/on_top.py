@@ -80,7 +80,7 @@ def counted_of(payment: Payment, currency: str, *, kept: int) -> Counted:
 
 
 def _stated(events: Iterable[Sequence[Part]], currency: str) -> dict[PartKind, int]:
-    """Return the smallest base, and the largest amount of each other part, of a capture."""
+    """Return a capture's parts by kind: the smallest base stated, else the largest amount."""
     found: dict[PartKind, int] = {}
     for parts in events:
         own: dict[PartKind, int] = {}
@@ -97,8 +97,8 @@ def counting(shares: Sequence[Counted], price: int | None) -> int:
     """Return the money that counts toward the price: the money kept, without the part on top.
 
     The part on top is judged over all captures. A payment from which nothing went back counts for
-    at least as much as it would alone. So the refund of a payment that the order does not need
-    never makes the order underpaid.
+    at least as much as it would count alone. So the refund of a payment that the order does not
+    need never makes the order underpaid.
     """
     over_all = _counting(shares, price)
     untouched = [each for each in shares if each.kept == each.captured or each.kept < 0]
@@ -116,7 +116,7 @@ def _counting(shares: Sequence[Counted], price: int | None) -> int:
         excess += each.captured - each.beyond
         if price is not None and each.named:
             most, alone = each.named, each.captured - each.beyond - price
-            # Parts that a payment of at least the price names may lie within the price.
+            # A payment of at least the price may name parts that are within the price.
             named += min(most if alone < 0 else min(most, alone), max(0, each.kept - own))
     return kept - beyond - min(named, max(0, excess - (price or 0)))
 

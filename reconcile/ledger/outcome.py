@@ -47,8 +47,8 @@ class Expectation:
     """The price of the order, less tenders and discounts, and the ids that state it.
 
     money    amount due at providers; None if nobody stated it, or if statements differ
-    tendered part of the whole price that was paid otherwise; None: nothing
-    discount part of the whole price that discounts at providers take off; None: nothing
+    tendered part of the whole price that was paid otherwise; None if nothing
+    discount part of the whole price that discounts at providers take off; None if nothing
     by_shop  whether the shop itself stated it, by a record or a session requested through us
     """
 
@@ -75,9 +75,9 @@ class Judgement:
     captures  movements that brought money
     bodies    see `contradicting_bodies`
     doubts    why payments are in doubt, by attempt
-    currency  of the price, else of all captures; None if they have none or several
+    currency  of the price; without a price, of all captures; None if there is none or several
     held      minor units in that currency: captured, less returns and open disputes
-    shares    shares in it of payments not in doubt; empty unless a payment names parts
+    shares    shares, in that currency, of payments not in doubt; empty unless a payment names parts
     came_on_top
               amount that came on top of the price on these payments
     on_top    part of `came_on_top` that is still held
@@ -132,7 +132,7 @@ class Judgement:
 
         on_hold  amounts by the `id()` of the attempt
 
-        Other discounts may count then, and less may be on top.
+        If this money went back, other discounts may count, and less may be on top.
         """
         if not self.shares:
             return self.counted - sum(on_hold.values()) >= price.minor
@@ -273,7 +273,7 @@ def standing(payment: Payment, currency: str) -> PaymentSum:
 
 
 def under_way(payment: Payment, currency: str) -> int:
-    """Return the amount that pending refunds will take from a payment, at most its rest."""
+    """Return the amount that pending refunds will take from a payment, at most what is left."""
     if not payment.pending:
         return 0
     kept, on_hold = standing(payment, currency)
@@ -475,7 +475,7 @@ def _doubtful(judgement: Judgement) -> Decision | None:
     assert currency is not None
     if judgement.doubts:
         first, *others = _doubts(judgement)
-        # Without what they returned, the payments that are in no doubt might make up the price.
+        # Without their own returns, the payments that are not in doubt might make up the price.
         sure = judgement.sure()
         if sum([payment.captured(currency) for payment in sure]) >= price.minor:
             heard = [h for p in sure for movement in p.returns for h in movement.heard]
@@ -526,7 +526,7 @@ def _refunded(judgement: Judgement) -> Decision | None:
 
 
 def _all_given_back(judgement: Judgement) -> Reason:
-    """Return the reason of a refunded order, and the stated amount of a reversal that differs."""
+    """Return the reason of a refunded order, with a reversal's stated amount if that differs."""
     for movement in judgement.movements:
         stated = reversal_mismatch(movement, judgement)
         if stated:
@@ -630,7 +630,7 @@ def _money_reason(
     """Return a reason with all amounts: expected, captured, returned by kind, surplus.
 
     extra        further ids to cite
-    returned_on  payments that the fact `returned` sums up; None: all
+    returned_on  payments that the fact `returned` sums up; None for all
     """
     expected = judgement.expected
     facts: list[tuple[str, FactValue]] = list(expected.facts())
@@ -664,7 +664,7 @@ def _money_reason(
 
 
 def returning_facts(judgement: Judgement) -> Facts:
-    """Return the fact that part of the amount owed is under way, if part of it is."""
+    """Return the fact that part of the amount owed is under way; empty if nothing is under way."""
     if not judgement.returning or judgement.currency is None:
         return ()
     return (("under_way", Money(minor=judgement.returning, currency=judgement.currency)),)
@@ -710,6 +710,6 @@ def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
 def _of_open(code: str, attempts: list[Attempt]) -> Reason:
     facts: Facts = (("attempts", len(attempts)),)
     if code in ("still_open", OVERDUE):
-        # The order is open as long as any attempt is: its deadline is the last of theirs.
+        # The order is open as long as any attempt is, until the last deadline of its attempts.
         facts = (*facts, ("deadline_at", max([a.deadline or 0 for a in attempts])))
     return Reason(code=code, cites=_union(*[a.reason.cites for a in attempts]), facts=facts)

@@ -93,7 +93,7 @@ def _method(evidence: AttemptEvidence) -> str | None:
 def _revocable_until(evidence: AttemptEvidence, captures: list[Heard]) -> Instant | None:
     """Return until when the customer can revoke the last capture.
 
-    The longest period counts, first of the events that name the method, else of the others.
+    The longest stated period counts. Periods of events that name the method have priority.
     """
     if not evidence.slow:
         return None
@@ -167,10 +167,10 @@ def all_cites(evidence: AttemptEvidence) -> tuple[str, ...]:
 def deadline_of(evidence: AttemptEvidence, case: Case) -> Instant | None:
     """Return when to stop waiting for a final event; None if nothing dates the attempt.
 
-    It is the session's expiry, else the payment window after its opening, the first known date or
-    the request. Grace is added, because the final event takes time to arrive. Claims of a slow
-    payment extend it to the end of their windows; the session's expiry no longer counts then, since
-    the customer has done their part.
+    The deadline is the session's expiry. If unknown, it is one payment window after the session's
+    opening, the first known date or the request. Grace is added, because the final event takes time
+    to arrive. A claim of a slow payment extends the deadline to the end of the claim's window. The
+    session's expiry then no longer counts, because the customer has acted in time.
     """
     heard, grace = evidence.heard, case.policy.grace
     window = case.policy.payment_window + grace

@@ -7,7 +7,7 @@ A person's assignment outranks the shop's naming (a reference that it named, or 
 opened for it), which outranks the order that the event names. Of all assignments of a payment, only
 the latest counts. It covers every event that names the payment, and the events of its session that
 name no payment. A claim on a session covers the payments that events tie to it. A payment that the
-shop named for several orders, itself or by its sessions, is placed by none of these claims.
+shop named for several orders, directly or by its sessions, is placed by none of these claims.
 
 The orders that events name rank below all these. Money that goes back belongs to the order of its
 payment, whichever order its event names. Where events that may link name several orders for one
@@ -35,8 +35,8 @@ class Placed(NamedTuple):
     """The strongest claim on an event.
 
     order  the order to which the event was assigned; None if the assignment was withdrawn
-    by     ids that prove the claim: that of the assignment, or of the record in which the shop
-           named its order, and those of events that tie its session to the payment
+    by     ids that prove the claim: of the assignment, or of the record in which the shop named the
+           order, and of events that tie the session to the payment
     """
 
     order: str | None
@@ -47,7 +47,7 @@ class Placing:
     """The assignments and namings in a history. `placed` returns the claim on an event."""
 
     def __init__(self, records: Sequence[Record], events: Iterable[Event]) -> None:
-        """Take records in the order in which they were recorded."""
+        """Index the records, which must be in the order in which they were recorded."""
         self._shops: Final[dict[str, str]] = {}
         """Id of the record by which the shop placed an order, by order."""
         self._latest: Final[dict[Key, Record]] = {}
@@ -110,8 +110,8 @@ class Placing:
         return Placed(None, by) if by else None
 
     def followed(self, event: Event) -> Placed | None:
-        """Return the order of an event that has no claim, as other events of its payment name it.
-        Return None if the event's own order number counts."""
+        """Return the order that other events of the payment name, for an event without a claim.
+        Return None if the order that the event itself names counts."""
         keys = keys_of(event)
         if event.standing == UNCONFIRMED or not keys:
             return None
@@ -126,8 +126,8 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids that give an event without a link to this order.
-        They exist where events name several orders for its payment. Otherwise return none."""
+        """Return the ids that justify this order for an event without a link.
+        Return none unless events name several orders for the payment."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 
@@ -140,7 +140,7 @@ class Placing:
         return said
 
     def _tied(self, keys: list[Key]) -> dict[Key, tuple[str, ...]]:
-        """Return these references and all that events tie to them, each with those events' ids."""
+        """Return these references and all tied to them, each with the ids of the tying events."""
         found: dict[Key, tuple[str, ...]] = dict.fromkeys(keys, ())
         wanted = list(keys)
         while wanted:

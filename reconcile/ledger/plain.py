@@ -560,7 +560,7 @@ def _staff_words(finding: Finding) -> str:
 
 
 def _count(finding: Finding) -> int:
-    """Return how many findings this combined one stands for."""
+    """Return how many findings a combined finding stands for."""
     count = dict(finding.facts).get(ALIKE)
     return count if isinstance(count, int) else 1
 

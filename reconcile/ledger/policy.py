@@ -48,6 +48,6 @@ class Policy:
 
 
 def policy_text(policy: Policy) -> str:
-    """Return one line of text. Two policies give equal text only if they are equal."""
+    """Return a policy as one line of text. Different policies have different texts."""
     choices = {each.name: getattr(policy, each.name) for each in fields(policy)}
     return f"v{FORM} {canonical_json(choices).decode()}"

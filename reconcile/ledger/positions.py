@@ -1,10 +1,10 @@
 """The position of a payment, as the answers of its provider state it: sums, refunds, chargebacks.
 
-Leaves out: what signed events say; `movements` combines both by the greater.
+Leaves out: what signed events say; `movements` uses the greater of both amounts.
 
-Of the states of one payment the latest version counts, member by member, and takes back only what
-earlier states said. What an answer takes back makes no order fulfillable until another answer, at
-least REPEATED_AFTER later, repeats it: a provider's copy may lag behind.
+For each member of a payment's position, the latest stated version counts. It takes back only what
+earlier states said. Money that an answer takes back makes no order fulfillable until another
+answer, at least REPEATED_AFTER later, confirms this: a provider's copy of the data may lag behind.
 """
 
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ class Position:
     def _name(
         self, member: StateMember, reference: str, stated: list[tuple[Instant, Heard, State]]
     ) -> None:
-        """Add the events that the states of one refund or chargeback amount to, in their order."""
+        """Turn the states of one refund or chargeback into events, and add these in their order."""
         done = [one for one in stated if one[2].word == "done"]
         undone = [one for one in stated if one[2].word == "undone"]
         if done:
@@ -119,7 +119,7 @@ class Position:
         )
 
     def steps(self, member: StateMember, currency: str) -> list[Step]:
-        """Return a sum by version, the greatest where one version states several.
+        """Return a sum by version. If a version states the sum several times, the greatest counts.
 
         An answer with a version and a payment never takes back an answer that lacks one of them. An
         answer without a payment may be about another payment.

@@ -115,9 +115,10 @@ class Record:
     replaces     id of the last record on the payment that its author knew (payment_assigned,
                  payment_dismissed); id of a delivery or record, or `revision:` and a number
                  (redated)
-    tenders      parts of the price that no provider is due (order_placed), in its currency
+    tenders      parts of the price that are not due at a provider (order_placed), in its currency
     free         whether the shop says that the order costs nothing (order_placed)
-    dated        whether the shop stated `at` (order_placed); else it is when the shop first told us
+    dated        whether the shop stated `at` (order_placed); else `at` is when the shop first
+                 reported it
     """
 
     record_id: str

@@ -6,9 +6,8 @@ settings of the source decide that when the event is read.
 Payments are judged, not events. Events that name one payment or session, directly or through an
 event that names both, belong to one shop. Evidence that opens or pays the payment decides. The
 payment is another shop's if some of that evidence states another shop, else ours if some states
-ours. Money going back, cancellations and events without a meaning decide only where there is no
-such evidence. While nothing decides and the source asks for the shop, the payment's shop is not
-known.
+ours. Money going back, cancellations and events without a meaning decide only if there is no
+such evidence. If nothing decides and the source asks for the shop, the payment's shop is unknown.
 """
 
 from collections import defaultdict
@@ -35,8 +34,7 @@ class Shops(NamedTuple):
     """The judgement of a set of events, by event key.
 
     aside     events that are set aside, with the reason
-    rests_on  ids of the other events that show that an event is ours, where it does not say so
-              itself
+    rests_on  for an event that is ours but does not say so, the ids of other events that show it
     """
 
     aside: Mapping[EventKey, Aside]
@@ -77,7 +75,7 @@ def judge_shops(events: Collection[Event]) -> Shops:
         marks = _marks(event)
         verdict = verdicts.get(marks[0], verdicts.get(marks[-1]))
         if event.standing == UNCONFIRMED:
-            # Anyone may have sent it, so it only follows what is known and decides nothing.
+            # Anyone may have sent an unconfirmed event: it decides nothing and follows the others.
             if verdict == "other" or (verdict is None and event.shop == "other"):
                 aside[event.key] = "other"
         elif verdict == "ours":
@@ -96,7 +94,7 @@ def _marks(event: Event) -> list[Mark]:
 def _reached(
     marks: Iterable[Mark], ties: Mapping[Mark, Mapping[Mark, str]]
 ) -> dict[Mark, tuple[str, ...]]:
-    """Return these marks and all that events tie to them, each with those events' ids."""
+    """Return these marks and all marks tied to them, with the ids of the tying events."""
     found: dict[Mark, tuple[str, ...]] = dict.fromkeys(marks, ())
     wanted = list(found)
     for mark in wanted:
@@ -108,7 +106,7 @@ def _reached(
 
 
 def _verdict(events: Iterable[Event]) -> Aside | Literal["ours"] | None:
-    """Return which shop the payment belongs to; None where its source does not ask."""
+    """Return which shop the payment belongs to; None if its source does not ask for the shop."""
     decisive: set[str | None] = set()
     others: set[str | None] = set()
     for event in events:

@@ -69,7 +69,7 @@ class PaymentOfNoOrder:
 class LostSpan:
     """Time span of an accepted gap, in which messages may be lost. Both ends are included.
 
-    looked_at  whether providers were asked about the order's money since, or a person released it
+    looked_at  whether providers were asked about its money since, or a person released the order
     """
 
     gap: str
@@ -82,13 +82,13 @@ class LostSpan:
 class Unheard:
     """Everything that may be about an order and was not read.
 
-    sources   the sources of the order; all sources where nothing says which
+    sources   the sources of the order; all sources if its sources are not known
     messages  by arrival
     payments  unallocated payments that may be for this order
-    refused   number of deliveries of these sources refused since the order is known; anyone can
-              send such deliveries
+    refused   number of deliveries that these sources refused since the order became known; anyone
+              can send such deliveries
     not_kept  number of unsigned requests to these sources that exceeded the limit since the order
-              is known; some may be genuine
+              became known; some may be genuine
     gaps      accepted gaps in the order's time, in the order of their acceptance
     """
 
@@ -101,7 +101,7 @@ class Unheard:
 
     @property
     def may_lack(self) -> bool:
-        """Return whether a message may be missing or lost, so that absence cannot be stated."""
+        """Return whether messages may be missing, so that "nothing came" cannot be stated."""
         return bool(self.refusing or self.not_kept or self.gaps)
 
     @property
@@ -151,7 +151,7 @@ class UnheardDocument(TypedDict):
 
 
 def unheard_document(unheard: Unheard) -> UnheardDocument:
-    """Return the state as JSON values."""
+    """Return the evidence as JSON values."""
     return {
         "sources": [
             {

@@ -5,7 +5,7 @@ elsewhere; `explain` and `plain` fill in facts.
 
 sentence  for people who work with the evidence; cited ids are appended
 plain     for customers, to be read aloud; no ids, no codes of a payment service
-staff     what the shop's people must do; empty where nothing is to do
+staff     what the shop's people must do; empty if nothing
 summary   meaning of the code for many orders, in a report
 
 `{name}` stands for a fact of that name. A `sentence` has no full stop; `plain` and `staff` have.
