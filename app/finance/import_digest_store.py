@@ -1,12 +1,12 @@
 """Digests of imported lines. They reveal a line that was changed without an audit entry.
 
-    1 import   before it is published, make a digest of what an import states, and of the lines that
-               it ends; its audit entry has the digest, and the log seals that
+    1 import   before an import is published, make a digest of the lines that it states and ends;
+               the audit entry has the digest, and the log seals the entry
     2 check    make the digests of all imports again, in one pass over each table
 
 A digest is SHA-256 over one line of JSON for each version that the import stated (`+`) and each
-that it ended (`-`), in key order. Numbers may be erased at any time, so a book's `phone` is in no
-digest. The texts of a bank have a digest of their own, which holds until an erasure rewrites one.
+version that it ended (`-`), in key order. A book's `phone` is in no digest, because numbers may be
+erased at any time. The texts of a bank have their own digest, valid until an erasure rewrites one.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ AT_ONCE: Final = 4_000
 
 
 class SealedColumns(NamedTuple):
-    """The columns of one kind of line: its key, columns that nothing rewrites, and texts that an
+    """The columns of one kind of line: its key, columns that are never rewritten, and texts that an
     erasure may rewrite."""
 
     keys: Sequence[str]
@@ -57,8 +57,8 @@ SEALED: Final[Mapping[ImportKind, SealedColumns]] = {
         texts=("counterparty", "entry", "reference", "told"),
     ),
 }  # fmt: skip
-"""Columns in these digests, which are sealed forever. A later column is in no earlier digest, so it
-gets a digest of its own, and none of these columns moves."""
+"""Columns in the digests, which are sealed forever. A new column must not be added here, because
+old digests lack it; it needs a digest of its own."""
 
 _SELECT: Final = "SELECT since, until, {columns} FROM {table} {which} ORDER BY {keys}, since"
 _OF_ONE: Final = "WHERE (since = :number OR until = :number){beyond}{up_to}"
@@ -79,7 +79,7 @@ class LineDigests:
 
 
 async def _nothing() -> None:
-    """Do nothing between two stretches."""
+    """Default of `between` in `digests_of`."""
 
 
 async def digests_of(
@@ -91,7 +91,7 @@ async def digests_of(
 ) -> dict[str, str]:
     """Return the digests of an import after all its lines are written.
 
-    between  is called after each stretch of LOOKING lines; lines of every import are read
+    between  called after each LOOKING lines of the table, lines of other imports included
     """
     found, after = LineDigests(kind), None
     first = SEALED[kind].keys[0]
@@ -113,10 +113,10 @@ async def digests_of(
 
 @dataclass(slots=True)
 class DigestsNow:
-    """The digests of the lines as they are now.
+    """Digests computed from the present lines.
 
     facts   digests of every published import, by its number
-    strays  number of lines, by kind, stated or ended by no import of that kind
+    strays  number of lines that no import of their kind stated or ended, by kind
     """
 
     facts: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -124,15 +124,15 @@ class DigestsNow:
 
 
 async def digests_again(connection: AsyncConnection, progress: Callable[[int], None]) -> DigestsNow:
-    """Compute the digests of all imports from the present lines. progress: is called with the
-    number of lines read since its last call."""
+    """Compute the digests of all imports from the present lines. Calls `progress` with the number
+    of lines read since the previous call."""
     known_imports = [
         (number, kind, published is not None)
         for number, kind, published in await connection.execute(
             text("SELECT number, kind, published_at FROM imports")
         )
     ]
-    # The lines of unpublished or killed imports are skipped: the next import deletes them.
+    # Skip lines of unpublished or killed imports: the next import deletes them.
     passing = {number for number, _, published in known_imports if not published}
     now = DigestsNow()
     for kind in KINDS:
@@ -172,8 +172,8 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a version of a line to the digests of two imports: the one that stated it and the one
-    that ended it."""
+    """Add a version of a line to the digests of the import that stated it and the import that ended
+    it."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

@@ -2,16 +2,16 @@
 
 1 look   one folder for each source, and `books` and `bank`; a file is complete if two looks find
          the same size and time
-2 copy   the complete file, and work on the copy: nobody changes that
-3 dry    read it without importing; its kind and source must be its folder's
-4 import where every row is clear, and move the file to `done`
-5 task   what is not clear stays where it is, and is listed for people, with what to do
+2 copy   the complete file, and work on the copy, which nobody else changes
+3 dry    read the copy without importing; its kind and source must match its folder
+4 import if every row is clear, and move the file to `done`
+5 task   leave an unclear file in place, and list it for people with what to do
 
-A file with a task is tried again when it or the service's settings change, and once its task is
-deleted: by a person (`try_again`), or where a mapping is saved or an import taken back.
+A file with a task is tried again when the file or the service's settings change, and after its task
+was deleted: by a person (`try_again`), or when a mapping is saved or an import is withdrawn.
 
-A file that was imported and not moved, because the service was killed, is known by its digest and
-only moved. Links, and what is no plain file, are never followed or opened.
+If the service was killed between an import and the move, the file is recognized by its digest and
+only moved. Links and special files are never followed or opened.
 """
 
 from __future__ import annotations
@@ -46,32 +46,36 @@ LOOK_S: Final = 15.0
 complete."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-"""Limit of a file, about 300,000 rows: it is copied, and stopping the service waits for it. Larger
-files are imported by command."""
+"""Most bytes of a file, about 300,000 rows: it is copied, and stopping the service waits for it.
+Larger files are imported by command."""
 
 MOST_FILES: Final = 200
-"""Files of one folder that are examined, the first by name. More wait until these are gone."""
+"""Most files of one folder that are examined, in order of names. Others wait until these are
+gone."""
 
 MOST_FOLDERS: Final = 100
-"""Folders that are examined."""
+"""Most folders that are examined."""
 
 MOST_TASKS: Final = 500
-"""Files listed for people, the first by name."""
+"""Most files listed for people, in order of names."""
 
 DONE: Final = "done"
 """Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders of files without a source. All others hold statements of the source that they are named
-after."""
+"""Folders of files without a source. Any other folder has the name of a source, and its
+statements."""
 
 State = tuple[int, int, int]
-"""Size, time and inode of a file; if one differs, it is another file."""
+"""(size, time, inode) of a file. If one of them differs, it is another file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file in the folder. problem: why it is left alone; None for a plain file."""
+    """A file in the import folder.
+
+    problem  why the file is not imported; None for a plain file
+    """
 
     folder: str
     name: str
@@ -81,7 +85,7 @@ class FoundFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """Result of taking a file: the number of its import, or why there is none."""
+    """Result of importing a file: the import's number, or the problem if there is none."""
 
     number: int | None = None
     problem: str | None = None
@@ -91,7 +95,8 @@ class Taken:
 
 
 class ImportFolder:
-    """State of the folder as last checked. take: runs `take_file`, usually in another process."""
+    """State of the folder at the last check. `take` runs `take_file`, usually in another
+    process."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -99,10 +104,10 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import complete and clear files, and store tasks for the others. Return the number of
+        """Import complete and clear files, store tasks for the others, and return the number of
         imports.
 
-        Only one of several workers does this at a time.
+        If another worker is doing this, return 0.
         """
         with ExitStack() as stack:
             try:
@@ -165,7 +170,7 @@ class ImportFolder:
 
 
 async def import_task_documents(context: AppContext) -> list[dict[str, str]]:
-    """Return the files of the folder that a person must look at, and what to do with each."""
+    """Return documents on the files that a person must look at, with what to do about each file."""
     async with context.database.reading() as connection:
         tasks = await import_tasks(connection)
     return [
@@ -186,7 +191,7 @@ async def try_again(context: AppContext) -> None:
 
 
 def _found_in(root: Path) -> Iterator[FoundFile]:
-    """Yield everything in the folders by name, except hidden names and DONE."""
+    """Yield all entries of the folders, in order of names, except hidden names and DONE."""
     for place, folder in enumerate(_entries(root)):
         if not folder.is_dir(follow_symlinks=False):
             sentence = (
@@ -236,7 +241,7 @@ def _entries(folder: Path | os.DirEntry[str]) -> list[os.DirEntry[str]]:
 
 
 async def take_file(context: AppContext, root: Path, *, folder: str, name: str) -> Taken:
-    """Import a file if its source and every row are clear; then move it to DONE."""
+    """Import a file if its source and every row are clear, and move it to DONE."""
     with ExitStack() as stack:
         try:
             inside = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -269,7 +274,8 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError, also for anything but a plain file."""
+    """Copy a plain file from an open folder. Raises OSError, which includes files that are not
+    plain."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -294,9 +300,10 @@ def _state_of(found: os.stat_result) -> State:
 
 
 async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str) -> int:
-    """Import a file and return the import's number, or that of an earlier import with equal bytes.
+    """Import a file and return the import's number. If an earlier import has equal bytes, return
+    that import's number.
 
-    If the file is not clear, raises UsageError that says what to do.
+    Raises UsageError, which says what to do, if the file is not clear.
     """
     request = imports.ImportRequest(path=path, sha256=sha256, actor=SERVICE)
     request, kind, source = await _identity(context, request, folder)
@@ -338,9 +345,9 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return (the request as the file is to be read, kind, source).
+    """Return (request with the fitting mapping or preset, kind, source).
 
-    Raises UsageError if kind and source are not those of the folder.
+    Raises UsageError if kind and source do not match the folder.
     """
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
@@ -372,7 +379,7 @@ async def _identity(
 
 
 def _move(inside: int, name: str, copied: _Copied) -> None:
-    """Move a file to DONE, unless a file of that name is there by now. Raises OSError."""
+    """Move a file to DONE unless the file has changed since it was copied. Raises OSError."""
     with suppress(FileExistsError):
         os.mkdir(DONE, dir_fd=inside)
     done = os.open(DONE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=inside)

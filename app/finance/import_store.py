@@ -1,8 +1,8 @@
-"""Imports: numbered, one under way at a time, and invisible until they are published.
+"""Imports: numbered, one at a time, and invisible until they are published.
 
-    1 begin      undo what a killed import left; give the new one the next number
-    2 write      lines, some thousand in a transaction, so that nobody waits long for the writer
-    3 publish    one row: from then on everyone sees the whole import
+    1 begin      undo what a killed import left, and give the new import the next number
+    2 write      lines, some thousand in a transaction, so that other writers wait only briefly
+    3 publish    one row, which makes the whole import visible
 
 The data known at an instant consists of the imports published by then (`newest_published`), even if
 another import is being written.
@@ -48,8 +48,9 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file. Counts are of rows; `published_at` is None while it is under way. An
-    import that takes another back has that one's number (`withdraws`) and a reason."""
+    """One import of a file. Counts are numbers of rows. `published_at` is None while the import is
+    being written. An import that withdraws another one has its number (`withdraws`), and a
+    reason."""
 
     kind: ImportKind
     file: str
@@ -92,7 +93,8 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by an instant; 0 for none. None: until now."""
+    """Return the number of the last import published by an instant, or by now; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -101,7 +103,8 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by an instant, published or not; 0 for none."""
+    """Return the number of the last import begun by an instant, published or not; 0 if there is
+    none."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -110,7 +113,8 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import. It is running if its `written` grows, else it was killed."""
+    """Return the unpublished import. If its `written` grows, it is running; otherwise it was
+    killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 
@@ -120,12 +124,12 @@ async def importing_alone(connection: AsyncConnection) -> None:
 
 
 async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Import, bool]:
-    """Store an import as under way with the next number, replacing any other.
+    """Store an import with the next number as the one that is being written.
 
-    Return it, and whether there was another, whose lines must then be undone.
+    Also returns whether this replaced another unpublished import, whose lines must then be undone.
     """
     await importing_alone(connection)
-    # Delete first: this waits for an import that is being published, which then counts.
+    # Delete first: this waits until an import that is being published has its number.
     left = await connection.execute(
         text("DELETE FROM imports WHERE published_at IS NULL RETURNING number")
     )
@@ -138,9 +142,9 @@ async def begin_import(connection: AsyncConnection, wanted: Import) -> tuple[Imp
 
 
 async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> bool:
-    """Store progress in the transaction that makes it.
+    """Store an import's progress in the transaction that writes its lines.
 
-    Returns False if another import began since; this one must then stop writing.
+    Returns False if another import began meanwhile; the caller must then stop writing.
     """
     found = await connection.execute(
         text(
@@ -158,7 +162,7 @@ async def go_on(connection: AsyncConnection, of: Import, *, written: int) -> boo
 
 
 async def publish_import(connection: AsyncConnection, done: Import, *, now: Instant) -> Instant:
-    """Make an import visible, dated after everything visible before. Returns the instant."""
+    """Publish an import, dated later than all published imports, and return its instant."""
     found = await connection.execute(text("SELECT max(published_at) FROM imports"))
     latest: Instant | None = found.scalar_one()
     at = now if latest is None else max(now, latest + TICK)
@@ -186,7 +190,7 @@ _PUBLISHED: Final = _IMPORTS.c.published_at.is_not(None)
 async def imports(
     connection: AsyncConnection, *, kind: ImportKind, limit: int, before: int = BEYOND
 ) -> list[Import]:
-    """Return the published imports, newest first. before: only imports with lower numbers."""
+    """Return the published imports with numbers below `before`, newest first."""
     number = _IMPORTS.c.number
     published = select(_IMPORTS).where(_IMPORTS.c.kind == kind, _PUBLISHED, number < before)
     rows = await connection.execute(published.order_by(number.desc()).limit(limit))
@@ -208,8 +212,8 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import of a file with this digest that was not withdrawn; None without
-    any."""
+    """Return the newest import, not withdrawn, of a file with this digest; None if there is
+    none."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -239,24 +243,26 @@ def import_of(row: Any) -> Import:
 
 
 KNOWN: Final = "since <= :number AND (until IS NULL OR until > :number)"
-"""Condition on versions that were in force after the imports up to `:number`."""
+"""Condition on versions of lines that were current after the imports up to `:number`."""
 
 
 HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL for a sum in two columns, for `sum_of`: SQLite refuses a sum beyond 64 bits."""
+    """Return SQL for a sum in two columns, to be joined by `sum_of`: SQLite refuses sums beyond 64
+    bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
 def sum_of(high: Any, low: Any) -> int:
-    """Return the sum from its two columns. PostgreSQL returns them as numeric."""
+    """Join the two columns of a sum. PostgreSQL returns them as numeric."""
     return int(high) * HALF + int(low)
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of this kind that are in force and found rows unchanged."""
+    """Return the later imports of the same kind that found unchanged rows and were not
+    withdrawn."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "
@@ -282,7 +288,7 @@ async def named_by(connection: AsyncConnection, author: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedMapping:
-    """A mapping, saved by `who` at an instant."""
+    """A mapping that a person saved under a name."""
 
     name: str
     kind: ImportKind
@@ -306,7 +312,7 @@ async def named_mappings(connection: AsyncConnection) -> list[NamedMapping]:
 
 
 async def save_mapping(connection: AsyncConnection, saved: NamedMapping) -> None:
-    """Store a mapping in place of the one with its name."""
+    """Store a mapping, replacing the mapping of the same name."""
     await delete_mapping(connection, saved.name)
     values = {name: getattr(saved, name) for name in _MAPPING_COLUMNS}
     await connection.execute(insert(_MAPPINGS).values(values))
@@ -323,9 +329,9 @@ async def delete_mapping(connection: AsyncConnection, name: str) -> None:
 class ImportTask:
     """A file that was not imported.
 
-    folder   the folder in the import folder; empty: the import folder itself
-    problem  why, and what to do, one sentence
-    since    when that was first found
+    folder   its folder within the import folder; empty for the import folder itself
+    problem  why it was not imported and what to do, in one sentence
+    since    when the problem was first found
     """
 
     folder: str
@@ -339,7 +345,7 @@ _TASKS: Final = table("import_tasks", *map(column, _TASK_COLUMNS))
 
 
 async def import_tasks(connection: AsyncConnection) -> list[ImportTask]:
-    """Return all tasks by folder and file. The check of the folder limits their number."""
+    """Return all tasks, by folder and file. The watcher of the folder limits their number."""
     rows = await connection.execute(select(_TASKS).order_by(_TASKS.c.folder, _TASKS.c.file))
     return [ImportTask(**row._mapping) for row in rows]
 

@@ -64,10 +64,10 @@ async def import_file(
     name: str,
     progress: Progress,
 ) -> Imported:
-    """Import a file, or report what an import would do.
+    """Import a file, or only report what an import would do.
 
     name  the source or order book; empty for a bank's file
-    Raises NotFoundError for a missing file, UsageError as `permitted`, `_fit_in` do.
+    Raises NotFoundError for a missing file, and the errors of `permitted` and `_fit_in`.
     """
     if request.rejects is not None and not request.accept_good:
         raise UsageError(
@@ -136,8 +136,8 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Fit a bank's file to the known lines of its accounts. Raises UsageError if it does not
-    fit."""
+    """Adapt a bank's file to the known lines of its accounts. Raises UsageError if it contradicts
+    them."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -152,7 +152,7 @@ async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) 
 def _writing(
     context: AppContext, request: ImportRequest, kind: ImportForm, calendar: Calendar
 ) -> Write:
-    """Return the function that writes the lines of a kind, and the facts that follow from them."""
+    """Return the function that writes lines of a kind, and the facts that follow from them."""
     write: Write = partial(line_version_store.write_lines, kind=kind.name, calendar=calendar)
     if kind is STATEMENT:
         write = _noting_recipients(context, write)
@@ -162,7 +162,8 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Suggest another kind for a refused file, or a known export that it nearly matches."""
+    """Suggest what a refused file may be: another kind of file, or a known export that it nearly
+    fits."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has reported why
@@ -184,7 +185,8 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Read the first rows as this kind, and return why that fails; None if it succeeds."""
+    """Read the first rows as a kind of file, and return the first mistake; None if there is
+    none."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -198,7 +200,7 @@ def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> 
 
 
 THE_BOOK: Final = "book"
-"""Name of an order book if neither a preset nor a person names it."""
+"""Name of an order book that neither a preset nor a person names."""
 
 
 async def import_book(
@@ -210,11 +212,11 @@ async def import_book(
 ) -> Imported:
     """Import an order book.
 
-    Its lines are compared with ledgers and change none. Only references to payments and sessions
-    link events to orders.
+    Its lines are compared with ledgers but do not change them. Only references to payments and
+    sessions link events to orders.
 
-    sources  the names that a source may have; None: any
-    Raises as `import_file` does, and UsageError for a mapping.
+    sources  names that a row's source may have; None for any name
+    Raises the errors of `import_file`, and UsageError for an invalid mapping.
     """
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "book", unstated=_unstated(context))
@@ -235,9 +237,9 @@ async def import_statement(
 ) -> Imported:
     """Import a provider's statement.
 
-    source      "" if it is not known
-    own_orders  whether the source's orders are apart from all others
-    Raises as `import_book` does.
+    source      name of the source; "" if it is unknown
+    own_orders  whether the source's orders are kept separate from all other orders
+    Raises the errors of `import_book`.
     """
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "statement", unstated=_unstated(context))
@@ -254,7 +256,7 @@ async def import_statement(
 
 
 def _noting_recipients(context: AppContext, write: Write) -> Write:
-    """Return a `write` that also stores keyed digests of recipients' phone numbers."""
+    """Return a `write` function that also stores keyed digests of recipients' phone numbers."""
     payment, recipient = (
         statements.StatementForm.STAGED.index(each) for each in ("payment", "recipient")
     )
@@ -279,7 +281,8 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank's file, in one of its formats or as a table. Raises as `import_book` does."""
+    """Import a bank's file in any of its formats, or as a table. Raises the errors of
+    `import_book`."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
@@ -330,7 +333,7 @@ async def _proposed_difference(
 async def identify(
     context: AppContext, request: ImportRequest, *, kind: ImportKind | None, source: str | None
 ) -> file_identity.FileIdentity:
-    """Identify a file among the configured sources. Raises as `identify_file` does."""
+    """Identify a file, with the configured sources. Raises the errors of `identify_file`."""
     async with _unpacked(context, request) as request:
         found = file_identity.identify_file(
             request,
@@ -351,11 +354,12 @@ async def identify(
 
 
 MOST_SHEETS: Final = 10
-"""Sheets that a sentence names."""
+"""Most sheets that a sentence names."""
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the sheets of a workbook that have content; none for any other file."""
+    """Return the names of a workbook's sheets with content. Return an empty list for other
+    files."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -386,9 +390,10 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with its saved mapping, and with the table that its file contains.
+    """Yield the request with its saved mapping, and with the unpacked table if the file is a
+    container.
 
-    A container that cannot be read is refused when the file is opened.
+    If a container cannot be read, opening the file later reports the reason.
     """
     request = await named_mappings.with_named_mapping(context, request)
     with ExitStack() as stack:
@@ -408,7 +413,7 @@ async def import_kind(
 ) -> Imported:
     """Import a file of one kind for the configured sources.
 
-    source  whose statement it is; "" for one that is not known
+    source  the source of a statement; "" if it is unknown
     """
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
@@ -430,7 +435,7 @@ def _unstated(context: AppContext) -> presets.ReadingDefaults:
 
 
 async def past_import(context: AppContext, number: int) -> import_store.Import:
-    """Return a published import. Raises NotFoundError if none has this number."""
+    """Return a published import. Raises NotFoundError if no import has this number."""
     async with context.database.reading() as connection:
         found = await import_store.one_import(connection, number)
     if found is None:
@@ -448,7 +453,7 @@ async def past_imports(
     limit: int,
     before: int = import_store.BEYOND,
 ) -> list[import_store.Import]:
-    """Return the published imports of a kind, newest first. before: only lower import numbers."""
+    """Return the published imports of a kind with numbers below `before`, newest first."""
     async with context.database.reading() as connection:
         return await import_store.imports(connection, kind=kind, limit=limit, before=before)
 

@@ -1,17 +1,17 @@
-"""Matches a run of many orders by ranges of keys, each in a process of its own, on one snapshot.
+"""Matches many orders by ranges of keys, each in a process of its own, on one snapshot.
 
-    1 cut      all keys into ranges of about equally many orders, and read how far everything
-               reaches, while the processes start: neither needs the snapshot
-    2 share    one snapshot of the database, which every process holds from then on
-    3 match    a range: send its decisions to the writing process as they are found, at the end its
-               counts and leftovers
+    1 cut      all keys into ranges of about equally many orders, and find the latest dates of
+               the evidence, while the processes start: both need no snapshot
+    2 share    one snapshot of the database with all processes
+    3 match    one range in each process, which sends decisions to the writing process as they are
+               found, and at the end its counts and leftovers
     4 absorb   the ranges in key order, in the writing process
 
-A matching process only reads. If one dies, the run ends and nothing of it counts: its number is of
-no finished run. A pool of processes, as the rebuild has, would not do: each process begins with a
+A matching process only reads. If one dies, the run ends without a result, and its number remains
+unused. A pool of processes, as for the rebuild, does not fit: each process begins with a
 transaction that must stay open.
 
-A process imports this module before it can begin, so it imports no more than matching needs.
+A matching process must import this module first, so it imports no more than matching needs.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from reconcile.instants import Instant
 from reconcile.matching.match import Decision, Matching, MatchingPart
 
 FEW_ORDERS: Final = 50_000
-"""Orders up to which one process matches all; starting another would take as long."""
+"""Most orders that one process matches alone; starting another process would take as long."""
 
 DECISIONS_AT_ONCE: Final = 500
 """Decisions sent at a time to the writing process, about two kilobytes each."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows read between progress messages. Each message costs both processes a tenth of a
+"""Rows read between messages on progress. Each message costs both processes a tenth of a
 millisecond."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Seconds for all processes to open the snapshot. It takes milliseconds, and others wait
-meanwhile."""
+"""Seconds for all processes to open the snapshot. This takes milliseconds, during which nobody can
+write."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so nothing of this run is kept: run it again "
@@ -75,7 +75,7 @@ class Ranges:
         return [process for process, _ in self._made]
 
     async def prepare(self, context: AppContext) -> None:
-        """Cut the ranges while the processes start up."""
+        """Cut all keys into ranges while the processes start up."""
         async with context.database.reading() as connection:
             count = await ledger_line_store.count_ledger_lines(connection)
             parts = len(self._made)
@@ -88,12 +88,12 @@ class Ranges:
             ]
 
     async def share(self, context: AppContext, snapshot: Snapshot) -> None:
-        """Make all processes share this snapshot before anything is read on it. Raises
+        """Open a snapshot in all processes, before the caller reads from it. Raises
         UnreachableError if a process died."""
         for _, pipe in self._made:
             await _over_pipe(pipe.recv)  # the process has opened the database
         try:
-            # On SQLite nobody writes until all processes have it.
+            # On SQLite nobody writes until all processes have the snapshot.
             async with context.database.writing(), asyncio.timeout(SHARED_S):
                 name = await matching_store.share_snapshot(snapshot.connection)
                 for _, pipe in self._made:
@@ -104,7 +104,8 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Return each range's counts and leftovers in key order, and pass the decisions to `save`.
+        """Match all ranges, pass the decisions to `save`, and return counts and leftovers in key
+        order.
 
         Raises UnreachableError if a process died.
         """
@@ -143,9 +144,9 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Send a message to a process, or receive one.
+    """Call a function that sends a message to a process, or receives one, in a thread.
 
-    Raises UnreachableError if the process died, and the process's own error if it failed.
+    Raises UnreachableError if the process died, and the process's error if it failed.
     """
     try:
         result = await asyncio.to_thread(use, *words)
@@ -160,9 +161,10 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes for ranges, which start in the background; None if this process is enough.
+    """Yield processes that start in the background; None if the caller should match all orders
+    itself.
 
-    Ledger lines of the past are in a database that only this process has.
+    Ledger lines of the past are in a database that only the caller's process has.
     """
     if jobs < 2 or as_of is not None:
         yield None
@@ -183,8 +185,8 @@ def _started(settings: Settings) -> tuple[BaseProcess, Pipe]:
     spawning = get_context("spawn")
     ours, theirs = spawning.Pipe()
     process = spawning.Process(target=_serve, args=(theirs, settings), daemon=True)
-    # A signal that interrupts the run is handled by the writing process, which ends this one.
-    # Ignore it from the first moment.
+    # The writing process handles a signal that interrupts the run, and ends this process. Ignore
+    # the signal from the first moment.
     resource_tracker.ensure_running()  # otherwise its start would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -204,7 +206,7 @@ def _serve(pipe: Pipe, settings: Settings) -> None:
 
 
 def answer(pipe: Pipe, settings: Settings) -> None:
-    """Open the database, hold the snapshot, match one range, and send all results."""
+    """Open the database and the snapshot, match one range, and send all results."""
     try:
         try:
             asyncio.run(_opened_and_matched(pipe, settings))

@@ -1,8 +1,8 @@
 """The cache of ledger lines: what each order contributes to a reconciliation, in key order.
 
-A row has the generation of the evidence that it was made of (as in the order's due mark), and
-`until`: how long it holds if no evidence comes. Each reconciliation finds the stale rows, folds
-their orders again and stores them, so that receiving, folding and a rebuild pay nothing for them.
+A row has the generation of its evidence (as in the order's due mark), and the instant `until` which
+it is valid without new evidence. Each reconciliation finds the stale rows, folds their orders again
+and stores the lines. Receiving, folding and rebuilding therefore need not maintain the cache.
 """
 
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -51,7 +51,7 @@ _STALE_COUNT: Final = statement(_STALE, shown="count(*)")
 _FLAT_COLUMNS: Final = statement(
     "{columns}, CASE plain WHEN 1 THEN NULL ELSE told END", columns=", ".join(COLUMNS[:9])
 )
-"""Columns of a `LedgerLineRow`, and the text of its `whole`."""
+"""Columns of a `LedgerLineRow`, with the text of its `whole` as the last one."""
 _FLAT: Final = "SELECT {row} FROM takings WHERE {keys} ORDER BY key, order_key"
 _FLAT_OF_KEYS: Final = statement("SELECT {row} FROM takings WHERE key IN ({})", row=_FLAT_COLUMNS)
 _WHOLE_OF_ORDERS: Final = statement(
@@ -61,7 +61,7 @@ _WHOLE_OF_ORDERS: Final = statement(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreshLine:
-    """A newly made ledger line. `taking` is None for an order without evidence."""
+    """A ledger line that was just computed. `taking` is None for an order without evidence."""
 
     order: str
     generation: int
@@ -72,7 +72,7 @@ class FreshLine:
 async def stale_orders(
     connection: AsyncConnection, *, now: Instant
 ) -> AsyncIterator[list[tuple[str, int]]]:
-    """Yield (order, generation of its evidence) of each order without a current ledger line."""
+    """Yield (order, generation of its evidence) for each order that has no current ledger line."""
     async for rows in stream(connection, _STALE_ORDERS, at_once=AT_ONCE, values={"now": now}):
         yield [(row[0], row[1]) for row in rows]
 
@@ -85,8 +85,8 @@ async def count_stale(connection: AsyncConnection, *, now: Instant) -> int:
 async def store_ledger_lines(connection: AsyncConnection, fresh: Sequence[FreshLine]) -> None:
     """Replace the ledger lines of these orders.
 
-    If two runs find the same lines stale, the second replaces what the first wrote, and must see
-    it.
+    The lock makes runs wait for each other: two runs may find the same lines stale, and the second
+    must replace the lines of the first.
     """
     await run(connection, take_lock, RECONCILING)
     delete = "DELETE FROM takings WHERE order_key IN ({})"
@@ -107,7 +107,7 @@ def row_of(taking: LedgerLine, generation: int, until: Instant | None) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRange:
-    """Keys from `first` on and before `beyond`; None: to the end."""
+    """Range of keys from `first` up to, but without, `beyond`; None for an open end."""
 
     first: str = ""
     beyond: str | None = None
@@ -117,7 +117,7 @@ class KeyRange:
 
     @property
     def condition(self) -> str:
-        """Return the WHERE condition with the parameters of `values`."""
+        """Return an SQL condition with the parameters in `values`."""
         return "key >= :first" if self.beyond is None else "key >= :first AND key < :beyond"
 
     @property
@@ -143,7 +143,7 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in key order for the matcher.
+    """Yield stored ledger lines as of an instant, in key order, in the form for the matcher.
 
     Plain lines are bare tuples.
     """
@@ -168,7 +168,7 @@ def _flat_in(row: Sequence[Any], as_of: Instant) -> TakingRow:
 async def whole_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant
 ) -> AsyncIterator[list[LedgerLine]]:
-    """Yield the stored ledger lines in key order, in their full form."""
+    """Yield stored ledger lines as of an instant in their full form, in key order."""
     sql = "SELECT told FROM takings ORDER BY key, order_key"
     async for rows in stream(connection, sql, at_once=AT_ONCE):
         yield [ledger_line_in(row[0], as_of=as_of) for row in rows]

@@ -1,7 +1,7 @@
-"""Unmatched lines among which a person finds the counterpart of a break.
+"""Unmatched lines among which a person looks for the counterpart of a break.
 
-They are the subjects of open breaks on the other side, and bank lines that no provider paid out.
-Several may be chosen. The page shows how much of the break's sum they leave before the match.
+They are the subjects of open breaks with opposite causes, and bank lines without a provider. A
+person may choose several lines. The page shows how much of the break's sum remains without them.
 """
 
 from collections.abc import Sequence
@@ -21,20 +21,20 @@ from reconcile.matching.rows import name_of
 from reconcile.money import Money, MoneyError, from_major, to_json
 
 SEARCHED: Final = 20_000
-"""Lines searched, about a kilobyte each. If there are more, the page says so."""
+"""Most lines that are searched, about a kilobyte each. If there are more, the page says so."""
 
 OF_BANK: Final = 1_000
-"""Bank lines of other business that are searched, the newest. They are customers' transfers, if the
-rules name the providers' payers."""
+"""Most bank lines of other business that are searched, the newest first. They are customers'
+transfers, if the rules name the providers' payers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOver:
     """A line that may be matched.
 
-    line  what a match names: a line's id, or an order's reference
-    of    the id of the break about it; None for money of other business
-    text  what the bank wrote, with the payer
+    line  what a match refers to: a line's id, or an order's reference
+    of    id of the break about the line; None for a bank line of other business
+    text  the bank's text, with the payer
     """
 
     line: str
@@ -58,9 +58,9 @@ class LeftOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineSearch:
-    """Conditions of a search; None or empty: everything.
+    """Conditions of a search. An empty condition, or None, fits every line.
 
-    text    a part of a reference, a bank's text or a payer
+    text    a part of a reference, a bank's text or a payer's name
     amount  in major units of the break's currency
     """
 
@@ -72,10 +72,10 @@ class LineSearch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundLines:
-    """Lines found, the chosen ones first, then the nearest by sum and date.
+    """Lines found: first the chosen lines, then the others by similarity of sum and date.
 
-    left  the break's sum without the chosen lines; None if a currency differs
-    more  whether further lines were not searched
+    left  the break's sum minus the chosen lines; None if a currency differs
+    more  whether there are lines that were not searched
     """
 
     lines: list[LeftOver]
@@ -93,10 +93,10 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for the lines that could be the break's counterpart. Raises UsageError for an unclear
+    """Search for lines that could be the counterpart of a break. Raises UsageError for an unclear
     amount.
 
-    texts           whether the reader may see what the bank wrote
+    texts           whether the reader may see the bank's texts
     other_business  bank lines without a provider, if `may_be_other_business`
     """
     seen = found.seen

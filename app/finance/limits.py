@@ -1,8 +1,8 @@
 """Limits on acts that one person does alone, and the amounts that the person has used up.
 
-Amounts are counted from the audit trail: an act's entry has its amount, and the second person if
-there was one. The count is complete because it runs in the act's writing transaction, after locking
-the trail.
+Amounts are counted from the audit trail: the entry of an act has its amount, and the second person
+if one approved it. The count is complete because it runs in the transaction that writes the act,
+after the trail was locked.
 """
 
 from collections import Counter
@@ -36,13 +36,13 @@ _WORDS: Final[Mapping[Period, tuple[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """Limits of one person, and the minor units used today and this month, by currency."""
+    """A person's limits, and the minor units of each currency used up today and this month."""
 
     rules: Rules
     used: Mapping[Period, Mapping[str, int]] = field(default_factory=dict)
 
     def why_not(self, *moneys: Money) -> str | None:
-        """Return why one person may not decide about all of these alone; None if they may."""
+        """Return why one person may not decide alone about all these amounts; None if they may."""
         for each in moneys:
             above = self.rules.above(each)
             if above is not None:
@@ -69,7 +69,7 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return a person's limits, and how much of them is used on the merchant's present day and
+    """Return a person's limits, and the amounts used up on the merchant's current day and in its
     month."""
     rules = await rules_known(connection)
     if not rules.alone_max:

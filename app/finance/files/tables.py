@@ -1,13 +1,12 @@
-"""A table from a file, whatever its format: a heading, and rows of cells as text, in batches.
+"""A table read from a file of any format: a heading, and rows of text cells, in batches.
 
     CSV          `CsvTable`   delimiter , ; tab or |; UTF-8, UTF-16 with its mark, or as declared
     XLSX         `XlsxTable`  the first sheet, or the named one
-    JSON Lines   `JsonLines`  one object a line
+    JSON Lines   `JsonLines`  one object in each line
 
-Cells are text as the file writes it. Where the format has types, a number is a `Number` in
-canonical decimal digits, and a date is a `CellMoment` in ISO 8601. Neither depends on a mapping's
-declarations about text. Delimited text is read here by the standard library's reader, strict and
-bounded; the other two formats are read in `opening`.
+Cells are text as the file writes it. In formats with types, a number is a `Number` in canonical
+decimal digits, and a date is a `CellMoment` in ISO 8601; a mapping's declarations about text do not
+apply to them. Delimited text is read here with the standard library's strict reader, within limits.
 """
 
 from __future__ import annotations
@@ -31,23 +30,23 @@ from app.finance.files.encodings import encoding_of as encoding_of
 from app.finance.files.encodings import known_encoding as known_encoding
 
 Recognize = Callable[[Sequence[str]], int]
-"""Returns how many columns of a heading are known."""
+"""Function that returns how many columns of a heading are known."""
 
 _APART: Final = re.compile(r"[\s_]+")
 
 
 def plain_name(name: str) -> str:
-    """Return a column name in the form that is compared: `Placed At` and `placed_at` are equal."""
+    """Return a column name in the form for comparisons: `Placed At` and `placed_at` are equal."""
     return _APART.sub("", name.strip().casefold())
 
 
 def places_of(
     heading: Sequence[str], *, fields: Sequence[str], named: Mapping[str, str], row: int
 ) -> dict[str, int]:
-    """Return the column's place for each field that the file has.
+    """Return the column index of each field that the file has.
 
     named  the mapping's columns: field to heading name; an empty name leaves the field out
-    Raises RefusedTable if two columns share a name, or a column of the mapping is missing.
+    Raises RefusedTable if two columns have one name, or a column of the mapping is missing.
     """
     plain = {plain_name(name) for name in heading} - {""}
     found = {}
@@ -61,7 +60,7 @@ def places_of(
 
 
 def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
-    """Return the place of the column with this name. Raises RefusedTable for none, or two."""
+    """Return the index of the column with a name. Raises RefusedTable if there is none, or two."""
     plain = plain_name(name)
     places = [place for place, each in enumerate(heading) if plain_name(each) == plain]
     if len(places) > 1:
@@ -72,20 +71,21 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a missing column of the mapping; it suggests similar names."""
+    """Build the error for a mapping's column that the file lacks, with suggestions of similar
+    names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
 
 
 MAX_NAMED: Final = 20
-"""Column names listed in a sentence."""
+"""Most column names that a sentence lists."""
 
 
 def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
     """Return the end of a sentence on missing columns: similar names, and the names in the file.
 
-    A file may lack a heading, so cells that could be a phone number are not shown.
+    Cells that could be phone numbers are not shown: the row may be no heading.
     """
     names = [
         name.strip()
@@ -105,21 +105,21 @@ def found_instead(wanted: Sequence[str], heading: Sequence[str]) -> str:
 
 
 QUOTED_NAME: Final = 60
-"""Characters of a column's name shown in a sentence."""
+"""Most characters of a column's name shown in a sentence."""
 
 
 QUOTED_LENGTH: Final = 24
 QUOTED_DIGITS: Final = 6
-"""Limits for quoting a cell: its length, and fewer digits than any phone number."""
+"""Most characters and most digits of a cell that may be quoted. Phone numbers have more digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One sentence about a problem in a file.
+    """A problem in a file.
 
-    row     counted from the file's first line, which is 1; the first line of a row of several
-    column  as in the file's heading; None for the whole row or file
-    word    a word in the column that has no meaning; None where that is not the problem
+    row     line of the file where the row begins, from 1
+    column  name in the file's heading; None for a problem of the whole row or file
+    word    the word without a known meaning, if that is the problem; None otherwise
     """
 
     row: int
@@ -132,9 +132,9 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error: a cell's meaning is not certain; the message is one sentence.
+    """Error: a cell's meaning is not certain. The message is one sentence.
 
-    word  the cell's text, where a mapping has to say what it means
+    word  the cell's text, if a mapping must state its meaning
     """
 
     def __init__(self, sentence: str, *, word: str | None = None) -> None:
@@ -143,7 +143,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error: a file cannot be read, or not beyond the row of this problem."""
+    """Error: a file cannot be read, or cannot be read beyond a row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -151,14 +151,14 @@ class RefusedTable(Exception):
 
 
 def is_quotable(cell: str) -> bool:
-    """Return whether a cell may be shown: it is short, and not a phone number."""
+    """Return whether a cell may be shown: it is short, and cannot be a phone number."""
     text = cell.translate(BLANKS).strip()
     few = len(text) <= QUOTED_LENGTH and sum(map(str.isdigit, text)) <= QUOTED_DIGITS
     return few and text.isprintable()
 
 
 def quoted(cell: str) -> str:
-    """Quote a cell if it may be shown, else describe it."""
+    """Quote a cell that may be shown; describe any other cell."""
     if not is_quotable(cell):
         return "what stands there"
     text = cell.translate(BLANKS).strip()
@@ -187,7 +187,7 @@ def rejects_beside(path: Path) -> Path:
 
 
 def refuse_to_replace(path: Path) -> None:
-    """Raise UsageError if the path exists: a person may be correcting that file."""
+    """Raise UsageError if a file exists at the path: a person may be correcting it."""
     if path.exists():
         raise UsageError(f"there is {path.name} already: move it away, or say --rejects FILE")
 
@@ -195,9 +195,9 @@ def refuse_to_replace(path: Path) -> None:
 def write_rejects(
     path: Path, table: SourceTable, problems: Iterable[Problem], *, decimal: str = "."
 ) -> None:
-    """Write the rows with these problems, which come in row order.
+    """Write the rows with problems to a file. The problems must be in row order.
 
-    decimal  the mapping's decimal mark: the numbers of a workbook are written as text here
+    decimal  the mapping's decimal mark, for numbers of a workbook, which are written as text
 
     Raises UsageError if the file cannot be created.
     """
@@ -233,7 +233,7 @@ def _rejected_rows(
 
 
 def harmless(cell: str) -> str:
-    """Return the cell as text that no spreadsheet evaluates."""
+    """Return a cell as text that no spreadsheet evaluates as a formula."""
     return cell if _PLAIN.fullmatch(cell) else safe_cell(cell)
 
 
@@ -250,31 +250,32 @@ MAX_CELL: Final = 128 * 1024
 """Maximum characters of a cell: the limit of Python's CSV reader."""
 
 ADDED: Final = ("rejected row", "problem")
-"""Columns that we append to a file of rejected rows."""
+"""Columns that a file of rejected rows has in addition."""
 
 BATCH: Final = 4_000
-"""Rows in memory at a time."""
+"""Most rows of a batch."""
 
 
 class Number(str):
-    """A number as its format wrote it: `-1500.25`, with a decimal point as its only mark."""
+    """A number from a format with types, such as `-1500.25`, with a decimal point as its only
+    mark."""
 
     __slots__ = ()
 
 
 class LongNumber(str):
-    """A workbook's number that may be inexact, since a workbook keeps fifteen digits."""
+    """A workbook's number that may be inexact, because a workbook stores only fifteen digits."""
 
     __slots__ = ()
 
 
 NO_VALUE: Final = "="
-"""Text of a cell that has content but no value. It is refused like a formula, even among
-rejects."""
+"""Text of a cell that has content but no value. It is refused like a formula, even in a file of
+rejected rows."""
 
 
 class CellMoment(str):
-    """A date, or date and time, as its format wrote it, in ISO 8601 without a zone."""
+    """A date, or a date with a time, from a format with types, in ISO 8601 without a zone."""
 
     __slots__ = ()
 
@@ -283,8 +284,9 @@ class CellMoment(str):
 class Batch:
     """Consecutive rows with their numbers in the file.
 
-    broken  problems of rows that break the format, by row number. A problem of a column leaves the
-            other cells; for a problem of the whole row the first cell has its text
+    broken  problems of malformed rows, by row number. If the problem is of one column, the other
+            cells
+            are valid; if it is of the whole row, the first cell has the row's text
     """
 
     rows: list[Sequence[str]]
@@ -294,10 +296,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedPeriod:
-    """The first and last moment that a file states of itself, as it writes them.
+    """The first and last moment of the period that a file states, as the file writes them.
 
-    until  if it is a day, all of it is within
-    name   the account that the period is of; empty for the whole file
+    until  last moment; if it is a day, the whole day is included
+    name   the account that the period is about; empty for the whole file
     """
 
     since: str
@@ -306,7 +308,7 @@ class StatedPeriod:
 
 
 class SourceTable(Protocol):
-    """An open file. Reading raises RefusedTable at a point beyond which it cannot continue."""
+    """An open file. Reading it raises RefusedTable at a place where it cannot continue."""
 
     heading: Sequence[str]
     """The column names as the file has them."""
@@ -322,11 +324,12 @@ class SourceTable(Protocol):
 
     @property
     def head(self) -> Sequence[str]:
-        """Return the lines before the heading."""
+        """Return the lines above the heading."""
 
     @property
     def periods(self) -> Sequence[StatedPeriod]:
-        """Return the periods in the format's own elements. Complete after all rows were read."""
+        """Return the periods stated in elements of the format. Complete only after all rows were
+        read."""
 
     def batches(self) -> Iterator[Batch]:
         """Yield all rows after the heading. Each call starts at the first row."""
@@ -337,13 +340,13 @@ class SourceTable(Protocol):
 
 
 MAX_LINE: Final = 1024 * 1024
-"""Maximum characters of a line; more mean another kind of file."""
+"""Most characters of a line. A longer line means another kind of file."""
 
 _SEARCHED: Final = 1024 * 1024
 
 
 def lines(path: Path, encoding: str) -> Iterator[str]:
-    """Yield the lines with their ends. Raises RefusedTable for bytes that do not decode."""
+    """Yield lines with their line ends. Raises RefusedTable for bytes that cannot be decoded."""
     number = 0
     with path.open(encoding=encoding, newline="") as file:
         try:
@@ -374,8 +377,8 @@ _NO_WORKBOOK: Final = (
 
 
 def _undecodable(path: Path, encoding: str) -> RefusedTable:
-    """Return an error that shows the first bytes that do not decode. The reader reads ahead, so
-    this searches the file again."""
+    """Return an error that shows the first bytes that cannot be decoded. Search the file again,
+    because the reader reads ahead."""
     decoder = codecs.getincrementaldecoder(encoding)()
     before, row = 0, 1
     with path.open("rb") as file:
@@ -424,14 +427,14 @@ _DECLARATION: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
 
 
 def places_as_names(row: Sequence[str]) -> list[str]:
-    """Return the heading for a file without one: columns are named 1, 2, 3 and so on."""
+    """Return the heading for a file without one: "1", "2", "3" and so on."""
     return [str(place) for place, _ in enumerate(row, 1)]
 
 
 class CsvTable:
-    """One file of delimited text. Its heading is the given line, or is searched for (`heading_in`).
+    """One file of delimited text. Its heading is in a given line, or is found by `heading_in`.
 
-    If line 0 is given, the file has no heading, and its columns have the names of their places.
+    With line 0 as given, the file has no heading, and its columns are named by their positions.
     """
 
     periods: Sequence[StatedPeriod] = ()
@@ -447,9 +450,9 @@ class CsvTable:
     ) -> None:
         """Find the heading and the delimiter.
 
-        recognize  counts the known columns of a heading
-        A file of rejected rows shows its own delimiter: the mapping describes the export, and a
-        spreadsheet may have saved this file its own way.
+        recognize  returns how many columns of a heading are known
+        For a file of rejected rows, the delimiter comes from its heading: the mapping describes the
+        original export, and a spreadsheet may have saved this file with another delimiter.
         """
         self._path = path
         with path.open("rb") as file:
@@ -479,14 +482,14 @@ class CsvTable:
             raise RefusedTable(self.heading_row, f"there are more than {MAX_COLUMNS} columns")
 
     def _as_it_was(self, row: Sequence[str]) -> Sequence[str]:
-        """Remove the marks that protect rejected rows in a spreadsheet."""
+        """Remove the marks that protect rejected rows from evaluation in a spreadsheet."""
         return [*map(cell_text, row)] if self.of_ours else row
 
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return the number of lines before the heading, its line, and the declared delimiter if
-        any."""
+        """Return (number of lines above the heading, the heading's line, the declared delimiter or
+        None)."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -556,8 +559,8 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Return an error for the row that cannot be read. It is found by reading again row by
-        row."""
+        """Return an error for the row that cannot be read. Read the file again, row by row, to find
+        it."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -572,7 +575,8 @@ class CsvTable:
             return RefusedTable(line + 1, f"{why.format(most=most)} ({error})")
 
     def _swallowed(self, rows: Sequence[Sequence[str]], numbers: Sequence[int]) -> _Broken:
-        """Return the row whose cell has swallowed others, up to the next quotation mark."""
+        """Return the problem of each row with a cell that contains whole rows, because its
+        quotation mark ends too late."""
         width, found = len(self.heading), dict[int, Problem]()
         for number, row in zip(numbers, rows, strict=True):
             for cell in row if width >= _TELLING else ():
@@ -590,7 +594,7 @@ class CsvTable:
 _Broken = Mapping[int, Problem]
 
 _TELLING: Final = 5
-"""Number of columns above which the same number of delimiters in each line cannot be chance."""
+"""Fewest columns of a file with this check. In fewer columns, equal counts may be chance."""
 
 _MISQUOTED: Final = (
     ("unexpected end", "the quotation marks that begin in this row are not closed until the end"),
@@ -604,31 +608,33 @@ _MISQUOTED: Final = (
         "the quotation marks of this row do not end where a cell ends: double one that is text",
     ),
 )
-"""Messages of the CSV reader about quotation marks, and what they mean."""
+"""Messages of the CSV reader about quotation marks, with sentences for people."""
 
 
 def _delimiter_of_ours(line: str) -> str | None:
-    """Return the delimiter if this is the heading of a file of rejected rows."""
+    """Return the delimiter of a line that is the heading of a file of rejected rows; None
+    otherwise."""
     end = line.rstrip().replace('"', "")
     return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 
 
 SEARCHED_ROWS: Final = 50
-"""Nonempty rows that are searched for the heading."""
+"""Most nonempty rows that are searched for the heading."""
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the heading, given how many known column names each of the first rows
-    has.
+    """Return the index of the heading, by the number of known column names in each of the first
+    rows.
 
-    It is the first row with the most, if that is more than one; else the first row.
+    The heading is the first row with the most known names, if it has more than one; otherwise it is
+    the first row.
     """
     most = max(known)
     return known.index(most) if most > 1 else 0
 
 
 def cells_of_line(line: str, delimiter: str) -> list[str]:
-    """Split a single line into cells. Return none if it is no row."""
+    """Split a single line into cells. Return an empty list if the line is no row."""
     try:
         return next(csv.reader(chain([line]), delimiter=delimiter))
     except (csv.Error, StopIteration):
@@ -636,9 +642,9 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter that gives the heading with the most known columns.
+    """Return the delimiter with which the heading has the most known columns.
 
-    Raises RefusedTable if two are equally good.
+    Raises RefusedTable if two delimiters are equally good.
     """
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]

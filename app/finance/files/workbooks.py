@@ -1,15 +1,15 @@
-"""Tables of workbooks (XLSX): one sheet, and what its cells hide.
+"""Tables of workbooks (XLSX): the rows of one sheet, with notes on what people do not see.
 
-1 open    in a limited child: nothing but XLSX, whatever its name is
+1 open    in a limited child process; only XLSX, whatever the file's name is
 2 guard   refuse by what the archive declares: its parts, their sizes and ratios
-3 choose  the first sheet that is shown, or the named one; the others are noted
-4 doubt   find error cells and formulas without a saved value, which the library gives as empty, and
-          hidden rows
+3 choose  the named sheet, or the first visible one; note the other sheets
+4 doubt   find hidden rows, and cells that the library returns as empty: errors, and formulas
+          without a saved value
 5 write   the head and each row as a line of JSON, into an unnamed file of the parent
 6 read    cells as text, numbers and dates as their own types
 
-The library makes room for every cell between the outermost ones, and for as many texts as are
-declared: a file of 10 kB can ask for terabytes. The child's limits answer that.
+The library allocates memory for every cell between the outermost ones, and for as many texts as the
+file declares: a file of 10 kB can ask for terabytes. The limits of the child process stop it.
 """
 
 import datetime
@@ -51,7 +51,7 @@ MAX_CONTENT: Final = 1024 * MIB
 """Maximum bytes of all parts unpacked. A million rows of eight cells take about 400 MB."""
 
 MAX_RATIO: Final = 200
-"""Unpacked bytes allowed for each packed one, beyond FREE_CONTENT; sheets have 10 to 50."""
+"""Most unpacked bytes for each packed byte, beyond FREE_CONTENT. Sheets have 10 to 50."""
 
 FREE_CONTENT: Final = 10 * MIB
 
@@ -61,8 +61,8 @@ MAX_CELLS: Final = 20_000_000
 OF_ONE_SHEET: Final = ChildLimits(
     memory_mib=1_536, processor_s=120, duration_s=180, result_mib=2_048
 )
-"""Limits of the child for one sheet. A million rows of eight cells take about 1 GiB and half a
-minute."""
+"""Limits of the child process for one sheet. A million rows of eight cells take about 1 GiB and
+half a minute."""
 
 MAX_ROW: Final = 16 * MIB
 """Maximum bytes of a row as JSON; a cell has 32,767 characters at most."""
@@ -78,17 +78,18 @@ def _line(value: object) -> bytes:
 
 
 def _untyped(cell: object) -> object:
-    """Convert a cell that JSON cannot hold: a moment to a list, anything else to text."""
+    """Convert a cell that JSON cannot hold: a date or time to a list, any other value to text."""
     if isinstance(cell, datetime.datetime | datetime.date):
         return [cell.isoformat()]
     return str(cell)
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield one sheet as lines of JSON: its head, or why it is refused, then its rows.
+    """Yield one sheet as lines of JSON: first its head, or the reason for refusing it, then its
+    rows.
 
     noted  whether the head has notes on other sheets and hidden rows
-    most   rows with content after which no more are read; 0: none
+    most   number of rows with content after which to stop; 0 for no limit
     """
     try:
         check_workbook(path)
@@ -125,7 +126,8 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield the names of sheets with content as one line of JSON, or the reason for an error."""
+    """Yield one line of JSON with the names of sheets that have content, or with the reason for an
+    error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -142,7 +144,7 @@ def sheet_names(path: Path) -> Iterator[bytes]:
 
 
 def check_workbook(path: Path) -> None:
-    """Raise RefusedTable for an archive that must not be opened as a workbook."""
+    """Raise RefusedTable for an archive that is not safe to open as a workbook."""
     try:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
@@ -182,10 +184,11 @@ def _damaged(error: BaseException) -> tables.RefusedTable:
 
 @dataclass(slots=True, kw_only=True)
 class SheetDoubts:
-    """Cells that must not be taken as they are, and rows that people do not see.
+    """Cells of a sheet without a reliable value, and rows that people do not see.
 
-    cells   by row, then by column (both from 1), the text of an error; "" for a formula without a
-            saved value
+    cells   text of each error, or "" for a formula without a saved value; by row, then by column,
+            both
+            from 1
     hidden  hidden rows with content
     """
 
@@ -195,7 +198,7 @@ class SheetDoubts:
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
     """Return the doubtful cells and hidden rows of a sheet. Raises RefusedTable for a damaged
-    one."""
+    sheet."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -216,8 +219,8 @@ def doubts_of(path: Path, sheet: str) -> SheetDoubts:
 
 
 _MARKS: Final = (b"hidden", b'"e"', b"'e'", b"<f", b":f", b"\0")
-"""Bytes, one of which every sheet has that may hide something; a zero byte means UTF-16. Only such
-a sheet is parsed element by element, which takes four times as long."""
+"""Byte strings of which every sheet with doubts contains at least one; a zero byte means UTF-16.
+Only such a sheet is parsed element by element, which takes four times as long."""
 
 _LONGEST_MARK: Final = max(map(len, _MARKS))
 
@@ -230,7 +233,8 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part. Raises RefusedTable if it is missing, not XML, or has a document type."""
+    """Parse a part of a workbook. Raises RefusedTable if the part is missing, is not XML, or has a
+    document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -255,7 +259,7 @@ def _refuse_type(*_: Any) -> None:
 
 
 class _Parts:
-    """The part of each sheet, by the workbook's own list."""
+    """The archive part of each sheet, from the workbook's own list."""
 
     def __init__(self) -> None:
         self.part_of: dict[str, str] = {}
@@ -283,11 +287,11 @@ class _Parts:
 
 
 class _Doubts:
-    """Collects doubts from the rows and cells of a sheet."""
+    """Collector of doubts about the rows and cells of a sheet."""
 
     def __init__(self, *, recalculated: bool) -> None:
-        """recalculated: whether the values of formulas are to be worked out at opening. A program
-        that wrote a formula without its value may then have saved a zero."""
+        """Set whether formulas are recalculated when the workbook is opened. The program that wrote
+        such a workbook may have saved zeros as values."""
         self.found = SheetDoubts()
         self._recalculated = recalculated
         self._row, self._column, self._hidden, self._doubts = 0, 0, False, 0
@@ -324,7 +328,7 @@ class _Doubts:
             self._value += text[:_MOST_ERROR]
 
     def end_cell(self) -> None:
-        """Judge the cell that ended."""
+        """Add a doubt if the cell that has ended has an error, or a formula without a value."""
         value = None if self._value is None else self._value.strip()
         worked_out = value is not None if self._type == "str" else bool(value)
         if self._recalculated and value == "0":
@@ -345,7 +349,7 @@ class _Doubts:
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _PLACE: Final = re.compile(r"([A-Za-z]{1,3})([0-9]{1,9})")
-"""A cell's own position. A cell without one follows the cell before it."""
+"""Position of a cell. A cell without a position follows the previous cell."""
 
 
 def _column_number(letters: str) -> int:
@@ -356,20 +360,20 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Maximum errors and formulas without a value in a sheet, about 400 bytes each with their
-problems."""
+"""Most errors and formulas without a value in a sheet. Each takes about 400 bytes with its
+problem."""
 
 _MOST_ERROR: Final = 40
-"""Maximum characters of an error; `#GETTING_DATA` is the longest of Excel's."""
+"""Most characters of an error; `#GETTING_DATA` is the longest of Excel's errors."""
 
 _ERROR: Final = "#ERROR!"
 
 
 _PANIC: Final = "PanicException"
-"""Name of the library's error for unexpected content, which is not an Exception."""
+"""Name of the library's error for unexpected content. It is not derived from Exception."""
 
 _MOST_LISTED: Final = 10
-"""Sheets or stretches of rows that a sentence lists."""
+"""Most sheets, or stretches of rows, that a sentence lists."""
 
 
 def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
@@ -381,7 +385,7 @@ def _hidden_rows(sheet: CalamineSheet, doubts: SheetDoubts) -> Iterator[str]:
 
 
 def _stretches(rows: Sequence[int]) -> str:
-    """List rows as `rows 5 to 9, 12`."""
+    """Format row numbers as `rows 5 to 9, 12`."""
     starts = [row for place, row in enumerate(rows) if not place or rows[place - 1] != row - 1]
     ends = [row for row, then in zip(rows, chain(rows[1:], [0]), strict=True) if then != row + 1]
     named = [
@@ -428,7 +432,7 @@ Given = TypeVar("Given")
 
 
 def _of_library(read: Callable[[], Given]) -> Given:
-    """Return the library's result. Raises RefusedTable if it fails."""
+    """Call the library and return its result. Raises RefusedTable if the library fails."""
     try:
         return read()
     except CalamineError as error:
@@ -446,16 +450,16 @@ def _of_library(read: Callable[[], Given]) -> Given:
 
 
 _LONG: Final = 10**15
-"""Numbers from here on have more digits than a spreadsheet program keeps."""
+"""Smallest number with more digits than a spreadsheet program stores."""
 
 _NOT_EXACT: Final = 2**53
-"""Numbers from here on are inexact in a workbook: they are shown as they are."""
+"""Smallest number that a workbook may store inexactly. Such a number is shown as it is stored."""
 
 
 class XlsxTable:
-    """One sheet; its heading is the given row, or is found (`heading_in`).
+    """One sheet. Its heading is in a given row, or is found by `heading_in`.
 
-    besides  notes on what the workbook has besides the rows that people see in a sheet they named
+    besides  notes on hidden rows, and on other sheets unless the caller named the sheet
     """
 
     of_ours = False
@@ -475,10 +479,10 @@ class XlsxTable:
     ) -> None:
         """Open the sheet and find its heading.
 
-        recognize  counts the known columns of a heading
-        names      the columns that are read: error cells in them are problems
-        most       rows with content after which no more are read; 0: none
-        If row 0 is given, the sheet has no heading, and its columns have the names of their places.
+        recognize  returns how many columns of a heading are known
+        names      columns that are read; an error cell in one of them is a problem
+        most       number of rows with content after which to stop; 0 for no limit
+        With row 0 as given, the sheet has no heading, and its columns are named by their positions.
         """
         self._sheet = _WrittenSheet(path, sheet, noted=bool(names), most=most)
         others, hidden = self._sheet.others, self._sheet.hidden
@@ -512,7 +516,7 @@ class XlsxTable:
         self._broken = dict(self._problems(wanted)) if self._sheet.doubts else {}
 
     def first_rows(self) -> list[tuple[int, list[str]]]:
-        """Return the rows that may be the heading, each with its number."""
+        """Return (row number, cells) of each row that may be the heading."""
         return list(islice((each for each in self._rows() if any(each[1])), tables.SEARCHED_ROWS))
 
     def batches(self) -> Iterator[tables.Batch]:
@@ -543,7 +547,7 @@ class XlsxTable:
             yield beyond, _with_errors([""] * width, doubts[beyond])
 
     def _problems(self, wanted: set[str]) -> Iterator[tuple[int, tables.Problem]]:
-        """Yield the row and problem of each doubtful cell in these columns."""
+        """Yield (row, problem) for the doubtful cells in these columns."""
         read = {
             place: name
             for place, name in enumerate(self.heading, 1)
@@ -572,10 +576,11 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """A sheet as a child has written it, in an unnamed file that goes with this value.
+    """A sheet that a child process has written to an unnamed file. The file is closed with this
+    object.
 
     others, hidden  notes on the other sheets, and on hidden rows
-    doubts          by row, then by column (both from 1), as in `SheetDoubts`
+    doubts          doubtful cells, as in `SheetDoubts`
     """
 
     def __init__(self, path: Path, name: str | None, *, noted: bool, most: int) -> None:
@@ -604,8 +609,8 @@ class _WrittenSheet:
 
 
 def _values(file: int) -> Iterator[Any]:
-    """Yield the values of a file with one JSON value a line. Raises RefusedTable as the child
-    did."""
+    """Yield the values of a file with one JSON value in each line. Raises the RefusedTable that the
+    child process has written."""
     at, rest = 0, b""
     while part := os.pread(file, MIB, at):
         at += len(part)
@@ -622,8 +627,8 @@ def _values(file: int) -> Iterator[Any]:
 
 @contextmanager
 def _as_written() -> Iterator[None]:
-    """Raise RefusedTable if the child wrote something unexpected; a workbook may have taken it
-    over."""
+    """Raise RefusedTable if the child process wrote something unexpected: a workbook may have taken
+    control of it."""
     try:
         yield
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StopIteration) as e:
@@ -631,14 +636,14 @@ def _as_written() -> Iterator[None]:
 
 
 def _column(number: Any) -> int:
-    """Return the number of a column. Raises ValueError for one that no workbook has."""
+    """Return a column number. Raises ValueError for a number that no workbook has."""
     if not 0 <= int(number) <= MAX_COLUMN:
         raise ValueError
     return int(number)
 
 
 MAX_COLUMN: Final = 26 + 26**2 + 26**3
-"""The last column of three letters; Excel's own is 16,384."""
+"""Number of the last column of three letters. Excel's last column is 16,384."""
 
 
 def sheets_with_rows(path: Path) -> Sequence[str]:
@@ -653,7 +658,7 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function on a workbook in a child process, which writes its items. Raises
+    """Run a function on a workbook in a child process, and write the yielded items to `to`. Raises
     RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
@@ -669,7 +674,7 @@ def _in_child(
 
 
 def _text(cell: Any) -> str:
-    """Convert a cell to text of its own type."""
+    """Convert a cell to text; numbers and dates keep a type of their own."""
     if isinstance(cell, bool):
         return str(cell).upper()
     if isinstance(cell, int | float):
