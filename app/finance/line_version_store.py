@@ -1,14 +1,14 @@
-"""Versions of imported lines: a file is compared with the lines in force, and changes are written.
+"""Versions of imported lines: a file is compared with the current lines, and changes are written.
 
-    1 compare    rows of a file with the lines of their group that are in force
-    2 decide     a row is a new line, a new version of a line, or changes nothing
-    3 write      new versions, which end the ones before; a dry run stops before this
+    1 compare    the rows of a file with the current lines of their group
+    2 decide     whether a row is a new line, a new version of a line, or changes nothing
+    3 write      new versions, which end the previous versions; a dry run stops before this
 
-A version is valid from import `since` and before import `until`. Order books, statements and banks
-differ only by their `LineKind`.
+A version is valid from import `since` until before import `until`. Order books, statements and
+banks differ only by their `LineKind`.
 
-A line is in force by the newest import that stated it, not counting withdrawn imports and
-withdrawals. If that import is withdrawn, the newest of the others is restored.
+The current version of a line comes from the newest import that stated the line. Withdrawals and
+withdrawn imports do not count: if an import is withdrawn, the version before it is restored.
 """
 
 from __future__ import annotations
@@ -48,15 +48,16 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineKind:
-    """A kind of line: its tables, and when two files state one line.
+    """A kind of line: its tables, and when rows of two files are one line.
 
-    prefix       of the ids that all versions of a line share
-    group        columns that are equal in rows of one line; lines are walked by the first of them
-    numbered     whether a group has several lines, which their `ordinal` tells apart
-    content      columns of a version other than its key, its imports and the id of its line
-    texts        number of the last of these columns that an erasure may rewrite
-    erased       whether an erasure rewrote a text
-    money, date  of a line, in SQL
+    prefix       prefix of line ids; all versions of a line have one id
+    group        columns with equal values in all rows of one line; the first one is used for
+                 batches
+    numbered     whether a group may have several lines, which differ by their `ordinal`
+    content      columns of a version except its key, its imports and the id of its line
+    texts        how many of the last content columns an erasure may rewrite
+    erased       returns whether an erasure rewrote a text
+    money, date  SQL for a line's money and date
     """
 
     table: str
@@ -86,7 +87,8 @@ class LineKind:
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
         """Return the newest erased version of each line, by key.
 
-        It need not be in force. A withdrawn line may come again, but its texts must not.
+        That version need not be current: a withdrawn line may be imported again, but without its
+        texts.
         """
         keys = len(self.keys)
         return {
@@ -98,17 +100,18 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each content of a file, the index of the known content that it restates."""
+        """Return, for each row of a group in a file, the index of the known line that it restates,
+        or None."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
-        """Return a line's content, stated again by a file."""
+        """Return the new content of a line whose content was `before`, from a row of a file."""
         return content
 
     def beside(self, group: Row, new: list[Row], left: Rows, calendar: Calendar) -> list[Beside]:
-        """Return new contents that may be corrections of lines that the file lacks.
+        """Return new rows that may be corrections of lines that the file lacks.
 
-        left  import and content of such lines
+        left  (import, content) of each line that the file lacks
         """
         return []
 
@@ -143,7 +146,8 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines. A text that is empty in a file keeps its earlier content from another format."""
+    """Bank lines. A text that a file leaves empty is kept from an earlier file of another
+    format."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -163,7 +167,7 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""Replaces an erased phone number in an order book; later versions of the line keep it erased."""
+"""Replaces an erased phone number in an order book, and in later versions of the line."""
 
 ERASED_NUMBER: Final = "•"
 """Replaces an erased number in a bank's text."""
@@ -216,11 +220,11 @@ LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A new line that may be a correction of another one, which also counts.
+    """A new line that may be a correction of another line, while both count.
 
-    of            the subject of both, such as `refund of pay_1`
-    minor, other  their amounts, of the new one and of the other
-    number        the import of the other one
+    of            the subject of both lines, such as `refund of pay_1`
+    minor, other  amounts of the new line, and of the other line
+    number        the import of the other line
     """
 
     of: str
@@ -238,7 +242,8 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLine:
-    """A line whose content an import changes; both versions have the columns of its kind."""
+    """A line whose content an import changes. Both versions have the content columns of the line's
+    kind."""
 
     line: str
     before: Sequence[Any]
@@ -246,20 +251,20 @@ class ChangedLine:
 
 
 MOST_CHANGES: Final = 100
-"""Changed lines of an import that are kept to be shown. A file can list all of them."""
+"""Most changed lines of an import that are shown. A file can list all of them."""
 
 SHOWN_BESIDE: Final = 3
-"""Lines that a sentence names."""
+"""Most lines of `beside` that a sentence lists."""
 
 MOST_BESIDE: Final = 1_000
-"""Maximum lines counted."""
+"""Most lines of `beside` that are counted."""
 
 
 @dataclass(slots=True, kw_only=True)
 class WrittenVersions:
-    """Counts of rows by their effect: new lines, changed lines, and the rest.
+    """Numbers of rows with new lines, changed lines, and unchanged lines.
 
-    changes  the changed lines, of a whole import the first MOST_CHANGES
+    changes  the changed lines of a batch; for a whole import, the first MOST_CHANGES
     """
 
     new: int = 0
@@ -302,11 +307,11 @@ async def write_lines(
     number: int | None,
     calendar: Calendar = IN_UTC,
 ) -> WrittenVersions:
-    """Write the versions that result from staged rows, as of an import.
+    """Write the versions that result from staged rows of an import.
 
-    rows      of the kind's group and content, and maybe more; all rows of one group together
-    number    the import; None: only count what it would write
-    calendar  of the rows' days
+    rows      rows with the kind's group and content columns first; rows of one group together
+    number    the import's number; None to count changes without writing
+    calendar  calendar of the rows' days
     """
     return await run(connection, _write, rows, LINES[kind], number, calendar)
 
@@ -376,10 +381,10 @@ def _write(
 
 
 def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> dict[Row, Rows]:
-    """Return versions of lines by group: key, since, until and content. If an erasure may have
-    rewritten some, return all versions in the rows' groups, otherwise those in force."""
+    """Return (key, since, until, content) of lines, by group: only current versions, or all
+    versions if the kind has texts that an erasure may rewrite."""
     found, firsts = defaultdict[Row, Rows](list), {row[0] for row in rows}
-    # A file with only new lines, such as the first one, need not look up each of its keys.
+    # A file with only new lines, such as the first file, needs no lookup of its keys.
     any_between = statement(
         "SELECT 1 FROM {table} WHERE {key} BETWEEN ? AND ? LIMIT 1",
         table=lines.table,
@@ -402,7 +407,7 @@ def _versions_of(connection: PlainConnection, lines: LineKind, rows: Rows) -> di
 
 
 def _supersede(connection: PlainConnection, lines: LineKind, rows: Rows, number: int) -> None:
-    """End the versions with these keys and `since`."""
+    """End the versions with these keys and this `since` by the import `number`."""
     keys = (*lines.keys, "since")
     if connection.dialect == "sqlite":
         sql = statement(
@@ -438,10 +443,10 @@ async def lines_known(
     as_of: Instant,
     **having: Iterable[str],
 ) -> Rows:
-    """Return lines as known at an instant, each once, in no order.
+    """Return lines as known at an instant, without duplicates or order.
 
-    columns  of the rows, in SQL
-    having   by column, values one of which a line has
+    columns  columns to return, in SQL
+    having   for each column, its possible values; a line must fit in at least one column
     """
     number, found = await import_store.newest_published(connection, as_of=as_of), dict[Row, None]()
     for name, values in having.items():
@@ -460,7 +465,7 @@ async def lines_known(
 # --- undoing what a killed import left ------------------------------------------------------------
 
 UNDOING: Final = 1_000
-"""Lines per transaction that undoes a killed import."""
+"""Lines for each transaction that undoes a killed import."""
 
 
 async def key_stretches(
@@ -479,8 +484,8 @@ async def key_stretches(
 async def undo_stretch(
     connection: AsyncConnection, kind: import_store.ImportKind, *, after: str | None, to: str | None
 ) -> None:
-    """Delete lines that no published import states, from key `after` to key `to`. `after` None
-    starts at the first key, and `to` None ends at the last."""
+    """Delete lines that no published import states, after key `after` and up to key `to`. None
+    leaves an end open."""
     number = await import_store.newest_published(connection)
     first = LINES[kind].group[0]
     lines = table(LINES[kind].table, *map(column, (first, "since", "until")))
@@ -503,21 +508,22 @@ _STANDING: Final = (
     "AND stated.since NOT IN (SELECT withdraws FROM imports "
     "WHERE withdraws IS NOT NULL AND published_at IS NOT NULL){made}"
 )
-"""The import by which a line is in force, among those before `:beyond`."""
+"""The newest import before `:beyond` that states a line and was not withdrawn."""
 
 _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""No bank line is in force by an import that only enriched it, as that one does not cover the
-account. It counts when that import itself is withdrawn."""
+"""Leaves out an import that only enriched a bank line and does not cover the account, unless it is
+the import that is being withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""Condition on a line that is in force by the import `:number`, within a stretch of lines."""
+"""Condition on a line whose current version comes from the import `:number`, in a stretch of
+lines."""
 
 LOOKING: Final = 20_000
-"""Lines per statement while an import is withdrawn. An import may have a million lines. A server
-ends a statement after 15 s, enough for about 300,000."""
+"""Lines for each statement of a withdrawal. An import may have a million lines, and a server ends a
+statement after 15 s, enough for about 300,000."""
 
 _IN_FORCE: Final = (
     "SELECT one.currency, count(*), {sums}, "
@@ -539,10 +545,10 @@ _END: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingLines:
-    """The lines that are in force by an import.
+    """The lines whose current version comes from an import.
 
-    lines   how many
-    sums    their money by currency, in minor units, without signs
+    lines   number of lines
+    sums    their money in minor units, without signs, by currency
     before  number of lines dated before an instant
     """
 
@@ -552,11 +558,12 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines by their first key: after `after`, up to `to`. None leaves an end open."""
+"""Range of lines by their first key column: after `after`, up to `to`. A missing name leaves an end
+open."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
-    """Build one of the statements above for a kind of import."""
+    """Build one of the statements above for a kind of line."""
     table, keys, own = LINES[kind].table, LINES[kind].keys, LINES[kind].content
     content = own if form is _CHANGED else ("line", *own)
     made = _MADE if kind == "bank" else ""
@@ -600,7 +607,10 @@ _EVERY: Final = 2**62
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Return the lines that are in force by an import. before: count those dated before it."""
+    """Count the lines whose current version comes from an import.
+
+    before  the instant for the count of lines dated earlier
+    """
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):
@@ -632,7 +642,7 @@ _CHANGED: Final = (
 async def changed_lines(
     connection: AsyncConnection, found: import_store.Import
 ) -> AsyncIterator[list[ChangedLine]]:
-    """Yield the lines that an import changed, a stretch of lines at a time."""
+    """Yield the lines that an import changed, one stretch of lines at a time."""
     left, width = found.changed, len(LINES[found.kind].content)
     async for stretch in _stretches_of(connection, found):
         if not left:
@@ -649,9 +659,9 @@ async def changed_lines(
 
 
 async def take_back(connection: AsyncConnection, found: import_store.Import, *, by: int) -> int:
-    """End the lines that an import has in force, and restore the earlier ones.
+    """End the versions that come from an import, and restore the versions before them.
 
-    by  the import that withdraws it; no published one may have done so
+    by  number of the import that withdraws `found`; `found` must not be withdrawn yet
 
     Returns the number of restored lines.
     """

@@ -1,4 +1,4 @@
-"""Matching rules in force, and the effect of new ones. `rule_file.py` reads them."""
+"""The present matching rules, and the effect of new rules. `rule_file.py` parses rules."""
 
 import json
 import tomllib
@@ -41,10 +41,10 @@ class RuleChangeDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleChange:
-    """A setting in two sets of rules.
+    """A setting that differs between two sets of rules.
 
-    before, after  its values; "" where a set has none
-    note           for limits: the change in words; "" for other settings
+    before, after  the setting's values; "" if it is not set
+    note           what the change of a limit means; "" for other settings
     """
 
     what: str
@@ -57,7 +57,8 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit before and after, and a word that says whether it is stricter."""
+        """Return a limit's values before and after, with a word on whether the limit gets
+        stricter."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -71,7 +72,8 @@ class RuleChange:
 def compare_rules(before: str, after: str) -> list[RuleChange]:
     """Return the settings in which two files of rules differ, limits first.
 
-    Limits of a day or a month are compared by their effective values, if either file states them.
+    Limits of a day or a month are compared by their effective values if at least one file states
+    them.
     """
     rules = [read_rules(each) for each in (before, after)]
     stated = {
@@ -96,9 +98,9 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
-    """Return the limits of one person, as text in major units by setting.
+    """Return the limits of what one person may do alone, as text in major units, by setting.
 
-    stated  periods and currencies whose limits are wanted
+    stated  (period, currency) of the limits of a day or a month to return
     """
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
@@ -111,8 +113,7 @@ def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
 
 
 def _limit_note(what: str, before: str, after: str, rules: Sequence[Rules]) -> str:
-    """Describe what a limit's change means, also for a currency that gains or loses its only
-    limit."""
+    """Describe what a limit's change means, including a first limit and a removed last limit."""
     others_had, others_have = [what != "close_alone" and bool(e.alone_max) for e in rules]
     if not before:
         return (
@@ -137,7 +138,8 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values of settings other than limits, as text; those of a table by its key."""
+    """Return the values, as text, of settings other than limits. Settings in a table are named
+    `table.key`."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:
@@ -158,7 +160,7 @@ def _setting_text(value: Any) -> str:
 
 
 def limits_sentence(changes: Sequence[RuleChange]) -> str:
-    """Describe how limits change, and how many other settings do."""
+    """Describe the changed limits, and count the other changed settings."""
     limits = [each.sentence for each in changes if each.note]
     others = len(changes) - len(limits)
     said = limits[:LIMITS_NAMED] or ["No limit changes."]
@@ -170,18 +172,18 @@ def limits_sentence(changes: Sequence[RuleChange]) -> str:
 
 
 LIMITS_NAMED: Final = 9
-"""Changed limits that a sentence lists: those of three currencies."""
+"""Most changed limits that a sentence lists: the limits of three currencies."""
 
 
 # --- rules in force, new rules, and their preview -------------------------------------------------
 
 
 MOST_REPORTED: Final = 1_000
-"""Changes that a preview lists, about a kilobyte each; all of them are counted."""
+"""Most changes that a preview lists, about a kilobyte each. It counts all of them."""
 
 
 async def current_rules(context: AppContext) -> SavedRules | None:
-    """Return the saved rules in force; None if none were ever saved."""
+    """Return the rules saved last; None if none were ever saved."""
     async with context.database.reading() as connection:
         return await rules_in_force(connection)
 
@@ -197,7 +199,7 @@ class RulesDocument(TypedDict):
 
 
 def rules_document(saved: SavedRules | None) -> RulesDocument:
-    """Return saved rules as JSON. None: no rules were ever saved."""
+    """Return saved rules as a document; None means that no rules were ever saved."""
     if saved is None:
         return {"number": None, "toml": ""}
     return {
@@ -210,24 +212,25 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules in force, now or at an instant; the defaults if none were ever saved."""
+    """Return the rules that are valid now or were valid at an instant; defaults if none were
+    saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 
 def rules_of(saved: SavedRules | None) -> Rules:
-    """Parse saved rules; None gives the defaults."""
+    """Parse saved rules. Without saved rules, return the defaults."""
     return Rules() if saved is None else read_rules(saved.toml)
 
 
 async def save_rules(
     context: AppContext, text: str, *, by: str | None, reason: str = ""
 ) -> SavedRules | Proposal:
-    """Put rules in force, or propose them if the present rules limit what one person may do.
-    Otherwise that person could raise the limit, or a tolerance, and then act alone.
-    reason  why, for the trail, and for the second person
+    """Save new rules. If the present rules limit what one person may do, propose the new rules
+    instead: otherwise that person could raise the limit, or a tolerance, and then act alone.
+    reason  the reason for the trail and for the second person
 
-    Raises ConfigurationError for mistakes, UsageError for a person who may not, and for rules that
-    are in force already.
+    Raises ConfigurationError for mistakes, UsageError for a person who may not save rules, and for
+    rules equal to the present ones.
     """
     read_rules(text)
     check_reason(reason, needed=False, countries=context.countries)
@@ -307,7 +310,7 @@ def rules_kind(context: AppContext) -> ProposalKind:
 
 
 async def _rules_state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    # The state changes with the rules in force.
+    # The state changes with every saved version of the rules.
     last = await rules_in_force(connection)
     return "0" if last is None else str(last.number)
 
@@ -350,7 +353,7 @@ class RulesPreviewDocument(TypedDict):
 class RulesPreview:
     """Effect of new rules.
 
-    rules         settings that differ from those in force
+    rules         settings that differ from the present rules
     counts, sums  number of changes, and their minor units, by (effect, kind or cause, currency)
     listed        the first MOST_REPORTED changes
     """
@@ -416,16 +419,18 @@ def decision_json(decision: Decision) -> DecisionDocument:
 
 
 async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocument:
-    """Return the document of `preview_rules`."""
+    """Return the result of `preview_rules` as a document."""
     return (await preview_rules(context, text)).document()
 
 
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
-    """Match everything under the rules in force and under new ones, and compare; store nothing.
+    """Match everything by the present rules and by new rules, and compare the results. Store
+    nothing.
 
-    Raises ConfigurationError with every mistake of the file, and NotAllRead over unread deliveries.
+    Raises ConfigurationError that lists all mistakes in the rules, and NotAllRead if deliveries are
+    unread.
     """
     rules = read_rules(text)
     await must_have_read(context)

@@ -1,12 +1,12 @@
-"""Input of a matching other than its rows: its rules, groups across orders, and a way to read rows
-from plain code.
+"""Inputs of a matching besides its rows: rules, groups of orders, and access to rows from
+synchronous code.
 
-The matcher is plain code that asks for rows, and the database answers asynchronously. `in_step`
-lets one wait for the other, on one connection and so on one snapshot.
+The matcher is synchronous code that asks for rows, and the database answers asynchronously.
+`in_step` runs the matcher on one connection, and so on one snapshot.
 
-Groups, decisions of people and payments join rows, as of an instant. Only rows that may be joined
-are read: lines of groups, lines and orders that people named, and statement lines whose payment is
-of several orders, or of another one than they name.
+Groups, people's decisions and payments join rows, as known at an instant. Only rows that may be
+joined are read: lines of groups, lines and orders that people named, and statement lines whose
+payment belongs to several orders, or to another order than the lines name.
 """
 
 import hashlib
@@ -34,15 +34,15 @@ Result = TypeVar("Result")
 
 
 async def in_step(connection: AsyncConnection, work: Callable[[], Result]) -> Result:
-    """Run plain code that reads `rows_of` streams of this connection."""
+    """Run synchronous code that reads `rows_of` streams of this connection."""
     return await connection.run_sync(lambda _: work())
 
 
 async def share_snapshot(connection: AsyncConnection) -> str:
-    """Share this transaction's snapshot with other processes. It must be the first statement.
+    """Share this transaction's snapshot with other processes. Call this before any other statement.
 
-    Returns the name for `hold_snapshot`. On SQLite nothing is shared: all see the same data while
-    nobody writes.
+    Returns the name for `hold_snapshot`. SQLite shares nothing: while nobody writes, all processes
+    see equal data.
     """
     if connection.dialect.name == "sqlite":
         await newest_published(connection)  # a transaction begins with its first read
@@ -51,9 +51,9 @@ async def share_snapshot(connection: AsyncConnection) -> str:
 
 
 async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
-    """Use the snapshot that `share_snapshot` named from now on."""
+    """Make this transaction use the snapshot that `share_snapshot` named."""
     if connection.dialect.name != "sqlite":
-        # The server made the name of digits and dashes. A parameter is not possible here.
+        # A parameter is not possible here. The server makes names of digits and dashes only.
         assert name.replace("-", "").isalnum()
         sql = statement("SET TRANSACTION SNAPSHOT '{name}'", name=name)
         await connection.execute(text(sql))
@@ -61,7 +61,7 @@ async def hold_snapshot(connection: AsyncConnection, name: str) -> None:
 
 
 def rows_of(batches: AsyncIterator[list[Item]], progress: Callable[[int], None]) -> Iterator[Item]:
-    """Yield the rows of a stream one by one, for code that `in_step` runs."""
+    """Yield the rows of a stream one by one. Only code that `in_step` runs may call this."""
     return chain.from_iterable(_counted_batches(batches, progress))
 
 
@@ -74,7 +74,7 @@ def _counted_batches(
 
 
 def wait_for(work: Awaitable[Result]) -> Result:
-    """Return the result of an awaitable, for code that `in_step` runs."""
+    """Wait for an awaitable and return its result. Only code that `in_step` runs may call this."""
     return await_only(work)
 
 
@@ -94,7 +94,8 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """One saved set of rules: its number from 1, its author and time, and the file's text."""
+    """A saved version of the rules: its number from 1, its time and author, and the text of the
+    file."""
 
     number: int
     at: Instant
@@ -109,7 +110,7 @@ _RULES: Final = table("match_rules", *map(column, ("number", "at", "who", "diges
 async def rules_in_force(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> SavedRules | None:
-    """Return the last saved rules, now or at an instant; None if there were none."""
+    """Return the rules saved last, until now or until an instant; None if there were none."""
     newest = select(_RULES).order_by(_RULES.c.number.desc()).limit(1)
     if as_of is not None:
         newest = newest.where(_RULES.c.at <= as_of)
@@ -142,7 +143,7 @@ async def add_rules(connection: AsyncConnection, *, at: Instant, who: str, toml:
 # --- rows joined across orders --------------------------------------------------------------------
 
 AT_ONCE: Final = 4_000
-"""Rows in memory at a time while they are searched."""
+"""Most rows in memory at a time during a search."""
 
 _GROUPED: Final = statement(
     "SELECT match_key, group_key FROM book_lines WHERE group_key IS NOT NULL AND {known}",
@@ -157,7 +158,7 @@ _ELSEWHERE: Final = statement(
     row=ROW_FIELDS,
     known=KNOWN,
 )
-"""Lines that name an order but belong to a payment of another order."""
+"""Lines that name one order but belong to a payment of another order."""
 
 _CONTESTED: Final = statement(
     "SELECT '', {row} FROM statement_lines WHERE match_key IS NULL AND payment IS NOT NULL "
@@ -177,7 +178,7 @@ _ORDERS: Final = "SELECT order_key FROM links WHERE kind = 'payment' AND referen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinedLines:
-    """Keys of the orders that may be joined, and the lines that join them."""
+    """Keys of orders that may be joined, and the lines that join them."""
 
     keys: Collection[str]
     book: list[BookRow]
@@ -187,7 +188,7 @@ class JoinedLines:
 async def joined_lines(
     connection: AsyncConnection, hands: Iterable[HandMatch], *, as_of: Instant
 ) -> JoinedLines:
-    """Return groups of rows that may be joined, as known at an instant."""
+    """Return the keys and lines that may be joined, as known at an instant."""
     number = await newest_published(connection, as_of=as_of)
     keys: set[str] = set()
     async for rows in stream(connection, _GROUPED, at_once=AT_ONCE, values={"number": number}):

@@ -1,4 +1,4 @@
-"""Named mappings: saved from a page, and used by name from pages, commands and the import
+"""Mappings that people save under a name, for use on pages, in commands and in the import
 folder."""
 
 import hashlib
@@ -13,7 +13,7 @@ from app.finance import import_store
 from app.finance.files.presets import KINDS, ReadingRequest, reading_in
 
 MOST_NAMED: Final = 200
-"""Maximum number of mappings. Each is examined when a file is recognized."""
+"""Most mappings that can be saved. Each is compared with a file that is to be recognized."""
 
 Request = TypeVar("Request", bound=ReadingRequest)
 
@@ -26,7 +26,7 @@ async def list_mappings(context: AppContext) -> list[import_store.NamedMapping]:
 
 
 async def one_mapping(context: AppContext, name: str) -> import_store.NamedMapping:
-    """Return a mapping. Raises NotFoundError that lists the existing ones."""
+    """Return a mapping. Raises NotFoundError that lists the existing mappings."""
     known = await list_mappings(context)
     found = next((each for each in known if each.name == name), None)
     if found is None:
@@ -40,9 +40,10 @@ async def one_mapping(context: AppContext, name: str) -> import_store.NamedMappi
 async def save_named(
     context: AppContext, name: str, *, kind: import_store.ImportKind, toml: str, by: str | None
 ) -> None:
-    """Save a mapping under a name, replacing an earlier one.
+    """Save a mapping under a name, replacing an earlier mapping of that name.
 
-    Raises UsageError for an unfit name, a mapping with mistakes, or a person who may not import.
+    Raises UsageError for an invalid name, for a mapping with mistakes, and for a person who may not
+    import.
     """
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(
@@ -69,7 +70,7 @@ async def save_named(
 
 
 async def delete_named(context: AppContext, name: str, *, by: str | None) -> None:
-    """Delete a mapping. Raises NotFoundError if there is none."""
+    """Delete a mapping. Raises NotFoundError if no mapping has the name."""
     await one_mapping(context, name)
     async with context.database.writing() as connection:
         who = await permitted(connection, by=by, action="mapping_deleted")
@@ -82,7 +83,8 @@ async def delete_named(context: AppContext, name: str, *, by: str | None) -> Non
 async def with_named_mapping(context: AppContext, request: Request) -> Request:
     """Return the request with the content of the mapping that it names.
 
-    A path, which has a `/`, ends in `.toml` or exists, is left as it is. Raises NotFoundError.
+    If the request gives a path instead (with a `/`, the ending `.toml`, or an existing file),
+    return the request unchanged. Raises NotFoundError.
     """
     named = request.mapping
     if named is None or request.content or named.suffix == ".toml" or named.name != str(named):

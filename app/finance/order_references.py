@@ -1,7 +1,7 @@
-"""References in an order book to payments and sessions. An impossible reference is a problem; the
-others are stored.
+"""Stores the references to payments and sessions in an order book, and reports impossible
+references.
 
-A reference of a session or payment belongs to one order for good; the provider's events find their
+A session's or payment's reference belongs to one order forever. The provider's events find their
 order by it.
 """
 
@@ -21,22 +21,22 @@ from app.orders.record_store import after_all, keep_records, order_records, owne
 from app.receiving.pace import Pace
 
 FIRST_ORDERS, MOST_ORDERS = 20, 200
-"""Orders named in the first transaction, and in any."""
+"""Most orders named in the first transaction, and in any other."""
 
 SHOWN = 3
-"""Rows that a note lists."""
+"""Most rows that a note lists."""
 
 _ORDER = 3
 """Index of the order's reference in a staged row, after its number, key and kind."""
 
 Unfit = tuple[int, str]
-"""Number of a row, and why its reference is not stored."""
+"""(row number, why the row's reference is not stored)"""
 
 
 def shared_references(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows that share a session or payment with another row, by reference.
+    """Return the rows that share a session or payment with another row, by kind of reference.
 
-    Such a reference belongs to no order: a spreadsheet may have shortened several to the same one.
+    A shared reference belongs to no order: a spreadsheet may have shortened different ones alike.
     """
     pairs = {kind: staged.crowded(("source", kind), at_most=1) for kind in ("session", "payment")}
     rows = {kind: sorted({row for pair in found for row in pair}) for kind, found in pairs.items()}
@@ -44,7 +44,8 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return the rows of a statement that share a payment with a row of another order."""
+    """Return rows of a statement that share a payment with a row of another order, by kind of
+    reference."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -63,7 +64,7 @@ OF_STATEMENT: Final = "Compare them with the export."
 
 
 def said_of_shared(shared: Mapping[str, Sequence[int]], then: str) -> list[str]:
-    """Return a sentence on the rows of each kind of reference, with the next step."""
+    """Return a sentence on the shared references of each kind, followed by the next step `then`."""
     return [
         f"{counted(len(rows), 'row')}, the first being {', '.join(map(str, rows[:SHOWN]))}, name a "
         f"{kind} that a row of another order names, too, and one {kind} pays one order. {then}"
@@ -89,10 +90,9 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references in the rows. Return rows whose reference was linked to another order
-    meanwhile.
+    """Store the references of rows. Return rows whose reference another order got in the meantime.
 
-    without  rows that name nothing
+    without  rows whose references are not stored
     """
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)

@@ -1,7 +1,7 @@
-"""Rows about periods: closed periods, and what a report reads besides lines and breaks.
+"""Stored closings of periods, and what a report reads besides lines and breaks.
 
-A closing is written once, in order, and never changed. A period that was reopened is closed again
-as its next version; the closing before it stays.
+Periods are closed in order, and a closing is never changed. A reopened period is closed again as
+its next version; its earlier closing remains stored.
 """
 
 import hashlib
@@ -31,15 +31,16 @@ from reconcile.reporting.closing import (
 from reconcile.reporting.input import ChangeSeen
 
 LEVEL: Final = 9
-"""Compression level. Reports are stored forever and written once, so they use the highest."""
+"""Compression level: the highest one, because reports are written once and stored forever."""
 
 PART_BYTES: Final = 1024 * 1024
-"""Bytes of a stored report or journal in one row, before compression. A journal has no limit: a
-month may have any number of transactions."""
+"""Bytes of a stored report or journal in one row, before compression. A journal needs several rows,
+because a month may have any number of transactions."""
 
 
 class PrintParts:
-    """A report or journal while it is written, as compressed parts that each end with a write."""
+    """Writer of a report or journal, which compresses the text in parts. A part ends with a written
+    piece."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -71,8 +72,8 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails if the version exists
-    already."""
+    """Store a closing with its reports and journals by format. Fails if this version is already
+    stored."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -100,7 +101,7 @@ async def add_closing(
 
 
 async def add_reopening(connection: AsyncConnection, reopening: Reopening) -> None:
-    """Store a reopening. Fails for a closing that was reopened before."""
+    """Store a reopening. Fails if the closing was reopened before."""
     await connection.execute(
         text(
             "INSERT INTO reopenings (period, version, at, who, digest, document) "
@@ -136,8 +137,10 @@ class PeriodListDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """One closing for lists, with the time and digest of its reopening if there was one. The
-    closing itself is read by its name. `second` is who approved it, if two people closed it."""
+    """One closing for lists, with the time and digest of its reopening if it was reopened.
+
+    The whole closing is read by period and version. `second` is the person who approved it, if any.
+    """
 
     period: str
     version: int
@@ -151,7 +154,7 @@ class Closed:
     reopening: str | None = None
 
     def stands_at(self, as_of: Instant | None) -> bool:
-        """Return whether it was in force at an instant: closed and not reopened. None: now."""
+        """Return whether the closing was made and not reopened at an instant; None means now."""
         if as_of is None:
             return self.reopened_at is None
         return self.closed_at <= as_of and (self.reopened_at is None or as_of < self.reopened_at)
@@ -179,7 +182,7 @@ _CLOSINGS: Final = (
 
 
 async def all_closings(connection: AsyncConnection) -> list[Closed]:
-    """Return every version of every period that was ever closed, by period and version."""
+    """Return all versions of all closed periods, by period and version."""
     return [
         Closed(
             period=row[0],
@@ -200,7 +203,8 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
 async def closed_periods(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> list[Closed]:
-    """Return the closings in force, now or at an instant, the earliest period first."""
+    """Return the closings that are valid now, or were valid at an instant, the earliest period
+    first."""
     return [each for each in await all_closings(connection) if each.stands_at(as_of)]
 
 
@@ -232,8 +236,7 @@ async def reopening_text(connection: AsyncConnection, period: str, *, version: i
 async def print_parts(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> AsyncIterator[bytes]:
-    """Yield the parts of a stored report or journal; nothing if it was not stored in this
-    format."""
+    """Yield the parts of a stored report or journal; nothing if this format was not stored."""
     sql = text(
         "SELECT content FROM closing_prints WHERE period=:period AND version=:version "
         "AND format=:format AND part=:part"
@@ -249,7 +252,7 @@ async def print_parts(
 async def print_of(
     connection: AsyncConnection, period: str, form: str, *, version: int
 ) -> bytes | None:
-    """Return a closed report's bytes in one format; None if it was not stored in it."""
+    """Return the bytes of a stored report in one format; None if this format was not stored."""
     found = [part async for part in print_parts(connection, period, form, version=version)]
     return b"".join(found) if found else None
 
@@ -259,17 +262,17 @@ _FIRST: Final = (
     "SELECT received_at FROM deliveries ORDER BY id LIMIT 1",
     "SELECT started_at FROM imports ORDER BY number LIMIT 1",
 )
-"""The first publication, the first arrival and the first import."""
+"""Queries for the first publication, the first arrival and the first import."""
 
 
 async def first_known(connection: AsyncConnection) -> Instant | None:
-    """Return the time of the first arrival, import or publication; None before any."""
+    """Return the time of the first arrival, import or publication; None if there is none."""
     found = [await connection.scalar(text(each)) for each in _FIRST]
     return min((Instant(each) for each in found if each is not None), default=None)
 
 
 async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> int:
-    """Count the messages that arrived by an instant and still wait for a person to read them."""
+    """Count the deliveries, received by an instant, that still wait for a person to read them."""
     found = await connection.scalar(
         text("SELECT count(DISTINCT delivery_id) FROM unread_values WHERE received_at <= :until"),
         {"until": until},
@@ -278,8 +281,8 @@ async def count_unreadable(connection: AsyncConnection, *, until: Instant) -> in
 
 
 async def count_not_ours(connection: AsyncConnection, *, since: Instant, until: Instant) -> int:
-    """Count the deliveries in a time span that were set aside as another shop's. Its end is
-    excluded."""
+    """Count the deliveries in a span that were set aside because they belong to another shop. The
+    end of the span is excluded."""
     found = await connection.scalar(
         text(
             "SELECT count(*) FROM deliveries WHERE verdict = 'not_ours' "
@@ -307,7 +310,8 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield orders that had a final outcome at the start and another by the end, in key order."""
+    """Yield orders whose final outcome at the start was a different one by the end, in key
+    order."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -334,6 +338,7 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks that people had accepted by an instant, even if undone since."""
+    """Return ids of breaks that people had accepted by an instant, even if the act was undone
+    later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -1,15 +1,14 @@
-"""Assigns a payment to an order, withdraws that, or dismisses the payment; each is a record and an
-audit entry.
+"""Assigns a payment to an order, withdraws an assignment or dismissal, or dismisses a payment.
 
-1 look       the payment, its order now, and the orders that fit it
-2 refuse     what has been placed since it was shown, or what nothing proves the amount of
-3 propose    where one person may not do it alone
+1 look       find the payment, its present order, and the orders that fit it
+2 refuse     a payment that was placed since it was shown, or whose amount nothing proves
+3 propose    the act if one person may not do it alone
 4 write      the record and the audit entry, in one transaction
 
 Support proposes, finance decides. One finance person alone may assign only to the one order that
-fits, within the limits up to which one person may accept breaks, and withdraw within them. A second
-person is always needed if no limit is set, for a dismissal, and for a payment of an order that was
-ever published as fulfillable, since the goods may have been shipped.
+fits, and within the limits up to which one person may accept breaks; the limits also apply to a
+withdrawal. A second person is always needed if no limit is set, for a dismissal, and for a payment
+of an order that was ever published as fulfillable: its goods may have been shipped.
 """
 
 import json
@@ -46,7 +45,7 @@ from reconcile.ledger.records import DISMISSED_AS, NO_ORDER, WITHDRAWN, Dismisse
 from reconcile.money import Money, to_json
 
 ACCOUNT_MAX: Final = 120
-"""Maximum characters of an account name."""
+"""Most characters of an account name."""
 
 ActKind = Literal["assign", "withdraw", "dismiss"]
 
@@ -59,13 +58,15 @@ ACTIONS: Final[Mapping[ActKind, Action]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placing:
-    """Request to assign, withdraw or dismiss a payment.
+    """Request to assign a payment, withdraw its assignment, or dismiss it.
 
-    payment   its id or its provider reference
-    order     the order to assign it to
-    dismiss   why it belongs to no order, and `to` the account that its money goes to
-    replaces  id of the last record on the payment that the person saw; None: any, unless somebody
-              has assigned the payment
+    payment   the payment's id or its provider reference
+    order     the order to assign the payment to
+    dismiss   why the payment belongs to no order
+    to        the account that a dismissed payment's money goes to
+    replaces  id of the last record on the payment that the person saw; None to act whatever the
+              last
+              record is, unless the payment is assigned
     """
 
     kind: ActKind
@@ -89,13 +90,13 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Time between an order's placing and a payment that counts as a reason to suggest the order."""
+"""Longest time between a payment and an order's placing that counts as a reason for the order."""
 
 LOOKED_AT: Final = 200
-"""Orders compared with one payment."""
+"""Most orders compared with one payment."""
 
 SUGGESTED: Final = 10
-"""Orders suggested."""
+"""Most orders suggested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Suggestion:
 
     @property
     def fits(self) -> bool:
-        """Return whether the amount due and the phone number are equal."""
+        """Return whether the payment has the amount due and the order's phone number."""
         return {"amount", "number"} <= set(self.reasons)
 
     def document(self) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Suggestion:
 
 
 async def suggested_orders(context: AppContext, payment: Unallocated) -> list[Suggestion]:
-    """Return orders that a payment may be for, those with the most reasons first."""
+    """Return orders that a payment may be for, the orders with the most reasons first."""
     async with context.database.reading() as connection:
         return await _suggestions(context, connection, payment)
 
@@ -164,7 +165,7 @@ async def _suggestions(
 
 
 def only_fit(suggestions: list[Suggestion]) -> str | None:
-    """Return the only order that fits; None if none does, or several do."""
+    """Return the only order that fits; None if no order or several orders fit."""
     fitting = [each.order for each in suggestions if each.fits]
     return fitting[0] if len(fitting) == 1 else None
 
@@ -173,10 +174,10 @@ def only_fit(suggestions: list[Suggestion]) -> str | None:
 
 
 async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
-    """Assign a payment, withdraw that, or dismiss it. Propose this instead if it takes two people.
+    """Do what a request asks, or propose it if it takes two people.
 
-    Returns the proposal; None if the act is done. Raises NotFoundError for an unknown payment or
-    order, UsageError for an act that is not possible or a person who may not do it.
+    Returns the proposal; None if the act was done. Raises NotFoundError for an unknown payment or
+    order, UsageError for an impossible act or a person who may not do it.
     """
     check_reason(asked.reason, of="a payment", countries=context.countries)
     asked = replace(asked, order=composed(asked.order))
@@ -210,7 +211,8 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not do this alone; None if they may. Raises as `place_payment`."""
+    """Return why one person may not do this alone; None if they may. Raises the errors of
+    `place_payment`."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -222,9 +224,10 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 class _Seen:
     """State of a payment in the transaction of an act.
 
-    money   what is left of it; for an answered payment, the amount that a statement line proves
+    money   what is left of the payment; for an answered payment, the amount that a statement line
+            proves
     proved  whether a statement line proves the amount
-    taken   orders that lose it
+    taken   orders from which the act takes the payment
     """
 
     payment: Unallocated
@@ -234,13 +237,14 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock decisions on payments, and readers' links to them, until the transaction ends."""
+    """Lock people's decisions on payments, and the links that readers make, until the transaction
+    ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 
 
 async def _seen(context: AppContext, connection: Connection, asked: Placing) -> _Seen:
-    """Return the payment, if the act is possible. Raise NotFoundError or UsageError."""
+    """Return the payment's state. Raises NotFoundError or UsageError if the act is not possible."""
     now = context.clock.now()
     payment = await run(connection, found_payment, context.policy, now, asked.payment)
     holders = (payment.assigned_to,) if payment.assigned_to else payment.named
@@ -273,7 +277,7 @@ async def _seen(context: AppContext, connection: Connection, asked: Placing) -> 
 
 
 async def _last_word(connection: Connection, payment: Unallocated) -> str:
-    """State who placed a payment last, and when."""
+    """Return a phrase on who decided about a payment last, what, and when."""
     acts = (await run(connection, acts_on, {payment.key})).get(payment.key, ())
     if not acts:
         return f"{payment.id} was neither assigned nor dismissed by anybody"
@@ -320,7 +324,7 @@ async def _check_order(connection: Connection, payment: Unallocated, order: str)
 
 
 async def _proved(connection: Connection, payment: Unallocated, now: Instant) -> Money:
-    """Return the amount that a statement line proves. Raise UsageError without such a line."""
+    """Return the amount that a statement line proves. Raises UsageError if no line proves one."""
     names = [name for name in (payment.payment, payment.session) if name is not None]
     lines = await statement_lines_of(connection, [], payments=names, as_of=now)
     amounts = {
@@ -424,7 +428,7 @@ async def _write(
 
 
 def _sentence(seen: _Seen, asked: Placing) -> str:
-    """Return the sentence that a second person is asked to approve."""
+    """Return the sentence that the second person approves."""
     payment = seen.payment
     money = "an amount that is not clear" if seen.money is None else str(seen.money)
     what = f"{payment.id} ({money}, received {format_instant(payment.received_at)})"

@@ -1,6 +1,6 @@
-"""Rows of a number of a run: those in one bucket of one side.
+"""The rows of one bucket on one side of a run, for the number that the run shows.
 
-A run stores only its totals and breaks. Its rows are matched again as of the run, under its rules.
+A run stores only totals and breaks. Its rows are matched again, as of its instant and by its rules.
 """
 
 from collections import deque
@@ -24,14 +24,14 @@ from reconcile.matching.tally import KeepingTally
 from reconcile.money import Money, to_json
 
 MOST: Final = 10_000
-"""Maximum rows kept, half a kilobyte each. They are shown by a page and its CSV."""
+"""Most rows returned, half a kilobyte each, for a page and its CSV file."""
 
 
 async def placed_rows(
     context: AppContext, number: int, *, side: Side, bucket: Bucket, currency: str
 ) -> list[dict[str, Any]]:
-    """Return the rows for JSON, at most MOST. Raises NotFoundError for an unknown run, and
-    UsageError for a run under rules from a file, which are not stored."""
+    """Return at most MOST rows as documents. Raises NotFoundError for an unknown run, and
+    UsageError for a run with rules from a file, which are not stored."""
     run = await finished_run(context, number)
     if run.rules is None:
         raise UsageError("its rules were those of a file, which was not kept: run it again")
@@ -113,7 +113,7 @@ def _row(
     payment: str | None = None,
     what: str = "",
 ) -> dict[str, Any]:
-    """Return a row's document. name: identifies its trail."""
+    """Return a row's document. The row's trail is found by `name`."""
     return {
         "name": name,
         "order": order,

@@ -1,4 +1,4 @@
-"""Lines of order books and statements, as known now or at an instant."""
+"""Lines of order books and statements, as known now or at an instant, a page at a time."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Iterable
@@ -22,7 +22,7 @@ Line = TypeVar("Line", bound=BookLine | StatementLine)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinePage(Generic[Line]):
-    """Some lines, and where the next ones begin; None after the last."""
+    """A page of lines, and where the next page begins; None for the last page."""
 
     lines: list[Line]
     following: str | None = None
@@ -36,9 +36,10 @@ async def book_page(
     after: str = "",
     limit: int,
 ) -> LinePage[BookLine]:
-    """Return lines that a reference or a group names, or all lines by key, a page at a time.
+    """Return the book lines with a reference or group, or all lines by key, a page at a time.
 
-    after  the `following` of the page before
+    reference  the reference or group; None for all lines
+    after      `following` of the previous page
     """
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
@@ -66,8 +67,10 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return the lines that name an order or a payment, or all lines by key, as `book_page`
-    does."""
+    """Return the statement lines of an order or payment, or all lines by key, a page at a time.
+
+    The parameters are those of `book_page`.
+    """
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:
@@ -99,7 +102,7 @@ async def lines_naming(
 
 
 def _cut(named: Iterable[Line], *, after: str, limit: int) -> LinePage[Line]:
-    """Return a page, by id, of the few lines that match a name."""
+    """Return a page of a few lines in the order of their ids."""
     last = after.rpartition(" ")[2]
     left = sorted((each for each in named if each.line_id > last), key=lambda each: each.line_id)
     more = left[limit - 1].line_id if len(left) > limit else None
@@ -113,9 +116,9 @@ async def _page(
     after: str,
     limit: int,
 ) -> LinePage[Line]:
-    """Return a page of lines by key, and by id within a key.
+    """Return a page of lines in the order of their keys, then of their ids.
 
-    after  the last line before the page, as `KEY ID`; a key has no blanks
+    after  the last line of the previous page, as `KEY ID`; a key has no blanks
     """
     key, _, line = after.partition(" ")
     found: list[tuple[Any, ...]] = []

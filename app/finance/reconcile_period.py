@@ -1,8 +1,8 @@
 """Reconciles ledgers, books and statements, as of now or of a past instant.
 
-A run of everything, as of now and under the rules in force, changes breaks: it opens, updates,
-closes and reopens them. Any other run (a period, the past, or rules from a file) only looks: it is
-stored with what it saw, and changes no break.
+A run changes breaks (opens, updates, closes and reopens them) if it covers everything, as of now
+and by the present rules. Any other run (of a period, of the past, or by rules from a file) is
+stored with what it found, and changes no break.
 
 A run of many orders is matched by ranges of keys (`key_ranges`).
 """
@@ -45,13 +45,13 @@ from reconcile.money import MAX_MINOR, Money, to_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """Request for a run: a span, an instant, and rules.
+    """Request for a run.
 
-    since, until  the period, without `until`; None: open. An order is dated by when the book says
-                  it was placed, else by the first date of its money; a line without an order has
-                  its own date
-    as_of         the instant whose knowledge counts; None: now
-    rules         the text of a file of rules; None: the saved rules in force
+    since, until  the period, which ends before `until`; None for an open end. An order is dated by
+                  its
+                  placing in the book, or else by its first money; a line without an order by itself
+    as_of         the instant whose knowledge counts; None for now
+    rules         the text of a file of rules; None for the saved rules
     """
 
     since: Instant | None = None
@@ -67,12 +67,12 @@ class RunRequest:
 
 
 BUILT_IN: Final = 0
-"""Number of the built-in rules, if none were saved: nothing is tolerated."""
+"""Number of the built-in rules, which tolerate nothing. They apply if no rules were saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ran(break_store.Run):
-    """A finished run with its totals, and the number of its unaccepted breaks."""
+    """A finished run with its totals, and the number of its breaks that nobody accepted."""
 
     control: Control
     open: int
@@ -87,11 +87,11 @@ async def reconcile_period(
 ) -> Ran:
     """Match the rows of the request, and store the run.
 
-    progress  is called with counts of rows folded or read
-    jobs      processes that match ranges of keys if there are many orders; 1: only this one
-    Raises ConfigurationError with every mistake of a file of rules, UsageError for a future instant
-    or a period that ends before it begins, NotAllRead over unread deliveries, and UnreachableError
-    if another process died.
+    progress  called with the number of rows folded or read
+    jobs      most processes for a run of many orders; 1 to use no other process
+    Raises ConfigurationError that lists all mistakes in a file of rules, UsageError for a future
+    instant or a period that ends before it begins, NotAllRead if deliveries are unread, and
+    UnreachableError if another process died.
     """
     at = context.clock.now()
     if asked.since is not None and asked.until is not None and asked.since >= asked.until:
@@ -144,7 +144,7 @@ async def reconcile_period(
         result=control_text(control),
     )
     if done.lived:
-        # So that evidence that arrives meanwhile can be cited.
+        # Refresh again, so that the run can cite evidence that arrived while it ran.
         await reconcile_rows.refresh_ledger_lines(context, progress=progress)
     return await ran(context, await finish(context, done))
 
@@ -157,7 +157,8 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, and record it in the trail. Raises UsageError if they may not."""
+    """Reconcile for an operator, with an entry in the trail. Raises UsageError for one who may
+    not."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -175,7 +176,7 @@ async def reconcile_for(
 
 
 class _Work:
-    """Matching of one run, which stores breaks as they are found."""
+    """Matching for one run. Breaks are stored as they are found."""
 
     def __init__(self, context: AppContext, number: int, known: reconcile_rows.Known) -> None:
         self._context = context
@@ -191,9 +192,9 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key: in this process, or by ranges in others.
+        """Match everything by key, in this process or by ranges in other processes.
 
-        Returns the bank leg, which this process matches meanwhile.
+        Returns the bank leg, which this process matches while other processes match the ranges.
         """
 
         def work() -> None:
@@ -220,8 +221,8 @@ class _Work:
                 await self._save()
 
     async def second_look(self, bank: BankLeg | None, wallets: Wallets) -> Control:
-        """Match leftovers, and payouts against the bank. This may take long, so no snapshot is
-        held."""
+        """Match leftovers with each other, and payouts with the bank. No snapshot is open during
+        this, because it may take long."""
         period = self._known.period
         await self._save_all(
             chain(reconcile_rows.last_decisions(self._matching, bank, period), wallets.decisions())
@@ -231,15 +232,15 @@ class _Work:
         return control if bank is None else control + bank.control(period)
 
     async def look_at_closed_months(self, limits: Mapping[str, int]) -> None:
-        """Store breaks about later evidence on closed months."""
+        """Store breaks about evidence that arrived after its month was closed."""
         found = await adjusted_money(self._context, as_of=self._known.as_of)
         await self._save_all(found.breaks(limits))
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Queue a break. Returns whether it is time to save.
+        """Add a break to those that wait, and return whether it is time to save them.
 
-        Raises UsageError for a break whose lines add up to more than 64 bits.
+        Raises UsageError if the lines of a break add up to more than 64 bits.
         """
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
@@ -261,10 +262,10 @@ class _Work:
 
 
 async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
-    """Store how the run changes breaks, and publish it.
+    """Store how the run changes breaks, and publish the run.
 
-    It is dated now, after everything that people did meanwhile. Raises UsageError if another run
-    overtook it.
+    The run is dated now, after everything that people did while it ran. Raises UsageError if a
+    later run finished first.
     """
     async with context.database.reading() as connection:
         last = await break_store.last_lived(connection)
@@ -288,7 +289,7 @@ async def finish(context: AppContext, done: break_store.Run) -> break_store.Run:
 
 
 async def ran(context: AppContext, done: break_store.Run) -> Ran:
-    """Return a finished run with the number of its unaccepted breaks."""
+    """Return a finished run with the number of its breaks that nobody accepted."""
     async with context.database.reading() as connection:
         accepted = 0
         async for names in break_store.breaks_done_about(connection, done.number, decided=True):
@@ -380,7 +381,8 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as JSON. `matched`: orders that agree with the book, and captured sums."""
+    """Return a run as a document. `matched` has the orders that agree with the book, and their
+    sums."""
     control = found.control
     ties = control.ties()
     matched = [
@@ -434,5 +436,5 @@ def _line(line: ControlLine) -> ControlLineDocument:
 
 
 def _money(minor: int, currency: str) -> MoneyDocument | None:
-    # Orders without money may have no currency, and then no sum.
+    # Orders without money may have no currency; then there is no sum.
     return to_json(Money(minor=minor, currency=currency)) if currency else None

@@ -1,9 +1,8 @@
-"""Input of one matching, on one snapshot: three streams in key order, and further facts.
+"""Inputs of one matching on one snapshot: three streams in key order, and further facts.
 
 One stream is the ledger lines of all orders, as of now or of a past instant. As of now they come
-from a cache that is refreshed first: only orders with new evidence, or whose time has come, are
-folded again. As of the past every order is folded, and the ledger lines wait in a scratch database
-until all are there and can be read in key order.
+from a cache, which is refreshed first by folding only stale orders. As of the past every order is
+folded, and the ledger lines are collected in a scratch database, to be read in key order.
 """
 
 from collections import deque
@@ -47,14 +46,15 @@ from reconcile.matching.wallets import WalletRow, Wallets
 # --- ledger lines ---------------------------------------------------------------------------------
 
 FEW: Final = 2_000
-"""Orders that a run folds in its own snapshot: those with new evidence since its preparation."""
+"""Most stale orders that are left to be folded in the run's own snapshot."""
 
 ROUNDS: Final = 5
-"""Maximum rounds of preparation. Under a flood of deliveries, the run itself folds more."""
+"""Most rounds of refreshing. If deliveries keep arriving, the run folds more orders itself."""
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold orders whose ledger lines are missing or stale, and store them. Returns their number."""
+    """Fold the orders with missing or stale ledger lines, store the lines, and return their
+    number."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -72,8 +72,8 @@ async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int],
 
 
 async def is_behind(connection: Connection, order: str) -> bool:
-    """Return whether an order's ledger line is older than its evidence. Evidence of orders that
-    share some with it counts too: the next run folds these orders together."""
+    """Return whether an order's ledger line is older than the evidence of the order, or of an order
+    that shares evidence with it. The next run folds all these orders together."""
     sharing = await history_store.contested_with(connection, [order]) | {order}
     stored = {
         row[1]: row[11]
@@ -87,8 +87,8 @@ async def is_behind(connection: Connection, order: str) -> bool:
 class Overlay:
     """Replacements for stale cached ledger lines in a snapshot.
 
-    orders  orders whose cached ledger lines do not count
-    rows    their ledger lines for the matcher, in key order; none for orders without evidence
+    orders  orders whose cached ledger lines are stale
+    rows    their new ledger lines for the matcher, in key order; none for an order without evidence
     """
 
     orders: frozenset[str] = frozenset()
@@ -108,7 +108,7 @@ async def overlay_of(context: AppContext, connection: Connection, *, now: Instan
 async def _made_anew(
     context: AppContext, connection: Connection, stale: Sequence[tuple[str, int]], *, now: Instant
 ) -> list[ledger_line_store.FreshLine]:
-    """Make the ledger lines of these orders, and of orders that share evidence with them."""
+    """Compute the ledger lines of stale orders, and of orders that share evidence with them."""
     generations = dict(stale)
     sharing = await history_store.contested_with(connection, generations) - generations.keys()
     generations |= {m.order: m.generation for m in await due_store.marks_of(connection, sharing)}
@@ -132,7 +132,8 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines in key order, as `flat_ledger_lines`, with stale ones replaced."""
+    """Yield cached ledger lines in key order, as `flat_ledger_lines` does, with stale ones
+    replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -177,10 +178,11 @@ Progress = Callable[[int], None]
 class Known:
     """Facts that a matching needs besides its rows. They can be pickled.
 
-    as_of    the instant
-    period   None: all time
-    overlay  replaces stale cached ledger lines
-    joined   the dates that join lines of several orders in one period; empty without a period
+    as_of    the instant of the matching
+    period   the period; None for all time
+    overlay  replacements for stale cached ledger lines
+    joined   for lines of several orders, the date that puts them into one period; empty without a
+             period
     suspended  payments that belong, or belonged, to no order
     recipients keys of the orders with the phone number that a payment to a person went to, by
     payment
@@ -227,16 +229,17 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The connections to the rows, on one snapshot. Ledger lines of the past have their own.
+    """The connections to the rows on one snapshot. Ledger lines of the past have their own
+    connection.
 
-    Code that `in_step` runs reads the streams.
+    Only code that `in_step` runs may read the streams.
     """
 
     connection: Connection
     takings: Connection
 
     async def bank(self, known: Known) -> BankLeg | None:
-        """Match payouts against the bank. Raises as `bank_leg`."""
+        """Match payouts with the bank. Raises the errors of `bank_leg`."""
         return await bank_leg(
             self.connection,
             as_of=known.as_of,
@@ -277,7 +280,7 @@ class Snapshot:
         elsewhere: set[str] | None = None,
         outside: Callable[[Group], None] | None = None,
     ) -> Iterator[Decision]:
-        """Match by key within some keys. elsewhere, outside: as of `within`."""
+        """Match by key in a range of keys. `elsewhere` and `outside` are parameters of `within`."""
         at, first, beyond = known.as_of, keys.first, keys.beyond
         cached = ledger_lines_now(self.takings, known.overlay, as_of=at, within=keys)
         lines = book_line_store.book_rows(self.connection, as_of=at, first=first, beyond=beyond)
@@ -305,8 +308,8 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot of everything as known now, or at a past instant. For the past, every order
-    is folded."""
+    """Yield a snapshot of everything as known now, or at a past instant, for which all orders are
+    folded."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -320,12 +323,11 @@ async def snapshot_of(
 
 
 MOST: Final = 1_000_000
-"""Maximum payouts, and bank lines, that are matched: half a kilobyte each, all in memory. A shop
-with more of them has mapped payments to the payout column."""
+"""Most payouts, and most bank lines, that are matched: half a kilobyte each, all in memory. If a
+shop has more payouts, its mapping uses the payout column for payments."""
 
 BankSides = tuple[list[Payout], list[BankLine], list[BookLine], Coverage]
-"""Payouts of statements, bank lines, and orders that bank lines may pay, to be matched; with their
-coverage."""
+"""(payouts, bank lines, orders that bank lines may pay, coverage): the input of bank matching."""
 
 
 async def bank_sides(
@@ -339,8 +341,8 @@ async def bank_sides(
     """Return the input of bank matching as of an instant; None if no bank file was imported by
     then.
 
-    takings  the connection to the ledger lines of that instant, if it is another
-    Raises UsageError for more payouts or lines than MOST.
+    takings  connection to the ledger lines of that instant, if it is another connection
+    Raises UsageError for more payouts, lines or orders than MOST.
     """
     if not await bank_store.any_bank_line(connection, as_of=as_of):
         return None
@@ -355,8 +357,8 @@ async def bank_sides(
         connection, methods=rules.methods, named=named, as_of=as_of
     )
     _bounded(len(orders), "orders paid outside providers")
-    # If a provider captured money for an order, a transfer for it is a second payment. It pays the
-    # order only if a person says so.
+    # If a provider captured money for an order, a transfer for the order is a second payment, which
+    # pays the order only if a person says so.
     keys = [match_key(each.reference) for each in orders]
     of_keys = ledger_line_store.ledger_lines_of_keys(takings or connection, keys, as_of=as_of)
     captured = {row.key for row in await of_keys if captures_of(row)}
@@ -370,7 +372,7 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank; needs no connection. Raises UsageError for sums beyond 64
+    """Match payouts with the bank, without a connection. Raises UsageError for sums beyond 64
     bits."""
     paid, lines, orders, covered = sides
     try:
@@ -395,8 +397,8 @@ async def bank_leg(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankLeg | None:
-    """Match payouts against the bank as of an instant. None, errors and `takings` as of
-    `bank_sides` and `leg_of`."""
+    """Match payouts with the bank as of an instant; None if no bank file was imported by then.
+    Raises the errors of `bank_sides` and `leg_of`."""
     sides = await bank_sides(connection, as_of=as_of, rules=rules, hands=hands, takings=takings)
     return None if sides is None else leg_of(sides, as_of=as_of, rules=rules, hands=hands)
 
@@ -404,8 +406,8 @@ async def bank_leg(
 def last_decisions(
     matching: Matching, bank: BankLeg | None, period: Period | None
 ) -> Iterator[Decision]:
-    """Yield the results of the second pass, then those of bank matching. Each searches the other's
-    rows."""
+    """Yield the decisions of the second pass, then the decisions of bank matching. Each of the two
+    uses the rows that the other left unmatched."""
     if bank is None:
         yield from matching.rest()
         return
@@ -426,7 +428,7 @@ def _bounded(count: int, what: str) -> None:
 
 
 async def rows_ahead(context: AppContext, *, as_of: Instant | None) -> int:
-    """Estimate the rows that a matching will fold and read, for a progress bar."""
+    """Estimate how many rows a matching will fold and read, for a progress bar."""
     async with context.database.reading() as connection:
         orders, lines = await matching_store.rows_to_read(connection)
         folded = orders
@@ -443,7 +445,7 @@ async def known_in(
     rules: MatchRules,
     period: Period | None,
 ) -> Known:
-    """Read the facts that a matching of this snapshot needs."""
+    """Read the facts for a matching of this snapshot."""
     connection, at = snapshot.connection, context.clock.now() if as_of is None else as_of
     overlay = Overlay()
     if as_of is None:
@@ -466,7 +468,7 @@ async def known_in(
 
 
 async def _joined(snapshot: Snapshot, known: Known) -> dict[str, Instant]:
-    """Return the dates of lines joined by a group, a person's decision or a payment."""
+    """Return the dates of lines that a group, a person's decision or a payment joins."""
     lines = await matching_store.joined_lines(snapshot.connection, known.hands, as_of=known.as_of)
     stale = known.overlay.orders
     takings = await ledger_line_store.ledger_lines_of_keys(

@@ -1,7 +1,7 @@
 """Reports a period: the results of orders and money, and later evidence on closed months.
 
-One snapshot is read: every order is folded as of the report's instant, matched with books and
-statements under the rules in force then, and added up. Nothing is written.
+All orders are read on one snapshot, folded as of the report's instant, matched with books and
+statements by the rules of that instant, and added up. Nothing is written.
 """
 
 import json
@@ -58,10 +58,10 @@ from reconcile.reporting.tally import PeriodTally
 Progress = Callable[[int], None]
 
 AT_ONCE: Final = 500
-"""Breaks whose steps are read at a time."""
+"""Breaks whose steps are read in one query."""
 
 MONTHS_MAX: Final = 120
-"""Maximum months of a period. A chart by month can show ten years."""
+"""Most months of a period: a chart by month can show ten years."""
 
 
 def check_scope(scope: Scope, *, now: Instant) -> None:
@@ -82,11 +82,12 @@ def check_scope(scope: Scope, *, now: Instant) -> None:
 async def report_period(
     context: AppContext, scope: Scope, *, progress: Progress = silent
 ) -> PeriodReport:
-    """Return the report of a period. progress: is called with counts of rows folded or read.
+    """Return the report of a period.
 
-    A report that begins where the closed months end also has later evidence on each of them. For
-    that, each closed month is reported again on the same snapshot, and compared. Raises as
-    `check_scope`, and NotAllRead where deliveries that came by `as_of` are unread.
+    If the report begins where the closed months end, it also has later evidence on the closed
+    months: each of them is reported again on the same snapshot, and compared. Calls `progress` with
+    the number of rows folded or read. Raises the errors of `check_scope`, and NotAllRead if
+    deliveries received by `as_of` are unread.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -107,8 +108,8 @@ async def report_period(
 
 
 async def report_in(context: AppContext, scope: Scope, form: ReportFormat) -> bytes:
-    """Make a period's report in one format, as the command writes it. Raises as `report_period` and
-    `render` do."""
+    """Return a period's report in one format, as the command writes it. Raises the errors of
+    `report_period` and `render`."""
     return render(await report_period(context, scope), form)
 
 
@@ -196,7 +197,7 @@ async def _rules_then(snapshot: Snapshot, as_of: Instant) -> MatchRules:
 
 
 def _orders_then(snapshot: Snapshot, as_of: Instant, progress: Progress) -> Iterator[OrderSeen]:
-    """Yield every order with its statement lines, for code that `in_step` runs."""
+    """Yield every order with its statement lines. Only code that `in_step` runs may call this."""
     takings = rows_of(whole_ledger_lines(snapshot.takings, as_of=as_of), progress)
     lines = rows_of(statement_rows(snapshot.connection, as_of=as_of), progress)
     return merged(takings, map(StatementRow._make, lines))
@@ -212,7 +213,7 @@ def _match(
     elsewhere: set[str],
     wallets: Wallets,
 ) -> Control:
-    """Match the rows of the period; the tally gets the breaks with their steps."""
+    """Match the rows of the period, and pass the breaks with their steps to the tally."""
     matching = known.matching()
     waiting: list[Break] = []
     others = OtherPeriods(known.terms())
@@ -238,9 +239,9 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
     lives = wait_for(steps_of(snapshot.connection, names, as_of=as_of))
     for name, seen in zip(names, found, strict=True):
         steps = lives.get(name, [])
-        # A break without a date other than this run's is as old as its first step.
+        # A break dated only by this run is as old as its first step.
         each = replace(seen, since=steps[0].at) if steps and seen.since == as_of else seen
-        # Its state is what people decided, as if a run found it now with this money.
+        # The state is what people decided, as if a run found the break now with this money.
         now = Step(at=as_of, kind="changed", money=each.money, left=each.left)
         state = life([*(step for step in steps if step.kind != "closed"), now]).state
         tally.found(
@@ -254,7 +255,8 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations of a matching. An equation about rows has no sum of money."""
+    """Return the equations that a matching must satisfy. An equation about rows has no sum of
+    money."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")
@@ -274,8 +276,8 @@ def _ties(control: Control) -> tuple[Tie, ...]:
 
 @dataclass(slots=True)
 class JournalTotals:
-    """Counts of the written journal: transactions, and debit less credit by currency and by role.
-    An account that a person named takes the place of a role."""
+    """Counts of a written journal: transactions, and debit minus credit by currency and role. An
+    account that a person named replaces a role."""
 
     transactions: int = 0
     sums: Counter[tuple[journal.Role, str]] = field(default_factory=Counter)
@@ -298,12 +300,11 @@ async def report_journal(
     revenue: journal.Revenue | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write every transaction of the period. First come those of closed months as they were closed.
-    Those of open months follow: orders by key, payments without an order, confirmations by the
-    bank, and write-offs and their reversals by break. Adjustments of closed months come last, if
-    the first open month begins in the period.
+    """Write every transaction of a period, in this order: closed months as they were closed; open
+    months; adjustments of closed months, if the first open month begins in the period.
 
-    Raises as `report_period`.
+    In open months, orders by key are followed by payments without an order, confirmations by the
+    bank, and write-offs with their reversals by break. Raises the errors of `report_period`.
     """
     check_scope(scope, now=context.clock.now())
     await must_have_read(context, as_of=scope.as_of)
@@ -353,7 +354,7 @@ async def report_journal(
 
 
 async def adjusted_money(context: AppContext, *, as_of: Instant) -> adjusting.AdjustedMoney:
-    """Return adjustments of closed months from later evidence, as of an instant."""
+    """Return the adjustments of closed months that later evidence requires, as of an instant."""
     found = adjusting.AdjustedMoney()
     async with context.database.reading() as connection:
         closed = await closings_at(connection, as_of)
@@ -379,9 +380,9 @@ def _on_the_books(
     *,
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
-    """Yield the stored transactions of closed months, transactions of open months, and adjusting
-    entries of a period. A closed month is made again with the revenue setting of its closing.
-    """
+    """Yield a period's transactions: those stored for closed months, those of open months, and
+    adjusting entries. To adjust a closed month, make it again with the revenue setting of its
+    closing."""
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)
@@ -415,7 +416,7 @@ def _on_the_books(
 
 
 TRANSACTIONS: Final = "transactions"
-"""Name of the stored form of a closed month's transactions, a line of JSON each."""
+"""Name of the stored form of a closed month's transactions: one line of JSON for each."""
 
 
 def kept_line(transaction: journal.Transaction) -> bytes:
@@ -438,8 +439,8 @@ def _frozen(snapshot: Snapshot, closing: Closing) -> Iterator[journal.Transactio
 def _written_off(
     snapshot: Snapshot, *, as_of: Instant, start: Instant, end: Instant
 ) -> Iterator[journal.Transaction]:
-    """Yield the period's write-offs and their reversals, for every break ever accepted. All are
-    read, since a break accepted earlier may be reversed in the period."""
+    """Yield the period's write-offs, and reversals of write-offs. All accepted breaks are read,
+    because a write-off from before the period may be reversed in it."""
     accepted = wait_for(accepted_breaks(snapshot.connection, as_of=as_of))
     for begin in range(0, len(accepted), AT_ONCE):
         names = accepted[begin : begin + AT_ONCE]

@@ -1,1 +1,1 @@
-"""A report in each of its formats. See README.md."""
+"""The formats of a report. See README.md."""
