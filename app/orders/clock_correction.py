@@ -43,11 +43,11 @@ STEP: Final[Duration] = SECOND
 """Smallest step back that counts as setting the clock. A smaller step is an adjustment."""
 
 AT_ONCE: Final = 1_000
-"""Most things redated, or orders set due, in one transaction. A delivery never waits longer."""
+"""Most rows redated, or orders set due, in one transaction, so that deliveries wait briefly."""
 
 COMPARED: Final = 1_000
-"""Most recent deliveries whose own dates are compared with the clock.
-A few wrong dates of providers do not decide."""
+"""Number of the newest deliveries whose providers' dates are compared with the clock.
+It is large enough that a few wrong dates do not decide."""
 
 
 class ClockState(Enum):
@@ -239,7 +239,7 @@ def _note(
 
 
 REPORTED_FOR: Final[Duration] = DAY
-"""Time for which the alarm lasts after a correction: sessions ended, providers may give up."""
+"""Duration of the alarm after a correction, which ends sessions and may make providers give up."""
 
 
 async def clock_alarm(context: AppContext) -> Alarm | None:

@@ -19,8 +19,8 @@ _REDATED: Final = (
 )
 """Condition on a row that was redated to at most an instant.
 
-The instant is now plus the difference between clocks. A row that counts from later is redated
-again: the clock was put right in two steps.
+The instant is now plus the accepted difference between clocks. A row that was redated to a later
+instant is redated again: its clock was put right in two steps.
 """
 
 _DELIVERIES: Final = statement(

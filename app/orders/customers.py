@@ -171,7 +171,7 @@ async def _kept_body(
 
 
 MOST_ORDERS: Final = 200
-"""Most orders of one proposal. One person can call them in a day or two, another review them."""
+"""Most orders of one proposal: as many as can be called in a day or two, and still be reviewed."""
 
 OPEN_FOR: Final[Duration] = DAY
 """Time after the approval in which the numbers can be seen: one day's work."""

@@ -56,7 +56,7 @@ SHORTEST_END: Final = 3
 
 PERSON_SEARCHES: Final = 60
 """Most searches for a person that an operator may make in an hour.
-It is as many as one can make during phone calls, and too few to go through a list of numbers."""
+This is enough for answering phone calls, and too few for trying a list of numbers."""
 
 PERSON_SOUGHT: Final[Action] = "person_sought"
 

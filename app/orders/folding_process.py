@@ -41,23 +41,23 @@ from app.core.process import why_ended
 
 BEHIND: Final = 1_000
 """Number of unread deliveries beyond which a second process is started.
-At a thousand a second, one process has 200 of them waiting."""
+With a thousand deliveries a second, about 200 wait in one process that keeps up."""
 
 LOOK_S: Final = 0.25
 """Seconds between two checks of how many deliveries wait."""
 
 LOOKS: Final = 2
-"""Consecutive checks that must find that many. A burst is read before a process has started."""
+"""Consecutive checks that must find more than BEHIND. A burst is over before a process starts."""
 
 SILENT_S: Final = 60.0
-"""Seconds without a finished round after which a child is stuck and is killed.
-A round takes a few seconds at most, where the disk is slow. An unfinished round is repeated."""
+"""Seconds without a finished round after which a child counts as stuck and is killed.
+On a slow disk, a round takes a few seconds. An unfinished round is repeated."""
 
 ENDING_S: Final = 2.0
 """Seconds that a child has to end after it closed its connection, before it is killed."""
 
 REST_S: Final = 5.0
-"""Seconds until the next start after a child that had little to do, though many still wait.
+"""Seconds until the next start after a child ended with little to do, while many deliveries wait.
 Folding is then not the bottleneck."""
 
 REFUSED_S: Final = 60.0
@@ -68,7 +68,7 @@ QUIET_S: Final = 30.0
 """Seconds over which a child measures how much it has to do."""
 
 QUIET_SHARE: Final = 0.25
-"""Share of one core. A child that needs less is not needed: the reader can do its work too."""
+"""Share of one core below which a child is not needed, because the reader can do the work."""
 
 
 class FoldingProcess(PeriodicTask):
@@ -98,7 +98,7 @@ class FoldingProcess(PeriodicTask):
         self._loading: asyncio.subprocess.Process | None = None
         """The child until it is ready."""
         self._found = 0
-        """Number of consecutive checks that have found too many."""
+        """Number of consecutive checks that have found more than BEHIND."""
         self._rest_s = self._pause_s = AGAIN_S
         self.working = False
         """True while a child folds and seals."""

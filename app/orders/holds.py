@@ -38,13 +38,13 @@ BECAUSE: Final[HoldReason] = "rules_changed"
 """The reason of these holds."""
 
 NOT_YET_HELD: Final = "rec_to_be_held"
-"""Id of the hold that a reader assumes where the fold worker has not reached the order yet."""
+"""Id of the hold that a reader assumes until the fold worker reaches the order."""
 
 FIRST_RELEASED, MOST_RELEASED = 100, 1_000
 """Most orders released in the first transaction, and in any transaction."""
 
 MOST_NAMED: Final = 20
-"""Most orders that the trail, or a refusal, names. All are counted."""
+"""Most orders named in the audit trail or in a refusal. All are counted."""
 
 
 # --- (1) know and (2) compare --------------------------------------------------------------------

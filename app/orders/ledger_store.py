@@ -54,7 +54,7 @@ _WITHOUT_HISTORY: Final = (
 WITHOUT_HISTORY: Final = statements.statement(
     "SELECT order_key FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
-"""Orders with a cached ledger but no evidence any more, because it was read differently before."""
+"""Orders with a cached ledger but no evidence, because their deliveries were read again."""
 _DROP_WITHOUT_HISTORY: Final = statements.statement(
     "DELETE FROM ledgers WHERE {without_history}", without_history=_WITHOUT_HISTORY
 )
@@ -305,7 +305,7 @@ PUBLISHED_BETWEEN: Final = (
     "order_key IN (SELECT revisions.order_key FROM revisions WHERE at >= :since AND at < :until)"
 )
 """Condition for orders with a publication in a time span.
-It uses the index of `at`, so that a page costs as much as has changed, not as much as there is."""
+It uses the index of `at`, so that the cost depends on the number of changes, not of orders."""
 
 
 async def listed_orders(
@@ -362,7 +362,7 @@ _LATEST: Final = (
     "(SELECT 1 FROM order_listings AS other WHERE other.word = :word_1 "
     "AND other.seq = listed.seq) ORDER BY listed.seq DESC LIMIT :limit",
 )
-"""SQL for the latest orders: of all, with one word, and with two words."""
+"""SQL for the latest orders: of all orders, and of those listed under one or two words."""
 
 
 async def latest_orders(

@@ -56,7 +56,7 @@ AT_ONCE: Final = 16
 """Most simultaneous requests to the shop: as many as a small shop's server can handle."""
 
 LIMIT_S: Final = 10.0
-"""Seconds that the shop has to answer. It should do its work afterwards."""
+"""Seconds that the shop has to answer. It should answer before it processes the notification."""
 
 FIRST_PAUSE: Final[Duration] = 5 * SECOND
 """Pause before the second try. Each further pause is four times as long."""

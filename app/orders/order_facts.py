@@ -79,7 +79,7 @@ class Reference:
 
 
 NOT_SO: Final[Literal["not so"]] = "not so"
-"""Statement of the shop that an order was not canceled, or not fulfilled."""
+"""Value by which the shop states that an order was not canceled, or not fulfilled."""
 
 Moment = Instant | Literal["not so"] | None
 

@@ -29,8 +29,8 @@ from reconcile.ledger.revise import position_of
 from reconcile.transparency.evidence import by_event
 
 EVENTS: Final = 500
-"""Events of the largest order that gets all its trials. A hundred then take some seconds.
-A larger order gets fewer trials, which together take as long as those of this order."""
+"""Most events of an order that gets all trials. A hundred trials of it take some seconds.
+A larger order gets fewer trials, so that the order takes no longer."""
 
 LEAST: Final = 5
 """Fewest trials of any order."""

@@ -66,11 +66,11 @@ AHEAD: Final = 2**40
 """Fewest numbers that a restore skips: more than were assigned since any backup."""
 
 A_SECOND: Final = 2**20
-"""Numbers reserved for each second of the restore's time: more than are assigned in a second. So a
-later restore always has higher numbers."""
+"""Numbers reserved for each second since 1970: more than are assigned in a second. So a later
+restore always continues with higher numbers."""
 
 MAX_NUMBER: Final = 2**53 - 1
-"""Largest integer that every JSON reader represents exactly. The seconds reach it in 2242."""
+"""Largest integer that every JSON reader represents exactly. A restore in 2242 would exceed it."""
 
 _JUMP: Final = "revisions after "
 """Prefix of a name in `meta` that ends with the last number before a restore.

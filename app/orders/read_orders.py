@@ -113,7 +113,7 @@ class OrderPageDocument(TypedDict):
 
 
 FOLDS_IN_A_ROW: Final = 25
-"""Orders folded before other requests get their turn: about a millisecond."""
+"""Orders folded in a row before other requests are served: about a millisecond of work."""
 
 
 class _Explained(NamedTuple):

@@ -142,11 +142,11 @@ PUT_ASIDE: Final = 10 * MINUTE
 """Pause until an order that could not be folded is tried again. New evidence ends it."""
 
 CLAIM: Final = 30 * SECOND
-"""Time for which other workers skip a taken order: many times the duration of a round. If the
-worker that took the order dies, another one takes it then."""
+"""Time for which other workers skip a claimed order: many times the duration of a round.
+If the worker that claimed it dies, another worker takes the order after this time."""
 
 CALLED_AT_ONCE: Final = 1_000
-"""Most orders called up in one transaction. A delivery never waits longer."""
+"""Most orders set due in one transaction, so that deliveries wait briefly."""
 
 
 async def refold_due(context: AppContext, *, limit: int, pace: Pace | None = None) -> int:

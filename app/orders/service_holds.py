@@ -250,7 +250,7 @@ def gaps_in(
 
 
 SUPPOSED: Final = "rec_to_be_noted"
-"""The id of the record that a reader assumes."""
+"""Id of the record that a reader assumes until the fold worker writes it."""
 
 
 # --- (2) record ----------------------------------------------------------------------------------

@@ -155,7 +155,7 @@ async def _record(
 HOLDING: Final = Holding(
     orders_of=orders_of, hold=hold_orders, release=release_orders, release_left=release_left
 )
-"""The functions of this module, for the reader of the inbox."""
+"""Functions of this module that the reader of the inbox calls."""
 
 
 async def judge_unread(

@@ -25,7 +25,7 @@ from reconcile.ledger.correlate import Filed, file_records
 from reconcile.ledger.records import Record
 
 UNKNOWN: Final[Literal["unknown"]] = "unknown"
-"""Value that says that statements of the shop were lost, and it has not repeated them since."""
+"""Value of a time if statements of the shop were lost, and the shop has not repeated them."""
 
 Stated = Instant | Literal["unknown"] | None
 

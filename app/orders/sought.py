@@ -39,7 +39,7 @@ _DAY: Final = re.compile(
     r"|(?P<first>\d{1,2})([-/.])(?P<second>\d{1,2})\6(?P<year>\d{4})",
     re.ASCII,
 )
-"""A day, with the year first, or last after a day and a month in either order."""
+"""Pattern of a day: the year first, or last, after day and month in either order."""
 
 _NUMBER: Final = re.compile(
     r"\d{1,15}(?:\.\d{1,4})?"
@@ -82,7 +82,7 @@ _KINDS: Final = frozenset(EXPONENTS.values())
 
 
 _BARE_NATIONAL: Final = re.compile(r"[1-9]\d{6,9}", re.ASCII)
-"""A phone number without country and without the leading zero, as many are written: 712 345 678."""
+"""Pattern of a phone number without country code and leading zero, such as 712 345 678."""
 
 _CARD: Final = re.compile(
     r"(?:(?:card|visa|mastercard|amex|ending|in) +)*[*xX.\u2022 -]*(?P<last>\d{4})", re.ASCII | re.I

@@ -95,10 +95,10 @@ _KEYS: Final = (
 """SQL for payments without an order.
 
 Events that may not belong to our shop are stored under the order that they name. So are payments of
-an agreement that has several: the caller leaves out its first one. Refunds without a payment are
-also stored under the order that they name. Events whose assignment was withdrawn are stored under
-the order that they were first linked to. CROSS JOIN makes SQLite begin with the records, which are
-few.
+an agreement with several payments; the caller leaves out the first of them. Refunds without a
+payment are also stored under the order that they name. Events whose assignment was withdrawn are
+stored under the order that they were first linked to. CROSS JOIN makes SQLite begin with the
+records, which are few.
 """
 
 _SHARED: Final = {
@@ -216,7 +216,7 @@ _ORPHANS_BROUGHT: Final = (
 )
 
 MOST_OF_NUMBERS: Final = 500
-"""Most deliveries of one customer's numbers that are looked at: the last ones."""
+"""Most deliveries with one customer's numbers that are read: the newest."""
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
@@ -240,7 +240,7 @@ def keys_brought(connection: PlainConnection, deliveries: Sequence[str]) -> list
 
 
 MOST_SUGGESTING: Final = 500
-"""Most payments looked at that name one order without belonging to it: the first ones."""
+"""Most payments read that name one order without belonging to it: the first ones."""
 
 _SUGGESTING: Final = (
     "SELECT DISTINCT source, coalesce(payment, session, event_id) FROM events "

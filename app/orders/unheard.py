@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.providers.source import Source
 
 MOST_SHOWN: Final = 100
-"""Most messages shown for one order: the first ones. A wrong profile makes every one unreadable."""
+"""Most messages shown for one order: the first. With a wrong profile, all are unreadable."""
 
 
 def unheard_of(

@@ -17,7 +17,7 @@ from app.receiving.pace import Pace
 from reconcile.instants import SECOND, Duration
 
 IDLE_S: Final = 1.0
-"""Longest sleep. Other processes, such as a command, set orders due without a signal."""
+"""Longest sleep. Other processes, such as commands, set orders due without a signal to us."""
 
 PAUSE_S: Final = 0.01
 """Shortest sleep after a round that had nothing to fold."""
@@ -28,12 +28,12 @@ TRY_AGAIN_S: Final = 1.0
 BACKLOG_S: Final = 0.25
 """Pause between two rounds while there is a backlog to read.
 
-The next rows are mostly about the same orders, which would otherwise be folded, published and
-sealed once for each row.
+The next rows are mostly about orders of the previous rows. Without the pause, such an order would
+be folded, published and sealed once for each row.
 """
 
 LONG_BACKLOG_S: Final = 5.0
-"""Longest such pause, for a reader with a long delay. The pause is a quarter of its delay."""
+"""Longest pause during a backlog. Below this limit, the pause is a quarter of the delay."""
 
 
 class FoldWorker:

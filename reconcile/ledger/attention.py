@@ -12,7 +12,7 @@ from reconcile.ledger.vocabulary import FindingCode
 from reconcile.money import Money
 
 NEEDS_A_PERSON: Final = "needs_a_person"
-"""Word under which orders that need a person are counted and listed, beside the finding codes."""
+"""Word by which orders that need a person are counted and listed, as by a finding's code."""
 
 OPEN_OUTCOMES: Final[tuple[Outcome, ...]] = ("unresolved", "disputed")
 """Outcomes that need a person by themselves."""

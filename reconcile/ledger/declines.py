@@ -78,10 +78,10 @@ CUSTOMER_WORDS: Final[dict[str, str]] = {
 }
 """Meaning of each code, in words for a customer.
 
-Stripe asks to present `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`,
+Stripe asks shops to present `fraudulent`, `lost_card`, `merchant_blacklist`, `pickup_card`,
 `restricted_card`, `security_violation` and `stolen_card` like `generic_decline`; Adyen asks to keep
 its refusals from shoppers, above all `FRAUD`, `Acquirer Fraud`, `Issuer Suspected Fraud`, `Blocked
-Card` and `Restricted Card`. None of them is here.
+Card` and `Restricted Card`. This table has none of them.
 """
 
 WITHOUT_REASON: Final = "The customer's bank can say more, and another way to pay may work."

@@ -53,7 +53,7 @@ Standing = Literal["said", "unconfirmed", "fetched", "answered"]
 said         covered by a signature
 unconfirmed  the provider's signature covers too little, or does not say whose event it is
 fetched      read from the provider's API to confirm an unconfirmed event
-answered     read from the API likewise, but the API states no amount; the amount comes from the
+answered     also read from the API, but the API states no amount; the amount comes from the
              unconfirmed event
 """
 
@@ -232,7 +232,7 @@ RETURNS: Final = (
     "inquiry",
     "enquiry",
 )
-"""Words that say that money goes back, or that somebody claims it back."""
+"""Words that say that money goes back, or that somebody claims money back."""
 
 _TWO_WORDS: Final = frozenset(
     (("charge", "back"), ("charged", "back"), ("claw", "back"), ("clawed", "back"))

@@ -21,7 +21,7 @@ NAMED_CHARACTERS: Final = 240
 """Most characters of ids that a sentence names, so that a row of a list has about 1 KB at most."""
 
 ALIKE: Final = "alike"
-"""Name of the fact that says how many findings or reasons a combined one stands for."""
+"""Name of the fact with the number of findings or reasons that were combined."""
 
 
 def some(values: Sequence[str], *, most: int = NAMED) -> str:

@@ -509,7 +509,6 @@ _NOT_PAID: Final = frozenset(
 
 
 def _code_of(reason: Reason) -> str | None:
-    """Return the payment service's code of a reason; None if it has none."""
     code = dict(reason.facts).get("reason")
     return None if code is None else str(code)
 

@@ -9,9 +9,9 @@ from reconcile.instants import DAY, MINUTE, Duration, Instant
 FORM: Final = 4
 """Version of `policy_text`.
 
-Raise it, at most once a release and never before the first, if a setting changes its meaning or a
-fold gives another ledger for equal evidence. A database with an earlier version then folds every
-order again.
+Raise it if a setting changes its meaning, or if a fold gives another ledger for equal evidence: at
+most once for each release, and not before the first. A database with an earlier version then folds
+every order again.
 """
 
 

@@ -46,9 +46,9 @@ HoldReason = Literal[
 ]
 """Reason that an order is held.
 
-Only new rules made it fulfillable; one of its deliveries was set aside; a message of its provider
-that names it cannot be read; its payment may belong to another shop; or statements about its money
-may be lost in an accepted gap.
+The reasons are: only new rules made the order fulfillable; one of its deliveries was set aside; a
+message that names the order cannot be read; its payment may belong to another shop; statements
+about its money may be lost in an accepted gap.
 """
 
 UNREADABLE: Final[HoldReason] = "unreadable_delivery"

@@ -58,7 +58,7 @@ _EACH_BY_ITSELF: Final[tuple[FindingCode, ...]] = (
 )
 """Codes whose findings each need a person's action by their own deadline.
 
-Every further finding of these codes is news. Of other codes, only the first finding is news.
+Every further finding of these codes makes a revision; of other codes, only the first finding does.
 """
 
 

@@ -402,7 +402,7 @@ MANY: Final[dict[FindingCode, ManyWords]] = {
     ),
 }
 """Wording of findings that an order may have hundreds of.
-For other codes, the first finding is told, and how many more are like it."""
+For other codes, the sentence states the first finding, and how many more are like it."""
 
 
 class ReasonWords(NamedTuple):

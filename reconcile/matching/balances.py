@@ -12,8 +12,8 @@ from typing import Literal
 DifferenceState = Literal["open", "confirmed", "reopened"]
 """State of an accepted difference.
 
-No later statement is known, the next one begins with the stated closing balance, or it begins with
-another one.
+open: no later statement is known. confirmed: the next statement begins with the stated closing
+balance. reopened: the next statement begins with another balance.
 """
 
 

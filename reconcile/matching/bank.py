@@ -80,7 +80,7 @@ class Link:
 
     @property
     def at(self) -> Instant:
-        """Return the date that decides the period: the payout's, else the bank's."""
+        """Return the date that decides the period: of the payout, else of the bank line."""
         paid = [each.paid_at for each in self.payouts if each.paid_at is not None]
         return max(paid) if paid else min([each.booked_at for each in self.lines])
 
@@ -181,7 +181,10 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Join by hand if the sums agree; then by hand and by reference, equal currencies first."""
+        """Yield links made by hand whose sums agree, then other links by hand and by reference.
+
+        Of the other links, those of equal currencies come first.
+        """
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -290,7 +293,7 @@ class BankLeg:
                     free = next(waiting, None)
 
     def _returned(self) -> Iterator[Link]:
-        """Join each failed payout with the two bank lines of the money coming and going back."""
+        """Join each failed payout with two bank lines: its money coming in, and going back."""
         lines: dict[tuple[str, int], list[BankLine]] = defaultdict(list)
         for line in self._left_lines():
             lines[line.currency, line.minor].append(line)

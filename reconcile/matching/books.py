@@ -69,7 +69,7 @@ _BLANKS = re.compile(r"[\s_-]+", re.ASCII)
 class BookLine:
     """One line of an order book.
 
-    line_id      id of this version of the line; a changed line has another
+    line_id      id of this version of the line; a changed line has another id
     reference    the order, invoice, member or entry, as the merchant writes it
     money        amount with the file's sign
     placed_at    when it was placed; None if the file does not say
@@ -97,22 +97,24 @@ class BookLine:
 class StatementLine:
     """One line of a provider's settlement or transaction file.
 
-    It has a payment or an order. Only a fee or carried line may name its payout alone. The payment
-    of a wallet line (OF_WALLET) is the line's own reference.
+    A line has a payment or an order. Only a fee or carried line may name its payout alone. The
+    payment of a wallet line (OF_WALLET) is the line's own reference.
 
-    kind             `carried`: money that the provider holds back from a payout or moves to a later
-                     one; no movement of an order `returned`: money that came back from a failed
-                     refund or a reversed chargeback `withdrawal`, `withdrawal_failed`, `deposit`:
-                     from the wallet to the bank, that money coming back, and from the bank to the
-                     wallet `transfer`: one side of a movement between two wallets of the merchant
-                     `hold`, `release`: from the available balance to the held one, and back
-                     `conversion`: one side of an exchange between two currencies of the wallet
-                     `disbursement`: paid to or returned by somebody else, without an order
+    kind             what the line is about; some kinds need an explanation:
+                     carried: money that the provider holds back from a payout or moves to a later
+                         payout; no movement of an order
+                     returned: money that came back from a failed refund or a reversed chargeback
+                     withdrawal, withdrawal_failed: money from the wallet to the bank, and back
+                     deposit: money from the bank to the wallet
+                     transfer: one side of a movement between two wallets of the merchant
+                     hold, release: money from the available balance to the held one, and back
+                     conversion: one side of an exchange between two currencies of the wallet
+                     disbursement: paid to or returned by somebody else, without an order
     gross, fee, net  minor units of `currency`, with gross - fee = net. Money that leaves the
                      merchant is negative, including the gross of every refund; a fee that costs is
                      positive
     settled_at       when the money was or will be paid out, according to the provider
-    payout           the transfer to the bank that it was part of
+    payout           the transfer to the bank that the line is part of
     source           source whose statement it is; empty if unknown
     wallet           account at the provider whose balance it changes, as the provider names it;
                      None if the file states no running balance of an account
@@ -185,7 +187,7 @@ def match_keys(references: Sequence[str]) -> list[str]:
 MethodKind = Literal["outside", "bank", "tender", "provider"]
 
 OTHERWISE: Final[frozenset[MethodKind]] = frozenset({"outside", "bank", "tender"})
-"""Kinds whose money comes through no provider."""
+"""Kinds of payment methods whose money comes through no provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +197,7 @@ class Methods:
     outside  paid to the shop itself: cash, cheques
     bank     paid to the shop's bank account; a bank line may be matched with the order
     tender   paid with money that the shop owed the customer: gift cards, store credit. It may cover
-             only part of the price, beside another method
+             only part of the price, together with another method
     """
 
     outside: tuple[str, ...] = OUTSIDE_METHODS

@@ -42,12 +42,12 @@ class Break:
     subject     distinguishes breaks of equal cause, order and payment: the part of a line's id that
                 all versions of the line share
     money       money at stake, never negative
-    since       the instant from which its age counts: the latest date of what disagrees
+    since       instant from which its age counts: the latest date of the items that disagree
     cites       ids of events, records and lines that it rests on
     candidates  nearest lines that did not match, at most three, the nearest first
     left        unsettled amounts that it leaves, by currency without zeros; positive if money is
-                still to come. They are in the clearing account, in transit if the cause is about
-                the bank, and in the wallet if it is about one
+                still to come. They are posted in the clearing account, but in transit if the cause
+                is about the bank, and in the wallet if the cause is about a wallet
     """
 
     cause: BreakCause
@@ -74,8 +74,8 @@ class Break:
 def at_risk(found: Break) -> int:
     """Return the money that may be lost, in minor units: all of the break's money, or 0.
 
-    Held or owed money is not at risk. Money is at risk if an amount is short, or if a line took it
-    that no webhook or payout explains.
+    Held or owed money is not at risk. Money is at risk if an amount is short, or if no webhook or
+    payout explains the line that took the money.
     """
     risk, facts = CAUSES[found.cause].risk, dict(found.facts)
     if risk in ("held", "owed", "mistake") or ("won", True) in found.facts:
@@ -116,7 +116,7 @@ Act = Literal["assigned", "commented", "accepted", "matched", "unmatched", "sett
 ACTS: Final[tuple[Act, ...]] = get_args(Act)
 """Actions of a person.
 
-`matched` closes the break until a run does not use the match. `unmatched` withdraws a match.
+`matched` closes the break until a run leaves the match unused. `unmatched` withdraws a match.
 `settled` decides about late money.
 """
 
@@ -287,7 +287,7 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the part of the break that a person accepted, as the last run saw it, or None."""
+        """Return the amounts that a person accepted; None if the last run found no break."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())
@@ -324,7 +324,7 @@ def break_text(found: Break) -> str:
 
 
 def break_in(text: str) -> Break:
-    """Decode what `break_text` returned."""
+    """Decode a break from the result of `break_text`."""
     given = _members_in(Break, json.loads(text))
     given["cites"] = tuple(given["cites"])
     near = [_members_in(Candidate, each) for each in given["candidates"]]

@@ -3,10 +3,10 @@
 Leaves out: deciding. A candidate is a hint for a person; nothing matches because it is near. A
 score is the sum of named reasons, at most 100. The field that differs most is shown beside it.
 
-A search looks at a few dozen lines, however many there are. It looks at the neighbours sorted by
+A search compares only a few dozen lines, however many there are. They are the neighbours by
 reference, and by reversed reference, since one wrong character leaves the beginning or the end
-unchanged. It also looks at neighbours by amount, by amount multiplied and divided by the factor of
-mistaken minor units, and by the amounts of the day, and at lines that a bank's text names.
+unchanged; the neighbours by amount, by amount multiplied or divided by the factor of mistaken minor
+units, and by amount on the same day; and the lines that a bank's text names.
 """
 
 from bisect import bisect_left
@@ -45,7 +45,7 @@ The difference may be at most a tenth of the sum."""
 
 @dataclass(slots=True, frozen=True)
 class Searchable:
-    """A line that could be the partner of another.
+    """A line that could be the partner of another line.
 
     line       its line id, or the order's reference
     reference  the reference shown
@@ -207,7 +207,7 @@ def _beside(one: Searchable, other: Searchable) -> Facts:
 
 
 def _names(one: Searchable, other: Searchable) -> bool:
-    """Return whether a text of one names the other."""
+    """Return whether a text of either line names the other line."""
     return not (one.named.isdisjoint(other.names) and other.named.isdisjoint(one.names))
 
 
@@ -223,8 +223,8 @@ _Field = tuple[int, str, Facts]
 def _apart(
     one: Searchable, other: Searchable, *, window: Duration | None, charges: bool
 ) -> tuple[int | None, str, Facts]:
-    """Return the sum of all points, and the field with the most points.
-    The sum is None if the lines are too far apart."""
+    """Return how many points two lines are apart, and the field with the most points.
+    The number is None if the lines are too far apart."""
     amount, named = _amount(one, other, charges=charges), _names(one, other)
     currency: _Field = (0 if one.currency == other.currency else 4, "currency", ())
     if amount[0] >= FAR or currency[0]:
@@ -345,8 +345,8 @@ WEIGHTS: Final[Mapping[MatchReason, int]] = {
 """Points of each reason.
 
 At most three reasons count: one for the reference or number, one for the amount and one for the
-date. So the sum is at most 100. Without a common reference or number, it stays below 60, the least
-for matching many breaks at once: a popular price on one day is no reference.
+date. So the sum is at most 100. Without a common reference or number, it stays below 60,
+the least score for matching many breaks at once, because many payments of a day share a price.
 """
 
 REASON_WORDS: Final[Mapping[MatchReason, str]] = {
@@ -434,7 +434,7 @@ def _reasons(found: Break, candidate: Candidate) -> Iterator[MatchReason]:
 
 
 def _of_names(mine: str, reference: str) -> MatchReason | None:
-    """Return how alike two references are."""
+    """Return in which way two references are alike; None if they are not."""
     its = match_key(reference)
     if not its:
         return None

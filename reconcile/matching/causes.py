@@ -67,17 +67,18 @@ class Cause:
 
     name         a few words, for cells
     meaning      one sentence, for pages
-    sentence     what differs, with the break's facts; as the next three, without a full stop
-    rated        that sentence if the amounts are compared at a rate
+    sentence     what differs, with the break's facts. This and the next three have no full stop
+    rated        replaces `sentence` if the amounts are compared at a rate
     step         what a person should do
-    step_by_how  that step for money that went back in one way only
-    partners     causes of breaks that may be the other half. A match by hand closes both
-    not_by_hand  what closes the break, if no match by hand does because no run would use it
+    step_by_how  replaces `step` for money that went back in only one way, by that way
+    partners     causes of breaks that may be the other half; a match by hand closes both
+    not_by_hand  what closes the break, if a match by hand cannot
     two_people   why it always takes two people to accept the break; empty if it doesn't
     accepts      findings on the break's order that are accepted with the break
     late         the decision to propose if the break is about late money
     blocks       whether a month is not closed before the break is decided
-    apart        whether it is reported beside an order's price; no book line is searched for
+    apart        whether it is reported apart from an order's price, so that no book line is
+                 searched
     of_movement  whether the break's subject is a source or an event instead of a line
     """
 

@@ -149,7 +149,7 @@ class Equation:
 
     @property
     def of_wallet(self) -> bool:
-        """Return whether it is about a balance that a statement states, not only our own sums."""
+        """Return whether the equation is about a balance that a statement states."""
         return self.name.endswith(STATED_BALANCE)
 
     @property

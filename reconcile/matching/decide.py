@@ -30,7 +30,7 @@ MatchKind = Literal[
     "by_tender",
 ]
 MATCH_KINDS: Final[tuple[MatchKind, ...]] = get_args(MatchKind)
-"""Ways in which lines matched other than plainly by reference and amount."""
+"""Kinds of matches other than plain matches by reference and amount."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,7 +204,7 @@ def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decisio
 
 
 def amounts_fit(pair: Pair) -> bool:
-    """Return whether the captured amount, or its rest, equals the book's within the rules."""
+    """Return whether the captured amount, with or without returns, fits the book's amount."""
     funds, lines = pair.funds, pair.lines
     if lines.currencies != {funds.currency} or funds.others:
         return False
@@ -286,7 +286,8 @@ def _amount(pair: Pair) -> Verdict | None:
 def _still_unresolved(pair: Pair) -> Verdict | None:
     """Decide if the book agrees with the money, but the ledger is unresolved.
 
-    If the book names a method that paid the rest of the price, only the ledger lacks that tender.
+    Return None if the book names a method that paid the rest of the price: then only the ledger
+    lacks that tender.
     """
     if not pair.funds.unresolved or pair.by_method:
         return None
@@ -409,8 +410,7 @@ def _late(funds: Funds, lines: Lines | None) -> Break:
 
 
 def _apart(funds: Funds) -> Iterator[Break]:
-    """Yield breaks by currency.
-    They are about a contradicted assignment, surplus owed back and payments in doubt."""
+    """Yield breaks by currency about contradicted assignments, surplus and payments in doubt."""
     if "assignment_contradicted" in funds.findings:
         captured: Facts = (("captured", funds.money(funds.captured)),)
         yield _break(

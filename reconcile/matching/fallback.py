@@ -2,8 +2,8 @@
 
 Leaves out: rows that stay without a partner even then (`match`).
 
-Each way of joining claims its rows, so that a row is claimed once. The most certain way comes
-first. Rows that fit several others equally well are ambiguous and are not joined.
+Each method of joining claims the rows that it joins, so that each row is claimed once. The most
+certain method comes first. Rows that fit several others equally well are ambiguous and not joined.
 """
 
 from bisect import bisect_left
@@ -24,7 +24,7 @@ from reconcile.matching.settling import by_source, unsettled_by
 from reconcile.money import Money
 
 MOST_FITS: Final = 3
-"""Most fitting lines searched for one line. Two already make it ambiguous."""
+"""Most fitting lines searched for one line. Two fitting lines already make it ambiguous."""
 
 
 class Offer(NamedTuple):
@@ -72,7 +72,10 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the first names that fit. The search goes through distinct amounts, not lines."""
+    """Return the names of the first offers that fit.
+
+    The search visits each distinct amount once, so that many lines of one amount cost little.
+    """
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []
@@ -95,7 +98,7 @@ def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -
 
 
 class Rest:
-    """Unmatched rows by kind, sorted. Each way of matching removes the rows that it claims.
+    """Unmatched rows by kind, sorted. Each method of joining removes the rows that it claims.
 
     orders    by key and reference
     book      lines of one reference, by the id of the first
@@ -116,7 +119,7 @@ class Rest:
         self.refunds = left.refunds
 
     def put_back(self, left: Left) -> None:
-        """Add book lines that were put aside at first, or by a way that claimed too many."""
+        """Add book lines that were put aside at first, or by a method that claimed too many."""
         self.book |= {rows[0].line_id: rows for rows in (*left.book, *left.idle)}
         left.book, left.idle = [], []
 
@@ -182,7 +185,7 @@ def lines_by_hand(rest: Rest, deciding: Deciding) -> None:
 def _without_webhook(
     rows: list[BookRow], line: StatementRow, booked: Money, deciding: Deciding
 ) -> None:
-    """Report that book and statement agree, or how much they differ by."""
+    """Report that a book line and a statement line agree, or the amount by which they differ."""
     settled = Money(minor=line.gross, currency=line.currency)
     ids = [line.line_id, *[each.line_id for each in rows]]
     bucket: Bucket = "by_hand" if settled == booked else "amount_differs"
@@ -271,7 +274,7 @@ def refunds_paid_out(rest: Rest, deciding: Deciding) -> None:
 
 
 def by_group(rest: Rest, deciding: Deciding) -> None:
-    """Join one payment with several lines of a group, or several payments with its lines."""
+    """Join one payment with several lines of a group, or several payments with a group's lines."""
     groups: dict[str, list[str]] = {}
     for name, rows in rest.book.items():
         for group in sorted({row.group for row in rows if row.group}):
@@ -368,4 +371,4 @@ WAYS = (
     orders_by_date,
     lines_by_date,
 )
-"""Ways to join rows, the most certain first."""
+"""Methods to join rows, the most certain first."""

@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from reconcile.matching.rules import ExpectedFee
 
 LEAST: Final = 3
-"""Fewest lines that a rule must explain. Any two points lie on a line."""
+"""Fewest lines that a rule must explain. Two lines would always fit some rule."""
 
 GRIDS: Final = (1_000, 500, 100)
 """Steps of percentages in parts per million. Contracts state 2.9 or 1.25 %, seldom 1.39 %."""
 
 MOST_VALUES: Final = 300
-"""Most distinct values of a detail that can distinguish lines. More values are references."""
+"""Most distinct values of a detail that distinguishes tariffs. References have more values."""
 
 
 SAMPLE: Final = 2_000
@@ -40,7 +40,7 @@ class FeeLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestedFee:
-    """A fee rule, and how many lines it explains exactly where no earlier rule fits."""
+    """A fee rule for the lines that no earlier rule fits, and how many it explains exactly."""
 
     rule: ExpectedFee
     lines: int
@@ -105,7 +105,7 @@ def _rules_of(lines: Group) -> list[tuple[Where, Tariff]]:
     weights = Counter[Tariff]()
     for exact, tariff in tariffs.values():
         weights[tariff] += exact
-    # The general tariff explains most lines of the groups that are too small for their own.
+    # The general tariff explains most lines of groups that are too small for a tariff of their own.
     sets = [_together(chosen, tariffs, each) for each, _ in weights.most_common(MOST_GENERAL)]
     return max(sets, key=lambda rules: _explained(rules, lines), default=[])
 
@@ -121,7 +121,7 @@ def _explained(rules: list[tuple[Where, Tariff]], lines: Group) -> int:
 
 
 MOST_GENERAL: Final = 5
-"""Most tariffs, of those with the most lines, tried as the general one for all other lines."""
+"""Most tariffs that are tried as the general one for all other lines: those with most lines."""
 
 
 def _together(
@@ -130,7 +130,7 @@ def _together(
     general: Tariff,
 ) -> list[tuple[Where, Tariff]]:
     """Join keys of equal tariffs that differ only in the last detail.
-    The general one comes last."""
+    The general tariff comes last."""
     joined: dict[tuple[tuple[str, ...], Tariff], list[str]] = defaultdict(list)
     for key, (_, tariff) in sorted(tariffs.items()):
         if tariff != general:

@@ -56,7 +56,8 @@ class Return(NamedTuple):
 class Funds:
     """The money of one order, or of several orders that a group or a person joins.
 
-    currency   of the price, if money of it came, else of the first money that moved or may have
+    currency   of the price, if money in it came; else of the first money that moved, or may have
+               moved
     others     whether captures of another currency can't be distinguished from the order's money
     captured, refunded
                in `currency`, both positive; without payments in doubt, unless the order is
@@ -68,7 +69,7 @@ class Funds:
     at_doubt   money at stake in `doubted` by currency; empty for unresolved orders
     owed       money held beyond the price and owed back, by currency
     tendered   part of the orders' prices that was paid otherwise, in `currency`
-    beside     unsettled money of statement lines that the order's break in doubt reports
+    beside     unsettled money of statement lines that the break about the order's doubt reports
     at         when the last money came, else when the order was opened
     """
 
@@ -320,15 +321,15 @@ class Left:
 
     orders    orders with money but no book line that fits
     book      lines of one reference that claim money that was not found
-    idle      lines of one reference that claim nothing, in case their payment names another
+    idle      lines of one reference that claim nothing, in case an order with another key paid them
     captures  captures that a statement should have
-    awaited   captures that a later statement may have, in case a stray line settles them
+    awaited   captures that a later statement may have, in case an unmatched line settles them
     lines     statement lines of unknown payments
     suspended  statement lines of unallocated payments
     paid_out  disbursements, with a key if they name an order or payment that has money
-    refunds   orders whose book states a refund that has not arrived, in case a disbursement is it
-    together  by order, the first of its own book lines, if the order may also have paid other lines
-              of their group
+    refunds   orders whose book states a refund that has not arrived, in case a disbursement was it
+    together  by order, the id of the first of its own book lines, if the order may also have paid
+              other lines of their group
     """
 
     orders: list[TakingRow] = field(default_factory=list)

@@ -286,7 +286,7 @@ class Deciding:
     def absorb(self, left: Left) -> None:
         """Take over rows that another matching put aside, as far as there is room.
 
-        They arrive in the order in which a single matching would have met them.
+        The rows arrive in the order in which a single matching would have met them.
         """
         orders = defaultdict[str, list[TakingRow]](list)
         books = defaultdict[str, list[tuple[BookRow, ...]]](list)
@@ -349,7 +349,7 @@ class Deciding:
     ) -> bool:
         """Report book lines without money, unless a person found the money in the bank.
 
-        Returns whether that is a break.
+        Returns whether a break was reported.
         """
         if self.terms.any_hands and any(map(self._in_bank, lines.rows)):
             self.tally.place_book(lines.rows, "outside_providers")

@@ -83,7 +83,8 @@ class LedgerLine:
     findings   codes of the ledger's findings, each once
     reason     code of the reason that decided the outcome
     closed_at  `fold.closed_at` of the ledger: None while the outcome is not final
-    in_doubt   amounts that may have been captured beside `taken`, one for each payment and currency
+    in_doubt   amounts that may have been captured besides `taken`, one for each payment and
+               currency
     doubted    payments in doubt; their movements in `taken` are uncertain
     owed       money held beyond the price and owed back, by currency; empty if unresolved
     tendered   part of the whole price that was paid otherwise or taken off at the provider; it is
@@ -246,7 +247,6 @@ def _is_plain(ledger: Ledger) -> bool:
 
 
 def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
-    """Return the payments in doubt, by source and reference."""
     found = []
     for payment in odd.payments:
         if id(payment.attempt) not in odd.doubts:
@@ -263,7 +263,7 @@ def _doubted(odd: Judgement) -> tuple[Doubted, ...]:
 
 
 def _owed(ledger: Ledger, odd: Judgement) -> tuple[Money, ...]:
-    """Return the surplus in the order's currency, and all undoubted money held in others."""
+    """Return the surplus in the order's currency, and undoubted money in other currencies."""
     price = ledger.expected
     if price is None or ledger.outcome == "unresolved":
         return ()
@@ -302,7 +302,7 @@ def ledger_line_text(found: LedgerLine) -> str:
 
 
 def ledger_line_in(text: str, *, as_of: Instant) -> LedgerLine:
-    """Decode the result of `ledger_line_text` as a line that is still valid at `as_of`."""
+    """Decode the result of `ledger_line_text` as a ledger line as of `as_of`."""
     # fmt: off
     (order, outcome, fulfillable, price, opened_at, taken, payments, findings, reason,
      ended_at, in_doubt, doubted, owed, tendered, on_top, fulfilled_at,

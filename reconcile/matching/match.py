@@ -34,7 +34,7 @@ from reconcile.money import Money
 
 
 def _by_each_way(rest: Rest, deciding: Deciding) -> Iterator[Decision]:
-    """Yield the matches of each way of the second look, the most certain way first."""
+    """Yield the matches of each method of the second look, the most certain method first."""
     for way in WAYS:
         way(rest, deciding)
         rest.put_back(deciding.left)
@@ -367,9 +367,9 @@ class Matching:
 class OtherPeriods:
     """A matching of the orders of all other periods, to find their lines without a movement.
 
-    A report assigns a statement line to a period by the money that it settles, which may have moved
-    in another period than the order's. So the report must know which lines of such orders settle
-    nothing. Memory is bounded as in a matching.
+    A report assigns a statement line to a period by the date of the money that it settles. That
+    date may be in another period than the order. So the report must know which lines of such orders
+    settle nothing. Memory is bounded as in a matching.
     """
 
     def __init__(self, terms: Terms) -> None:

@@ -1,7 +1,7 @@
 """Match orders paid outside providers with bank lines: whether a customer's transfer arrived.
 
-Leaves out: orders that no bank line pays. The book says that they were paid, like cash, and no bank
-line need exist. A bank line is matched with an order
+Leaves out: orders without a bank line. As with cash, the book says that they were paid, and no bank
+line is expected. A bank line is matched with an order
 
     1 by hand    whatever the sums: a difference is a break
     2 by name    if its texts name the order, and the sums agree
@@ -33,7 +33,7 @@ Customers pay within two weeks, or before the order is entered in the book."""
 class Transfer:
     """Orders paid outside providers, and the bank lines that paid them.
 
-    kind  None: matched by a name in the texts and equal sums
+    kind  None if matched by a name in the texts and equal sums
     """
 
     kind: MatchKind | None
@@ -141,7 +141,7 @@ class Transfers:
         return self.orders[subject].money.minor
 
     def _fits(self, order: BookLine, minor: int) -> bool:
-        """Return whether a sum pays the order. Beside a gift card, part of the price is enough."""
+        """Return whether a sum pays the order. With a gift card, part of the price is enough."""
         tendered = "tender" in self._methods.parts(order.method)
         return minor == order.money.minor or (tendered and minor < order.money.minor)
 

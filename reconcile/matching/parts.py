@@ -1,7 +1,7 @@
 """Payments captured in several parts: which statement line settles which part.
 
 Leaves out: reporting. Parts of one payment with equal amounts are interchangeable. A line may be
-paired with the wrong one of them, but the missing or excess amount is always right.
+paired with the wrong part, but the missing or excess amount is always right.
 """
 
 from collections import defaultdict
@@ -17,8 +17,8 @@ class Parted:
     """The result of pairing parts and lines.
 
     pairs            parts and lines of equal amounts
-    captures, lines  the rest, in the order given
-    adds_up          whether there are such captures and lines, and their sums are equal
+    captures, lines  the parts and lines that are left, in the order given
+    adds_up          whether both are left and their sums are equal
     """
 
     pairs: tuple[tuple[Capture, StatementRow], ...]
@@ -35,8 +35,8 @@ def are_parts(captures: Sequence[Capture]) -> bool:
 def parted(captures: Sequence[Capture], lines: Sequence[StatementRow]) -> Parted:
     """Pair each line with a part of its amount, the earliest part first.
 
-    If there are more lines of one amount than parts, none of them is paired. If the further lines
-    add up to zero, they correct the others: then all are one sum.
+    If there are more lines of one amount than parts, none of them is paired. If only lines are left
+    and add up to zero, they correct the others: then all parts and lines count as one sum.
     """
     by_sum: dict[tuple[str, int], list[StatementRow]] = defaultdict(list)
     for line in lines:

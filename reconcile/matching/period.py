@@ -2,14 +2,15 @@
 
 An order is taken with all its lines or not at all.
 
-Leaves out: what is known; an instant decides that, not a period. An order belongs to its date of
-placement in the book, else to its first money, else to its first evidence. A statement line without
-an order belongs to its own date, else to its import. A book line without date and money belongs to
-every period.
+Leaves out: which evidence is known; an instant decides that. An order belongs to the period of its
+date of placement in the book, else of its first money, else of its first evidence. A statement line
+without an order belongs to the period of its own date, else of its import. A book line without date
+and money belongs to every period.
 
 Rows of several orders that a group, a hand match or a payment joins are matched together, so they
-belong to one period. It is found as for one order: by the earliest placement, else the first money,
-else the first settlement, else the first import. The caller finds and passes all such rows.
+belong to one period. That period is found as for one order: by the earliest placement, else the
+first money, else the first settlement, else the first import. The caller finds and passes all such
+rows.
 """
 
 from collections import defaultdict, deque
@@ -70,7 +71,7 @@ def joined_dates(
     hands: Iterable[HandMatch],
     settles: Settles,
 ) -> dict[str, Instant]:
-    """Return by key, or `place_of` a line, the date of its joined rows where its own date differs.
+    """Return the dates of joined rows whose own date differs, by key, or by `place_of` a line.
 
     Pass all rows of keys that a group, a hand match or a payment may join. Further rows do not
     matter.
@@ -159,7 +160,7 @@ def _own_dates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Period:
-    """Period from `since` to before `until`. None: without that bound."""
+    """Period from `since` to before `until`. A bound of None is open."""
 
     since: Instant | None = None
     until: Instant | None = None

@@ -73,8 +73,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Return whether a line settles a return.
 
-    A negative payment line does if that amount of its payment went back. Otherwise it is a part of
-    the capture.
+    A negative payment line does if its amount went back on its payment. Otherwise the line is a
+    part of the capture.
     """
     if row.kind != "payment":
         return True
@@ -84,10 +84,10 @@ def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bo
 
 
 def parts_of(rows: Sequence[StatementRow], unused: Sequence[Return], terms: Terms) -> list[Return]:
-    """Return the returns of one payment that add up to these lines.
+    """Return the returns of one payment that add up to these lines; none if none do.
 
-    This is one return, else all of them, else all until the date of the last line. Part of a lost
-    dispute may have come back, and one sum may cover several refunds.
+    They are one return, else all returns, else all returns until the date of the last line. Part of
+    a lost dispute may have come back, and one sum may cover several refunds.
     """
     fitting = [each for each in unused if may_be_of(rows[0], each, terms)]
     total = -sum(map(balance_of, rows))
@@ -142,7 +142,7 @@ def _undoes(row: StatementRow, other: StatementRow) -> bool:
 
 
 def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[Return]:
-    """Return the rest of the returns after `minor` is deducted, first from reversals."""
+    """Return what is left of `unused` when `minor` is deducted from `back`, reversals first."""
     rest = {id(each): each.minor for each in back}
     for each in sorted(back, key=lambda each: each.kind != "reversed"):
         used = min(minor, each.minor)
@@ -152,6 +152,6 @@ def less(unused: Sequence[Return], back: Sequence[Return], minor: int) -> list[R
 
 
 def without(unused: Sequence[Return], parts: Sequence[Return]) -> list[Return]:
-    """Return the other returns, compared by identity: one event may report two equal movements."""
+    """Return `unused` without `parts`, by identity: an event may report two equal movements."""
     gone = set(map(id, parts))
     return [each for each in unused if id(each) not in gone]

@@ -54,8 +54,8 @@ class TakingRow(NamedTuple):
                of the capture; empty if no money moved
     at         the provider's date of the capture, else `opened_at`
     whole      the ledger line of an order that is not plain; then the six fields above are unused
-    beside     unsettled money of statement lines that the order's break in doubt reports; set by a
-               matching
+    beside     unsettled money of statement lines that the break about the order's doubt reports;
+               set by a matching
     """
 
     key: str
@@ -179,7 +179,7 @@ class Lines:
     """The lines of one reference that count together.
 
     rest         lines of the reference that claim nothing while others do
-    status       status that the lines have together
+    status       combined status of the lines
     charge       sum of positive amounts, without lines that repeat another line's charge
     credit       sum of negative amounts and of refunds, positive
     placed_at    latest date; None if there is none
@@ -231,7 +231,7 @@ class Lines:
 def claims(row: BookRow) -> bool:
     """Return whether a line says that money moved.
 
-    Without a status, an accounting entry and a line with a refunded amount do.
+    Without a status, an accounting entry and a line with a refunded amount say so.
     """
     if row.status is None:
         return row.kind == "entry" or bool(row.refunded)
@@ -241,10 +241,10 @@ def claims(row: BookRow) -> bool:
 def lines_of(rows: Sequence[BookRow], *, apart: bool = False) -> Lines:
     """Return the lines of one reference. If some claim money, the others become the rest.
 
-    A `refunded` line beside a `paid` line of the same reference, of no more money, is about the
-    same charge.
+    A `refunded` line is about the charge of a `paid` line with the same reference, if it is for no
+    more money.
 
-    apart  count such a line as a separate charge, which came and went back
+    apart  whether such a `refunded` line is a separate charge, which came and went back
     """
     ordered = sorted(rows, key=lambda row: row.line_id)
     counted = [row for row in ordered if claims(row)]
@@ -330,7 +330,8 @@ def paired(
 ) -> list[int | None]:
     """Return for each row the index of the known line that it repeats; None for a new line.
 
-    Equal ones are paired first, each once; then those that can only be the same line, in order.
+    Equal rows and lines are paired first, each once. Then rows and lines that differ, but can only
+    be the same line, are paired in order.
 
     same  whether a row and a known line that differ can only be the same line
     """
@@ -354,7 +355,7 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     """Return whether two rows that differ can only be one movement, stated twice.
 
     Different amounts are different movements. Only the amount of a payment may have been corrected,
-    unless the times of day differ: then they are two captures. If the signs differ, one of them may
+    unless the times of day differ: then they are two captures. If the signs differ, one row may
     also take the other back. Lines of two wallets are two movements, even where one receipt is in
     both. Otherwise the payout decides if both name one, else the day of settlement if both have
     one, in whatever zone it was read.

@@ -34,7 +34,7 @@ class ExpectedFee:
 
     tolerance  minor units by which the fee may differ, because providers round
     where      names of details of a statement line, each with the values that are allowed; ""
-               stands for a line that doesn't state the detail. Empty: every line fits
+               stands for a line that doesn't state the detail. If empty, every line fits
     """
 
     source: str
@@ -78,7 +78,7 @@ class MatchRules:
 
     tolerances     by currency; other currencies have none
     date_window    lines without a common reference may match if amount and currency agree and their
-                   dates are at most this far apart; None: never
+                   dates are at most this far apart; None if they never match
     settle_margin  how long a capture may wait for its statement line: most providers pay out within
                    a week
     book_margin    how far the book may lag behind the money: exports are made daily
@@ -86,10 +86,10 @@ class MatchRules:
     refund_margin  how long a refund in the book may take to arrive
     fees           fee rules; the first that fits a line counts, and other lines have no expected
                    fee
-    bank_margin    how long a payout may take to the bank; by amount and date alone, it matches a
-                   bank line booked within that time
-    bank_payers    texts that mark payouts: a payout's bank line contains one of them, in any case.
-                   Empty: any credit may be a payout
+    bank_margin    how long a payout may take to reach the bank; by amount and date alone, it
+                   matches a bank line booked within that time
+    bank_payers    texts of which a payout's bank line contains one, in any case; if empty, any
+                   credit may be a payout
     other_business texts that mark other business: a bank line with one of them is no payout
     rates          other pairs of currencies have no expected rate
     methods        payment methods of the book whose money comes through no provider
@@ -152,7 +152,7 @@ class Covered:
 
     name         the source, account or book
     spans        sorted and not touching each other; empty if nobody stated any
-    wallet       the sub-account of the source; None: all of it
+    wallet       the sub-account of the source; None for the whole source
     declared_by  who declared a part of the spans that no file states
     """
 
@@ -164,14 +164,16 @@ class Covered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """Spans of all imported files. Money outside is not covered: neither missing nor agreed.
+    """Spans of time that the imported files cover.
 
-    books       by order book. Each order is in only one of them, so money is missing only where all
-                books cover it
+    Money dated outside these spans counts neither as missing nor as matched.
+
+    books       by order book. Each order is in only one book, so money is missing from the books
+                only if all of them cover its date
     statements  by source; other sources have no statements
     wallets     sub-accounts of sources: a source is covered where all of its wallets are covered
     bank        by account
-    takings     when the provider's webhooks began to arrive; None: from the beginning
+    takings     when the provider's webhooks began to arrive; None if there is no such limit
     lost        accepted gaps, in which webhooks may be lost
     """
 
@@ -186,11 +188,11 @@ class Coverage:
 def waits_in(
     spans: tuple[Span, ...], at: Instant, *, due: Instant, as_of: Instant
 ) -> Literal["not_covered", "awaiting"] | None:
-    """Return why something dated `at` need not be in files of these spans; None if it must be.
+    """Return why an item dated `at` need not be in files of these spans; None if it must be.
 
-    It must be if one span reaches from `at` to `due`, and `due` has passed. It is awaited if the
-    last span ends earlier, because a later file may have it. Before the first span and in a gap, it
-    is not covered.
+    The item must be in them if one span reaches from `at` to `due`, and `due` has passed. It is
+    awaited if the last span ends earlier, because a later file may contain it. An item before the
+    first span or in a gap is not covered.
     """
     if spans and at >= spans[-1].until:
         return "awaiting"
@@ -331,7 +333,7 @@ class Terms:
         return at + self.rules.book_margin > self.as_of
 
     def waits_for_money(self, placed_at: Instant | None) -> Waiting | None:
-        """Return why the money of a line that says paid need not be here; None if it must be."""
+        """Return why the money of a paid line need not have arrived; None if it must have."""
         due = None if placed_at is None else placed_at + self.rules.money_margin
         if self.lost_in(placed_at, due) is not None:
             return "not_covered"
@@ -364,7 +366,8 @@ class Terms:
     def waits_for_settlement(self, at: Instant, *, source: str) -> Waiting | None:
         """Return why money captured at `at` need not be in a statement; None if it must be in one.
 
-        It must be once the margin has passed and the source's statements cover the whole margin.
+        It must be in one when the margin has passed and the source's statements cover the whole
+        margin.
         """
         due = at + self.rules.settle_margin
         spans = self._statements.get(source, ())

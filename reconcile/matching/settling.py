@@ -1,7 +1,7 @@
 """Match the captures of one order with its statement lines: settled, settled otherwise, or open.
 
 Leaves out: the book, and lines whose key belongs to no order. The payment that a line names decides
-which capture it settles. A line that names none can only settle a capture if it fits no other.
+which capture it settles. A line without a payment can settle a capture only if it fits no other.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ class OpenItems:
     """Captures and payment lines without a partner.
 
     paid_out  disbursements, which may be refunds of an order
-    beside    lines that an order's break in doubt reports, by order
+    beside    lines that the break about an order's doubt reports, by order
     """
 
     captures: list[Capture] = field(default_factory=list)
@@ -113,7 +113,7 @@ class Settling:
     def _never_taken(self, returns: Sequence[Return]) -> None:
         """Report returns that should have a statement line and have none.
 
-        A return that was taken back cancels out, because a statement need not mention it.
+        A return that was taken back cancels out, because a statement need not mention either.
         """
         sums: Counter[tuple[str, ...]] = Counter()
         back = {(*each[:4], each.currency) for each in returns if each.minor < 0}
@@ -304,7 +304,10 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> None:
-        """Match captures and lines that fit only each other. `kind`: how they were joined."""
+        """Match captures and lines that fit only each other.
+
+        kind  how the captures and lines were joined
+        """
         capture = captures[0]
         if len(captures) > 1:
             self.ambiguous(captures, rows)
@@ -549,7 +552,6 @@ def _fits(row: StatementRow, capture: Capture) -> bool:
 def _by(
     rows: Iterable[StatementRow], key: Callable[[StatementRow], _Key]
 ) -> dict[_Key, list[StatementRow]]:
-    """Group rows by a key."""
     found: dict[_Key, list[StatementRow]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
@@ -567,7 +569,7 @@ def _candidate(row: StatementRow, at: Instant) -> Candidate:
 
 
 def never_notified(row: StatementRow, terms: Terms) -> Break:
-    """Return the break of a line that no ledger knows. It names the gap that may have lost it."""
+    """Return the break of a line that no ledger knows, naming the gap that may explain it."""
     captured = None if row.settled_at is None else row.settled_at - terms.rules.settle_margin
     lost = terms.lost_in(None if captured is None else Instant(captured), row.settled_at)
     facts: Facts = ()

@@ -1,8 +1,8 @@
 """Unallocated payments as finance sees them: money in suspense until a person assigns it.
 
-Leaves out: how a payment is folded, and who may assign it. A movement counts where its payment was
-when the movement became known: in suspense, or with its order or account. So money once posted to
-suspense stays posted there, and an assignment moves it on the day of the assignment.
+Leaves out: how a payment is folded, and who may assign it. A movement is posted where its
+payment was when the movement became known: in suspense, or to its order or account. That posting
+never changes; an assignment moves the money on the day of the assignment.
 """
 
 from collections import Counter
@@ -18,13 +18,13 @@ from reconcile.matching.rows import StatementRow
 from reconcile.money import Money
 
 PlacedIn = Literal["order", "nowhere", "to_refund", "other_business"]
-"""Place of a payment: an order, none again, or one of two dismissals."""
+"""Where a person placed a payment: with an order, nowhere again, or in one of two dismissals."""
 
 SuspenseFlow = Literal["received", "refunded", "assigned", "other_business"]
 """Reasons for a change of the suspense balance.
 
-assigned        to an order; negative: the assignment was withdrawn
-other_business  to the named account; negative: later money reopened the payment
+assigned        to an order; negative if the assignment was withdrawn
+other_business  to the named account; negative if later money reopened the payment
 """
 
 
@@ -33,8 +33,8 @@ class Placement:
     """A person's decision about a payment.
 
     at       when it was recorded
-    order    the order that the payment was given to
-    account  the account of other business; None: the default
+    order    the order that the payment was assigned to
+    account  the account of other business; None for the default
     record   id of the record
     """
 
@@ -74,7 +74,7 @@ class Suspended:
 
     taken   its movements, in the order in which they became known
     steps   every change of the money in suspense, in the order in which they became known
-    stands  the last decision of a person about it, if still valid; None: it is open
+    stands  the last decision of a person about it, if still valid; None if it is open
     other_shop
             whether it belongs to another shop, so that none of it is in suspense
     """
@@ -89,7 +89,8 @@ class Suspended:
     def in_suspense(self, taken: Taken) -> bool:
         """Return whether a movement of the payment was posted to suspense.
 
-        In the order's own ledger, the movement also rests on the assignment.
+        Further ids in `taken.cites` do not matter: in the order's own ledger, the movement also
+        rests on the assignment.
         """
         cites = set(taken.cites)
         return any(
@@ -231,7 +232,10 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. Those first captured from `since` to before `until` have breaks."""
+        """Index the payments. Only those first captured in the period are reported.
+
+        since, until  first instant of the period, and first instant after it
+        """
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:

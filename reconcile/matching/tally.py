@@ -309,8 +309,8 @@ _NO_LINE: Final = StatementRow(END, "", None, None, "fee", "", 0, 0, 0)
 MOST_AT_ONCE: Final = 10_000
 """Most rows of one stream and key in one group.
 
-No order has so many lines. But a file with a wrong reference column has, and lines that name no
-order share one key. Further rows form another group of the key.
+No order has so many lines, but a key may have them: in a file with a wrong reference column, or for
+lines that name no order. Further rows form another group of the key.
 """
 
 
@@ -347,7 +347,7 @@ def merge(
 ) -> Iterator[Group]:
     """Yield every key that does not plainly agree. Raises ValueError for an unsorted stream.
 
-    plain  receives orders that agree plainly; None: yield every key
+    plain  receives orders that agree plainly; None to yield every key
     """
     fast = plain is not None
     agreed, settled, fee_fits, unsettled = plain or Plain(Sheet(), Sheet(), None, lambda _: None)

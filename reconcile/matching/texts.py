@@ -50,7 +50,7 @@ _DATE: Final = re.compile(
     rf"{_MONTH}([-./]?){_DAY}\3{_YEAR}",
     re.ASCII,
 )
-"""A date with all its digits. A number of six or seven digits may begin like a year."""
+"""Pattern of a date with all its digits, since a shorter number may only begin like a year."""
 
 
 def telling(key: str) -> bool:

@@ -4,8 +4,8 @@ Leaves out: reading, and withdrawals, which `bank` matches with the bank.
 
     1 balances   opening + movements = the balance that the statement states, for each wallet
     2 transfers  the two sides of a transfer between wallets of one source add up to zero
-    3 holds      each release has its hold; what is still held, and since when
-    4 rhythm     wallets with regular withdrawals where the next one is overdue
+    3 holds      each release has its hold; how much is still held, and since when
+    4 rhythm     wallets with regular withdrawals whose next withdrawal is overdue
 
 Rows come sorted by source, wallet, currency and date. Only those of transfers and holds are kept.
 """
@@ -67,7 +67,7 @@ APART_MOST: Final[Duration] = DAY
 
 PAST_LEAST, PAST_MOST = 5, 13
 """Fewest and most past withdrawals from which the next one is expected.
-Fewer have no rhythm, and older ones may have had another rhythm."""
+Fewer withdrawals show no rhythm, and older ones may have had a different rhythm."""
 
 GRACE: Final[Duration] = DAY
 """Time after the longest interval so far at which a withdrawal counts as late.
@@ -126,9 +126,9 @@ class WalletOpening:
 
 
 def due_after(paid: Sequence[Instant]) -> Instant | None:
-    """Return when the payout after these sorted ones is late; None if they have no rhythm.
+    """Return when the payout after these sorted payouts is late; None if they are irregular.
 
-    Payouts have a rhythm if the longest time between two is at most twice the usual one.
+    Payouts are regular if the longest time between two is at most twice the usual time.
     """
     if len(paid) < PAST_LEAST:
         return None
@@ -239,7 +239,7 @@ class Wallets:
         return sums
 
     def _late(self, sent: Sequence[WalletRow], balance: int) -> None:
-        """Report that nothing was withdrawn for longer than ever, though enough was there."""
+        """Report that nothing was withdrawn for longer than ever, despite a sufficient balance."""
         due = due_after([row.at for row in sent])
         if due is None or balance < min([-row.net for row in sent]):
             return
@@ -273,9 +273,11 @@ class Wallets:
     ) -> int | None:
         """Return the balance after these rows of one instant.
 
-        Report a balance that contradicts them.
+        Report a balance that contradicts the rows.
 
-        after  the row before these; if it is in another file, a file between may be missing
+        before  the balance before these rows; None if unknown
+        after   the row before these rows; if it is in another file, a file in between may be
+                missing
         """
         stating = [(row.balance, row.net) for row in rows if row.balance is not None]
         if not stating:
@@ -338,7 +340,7 @@ class Wallets:
 
     def _end_transfers(self, rows: Sequence[WalletRow]) -> None:
         """Pair the two sides of transfers by reference, then by amount within a day.
-        Report the sides that are left."""
+        Report sides without a partner."""
         together: dict[tuple[str, str, str | None], list[WalletRow]] = defaultdict(list)
         for row in rows:
             together[row.source, row.currency, row.reference].append(row)
@@ -371,7 +373,8 @@ class Wallets:
                 )
 
     def _end_holds(self, rows: Sequence[WalletRow]) -> Iterator[WalletSums]:
-        """Release holds: the named one first, then the oldest. Report releases without a hold."""
+        """Apply each release to holds: first to the one it names, then to the oldest.
+        Report releases without a hold."""
         by_source: dict[tuple[str, str], list[WalletRow]] = defaultdict(list)
         for row in rows:
             by_source[row.source, row.currency].append(row)

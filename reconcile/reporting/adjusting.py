@@ -9,8 +9,8 @@ months together have three sets of transactions:
 
 So per account and currency, frozen + adjusting + open months = the whole journal made now. The
 content of a transaction is what determines its accounts: day, source, order, payment, method,
-currency and postings. Other words, or further evidence of the same money, make no entry. A changed
-transaction is a reversal of the old one and the new one.
+currency and postings. Other words, or further evidence of the same money, make no entry. For a
+changed transaction, the old one is reversed and the new one is posted.
 """
 
 from bisect import bisect_right

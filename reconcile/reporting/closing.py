@@ -71,7 +71,7 @@ class Figure:
 
 
 def figure_of(document: list[Any]) -> Figure:
-    """Parse what `document` returned."""
+    """Parse the result of `Figure.document`."""
     table, currency, line, what, count, total = document
     return Figure(table=table, currency=currency, line=line, what=what, count=count, sum=total)
 
@@ -98,7 +98,7 @@ def difference(then: Iterable[Figure], now: Iterable[Figure]) -> tuple[Figure, .
 
 
 def _rows(report: PeriodReport) -> Iterator[Figure]:
-    """Yield the figures of a report. Breaks have no ages here, because an age is no change."""
+    """Yield the figures of a report. Ages of breaks are left out: growing older is no change."""
     for step in report.flow:
         yield _figure("flow", step.currency, step.step, "", step.count, step.sum)
     for orders in report.control:
@@ -218,10 +218,10 @@ class Closing:
                  when the closing was proposed, and who approved it; None if one person closed it
     margin_days  days after the month's end before which it could not be closed
     policy       the merchant's policy and rules, which folds and matches depend on
-    revenue      how its journal posts sales; None: it has payments only
+    revenue      how its journal posts sales; None if it has payments only
     program      version of the program
-    checkpoint   size and head of the sealed log at that time; None if nothing was sealed. The audit
-                 entry with this closing's digest is sealed after it
+    checkpoint   size and head of the sealed log at closing; None if nothing was sealed. The audit
+                 entry with the closing's digest is sealed later
     """
 
     month: Month
@@ -479,8 +479,8 @@ def closing_lines(
 ) -> Iterator[tuple[str, str, Blocker | None]]:
     """Yield each condition's name and sentence, with the blocker; None if the condition holds.
 
-    The other conditions cannot be judged before the month is over or while deliveries are unread,
-    so they are left out.
+    Before the month is over, or while deliveries are unread, the other conditions cannot be judged
+    and are left out.
     """
     found = tuple(against)
     unknown = any(each.code in UNCONDITIONAL for each in found)
@@ -528,9 +528,9 @@ def unread(behind_s: int) -> Blocker:
 
 
 def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
-    """Yield a reason for payments whose provider did not state their position.
+    """Yield a blocker for payments whose provider did not state their position.
 
-    then  whether a past moment is closed, which no later answer can cover
+    then  whether the month is closed as of a past instant, which no later answer can cover
     """
     if names:
         shown, more = ", ".join(names[:NAMED]), " …" if len(names) > NAMED else ""
@@ -547,7 +547,7 @@ def unasked(names: Sequence[str], *, then: bool = False) -> Iterator[Blocker]:
 
 
 def not_kept(count: int) -> Iterator[Blocker]:
-    """Yield a blocker for `count` unsigned requests of the month that were not kept."""
+    """Yield a blocker for `count` unsigned requests of the month that were not stored."""
     if count:
         yield Blocker(
             code="not_kept",
@@ -680,9 +680,10 @@ _FARTHEST: Final = 14 * HOUR
 def _of_another_zone(
     own: Sequence[CoverageRow], *, start: Instant, end: Instant
 ) -> tuple[str, str]:
-    """Return a sentence on hours missing at an end of the month, and the days whose file has them.
+    """Return a sentence saying that files count days in another zone, and whose file is lacking.
 
-    The file then counts days in another time zone. The sentence is empty if more is missing.
+    This is so if a single span lacks only some hours at an end of the month. The sentence is empty
+    if more is missing.
     """
     (since, until), found = (own[0].since, own[-1].until), list[tuple[str, str]]()
     if len(own) > 1 or since is None or until is None:
@@ -744,7 +745,7 @@ def evidence_blockers(
     """Yield blockers for deliveries that are in no figure.
 
     unreadable  number of messages that need a person
-    lost        number of unsigned requests beyond the limit of those that are kept
+    lost        number of unsigned requests that were not stored, because of a limit
     not_ours    number of deliveries set aside because they belong to another shop
     genuine     number of rejected deliveries that would be accepted now
     gaps        blockers from `lost_in_gap`

@@ -147,9 +147,9 @@ class SettledLine:
 def settled(seen: OrderSeen, *, strange: Set[str] = frozenset()) -> tuple[SettledLine, ...]:
     """Return every line of the order with its movements.
 
-    A line settles movements of its payment that no other line has: the one with its amount, else
-    all if they add up to its amount, else the first. If none is left, it is a further part of the
-    first movement.
+    A line settles movements of its payment that no other line settles: the movement with the line's
+    amount, else all such movements if they add up to that amount, else the first. If no movement is
+    left, the line is a further part of the first movement.
 
     strange  ids of lines for which the matching found no movement
     """
@@ -213,7 +213,7 @@ def taken_abroad(seen: OrderSeen) -> Abroad:
 def _beside(
     line: StatementLine, left: list[Taken], claimed: list[Taken], gross: int
 ) -> tuple[tuple[Taken, ...], tuple[Taken, ...]]:
-    """Return the line's movements that no earlier line had, and all its movements.
+    """Return the line's movements that no earlier line settled, and all its movements.
 
     Some providers write a negative payment for a refund or reversal. Any other negative payment
     corrects a capture. A dispute may be exactly what a reversal took (`returning.is_of`).
@@ -263,10 +263,10 @@ def key_of(payout: Payout) -> Key:
 
 
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
-    """Return whether the money of a line came into a wallet and stayed there after a payout.
+    """Return whether a line pays into a wallet, and not directly into the bank.
 
-    A line may name the payout that it is a part of. Then its money is in the wallet only if the
-    statement has withdrawals as separate lines.
+    A line that names its payout does so only if the statement has the withdrawals as separate
+    lines.
 
     withdrawn  payouts that are such withdrawals
     """
@@ -300,7 +300,7 @@ class BankView:
         )
 
     def flow_of(self, line: StatementLine) -> Flow:
-        """Return the flow that tells where the net of a statement line is."""
+        """Return the flow that shows where the net amount of a statement line is now."""
         if stays_in_wallet(line, self.withdrawn):
             return "in_wallet"
         if line.payout is None:
@@ -308,7 +308,7 @@ class BankView:
         return self._flows.get((line.source, line.payout, line.currency), "not_in_bank")
 
     def on_its_way(self, line: StatementLine) -> bool:
-        """Return whether bank files show when the line's money arrived."""
+        """Return whether bank files show when the money of a line arrives."""
         return (line.source, line.payout, line.currency) in self._covered
 
     def differing(self, *, start: Instant, end: Instant) -> Iterator[Money]:
@@ -324,5 +324,5 @@ class BankView:
 
 
 def dated(link: Link) -> Instant:
-    """Return when all of the transfer had been booked."""
+    """Return when the bank had booked all lines of the transfer."""
     return max([each.booked_at for each in link.lines])

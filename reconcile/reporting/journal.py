@@ -38,14 +38,14 @@ up to zero. Sales are the merchant's own records, which post them against the re
                                                  a payout or a bank line, wallet - for a balance
     taken back     clearing +   write_offs -     when evidence ended that, or its money changed
 
-With `revenue_at="fulfilment"` this is a journal of sales as well. Of an order that is not fulfilled
-yet, `deposits` takes the place of the receivable, and of disputes:
+With `revenue_at="fulfilment"` this is a journal of sales as well. For an order that is not
+fulfilled yet, `deposits` replaces the receivable and disputes:
 
-    fulfilled      deposits +   sales -          on the day of fulfilment: what the order then has
+    fulfilled      deposits +   sales -          on the day of fulfilment: all that the order has
     captured       clearing +   sales -          from that day on
     refunded       refunds +    clearing -       from that day on
 
-Where a tax rate is given, `taxes` takes its part of what is posted to sales and to refunds.
+If a tax rate is given, the tax contained in sales and refunds is posted to `taxes` instead.
 
 So the balance of clearing is money not yet settled, money that the provider holds back or carries
 to a later payout, and money that breaks leave (`Break.left`). Likewise the balance of in_transit is
@@ -167,7 +167,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adjusts:
-    """Days of a closed month, such as `2026-10-31`, that an adjusting entry is for (`adjusting`).
+    """The closed month that an adjusting entry belongs to, and days such as `2026-10-31`.
 
     reverses  whether it takes back a transaction that was posted
     """
@@ -185,7 +185,7 @@ class Transaction:
     what     words for people: `captured`, `settled payment`, `written off: not_settled`
     method   the payment method, as the statement names it
     cites    ids of the events, lines and breaks that it rests on
-    adjusts  the closed month that it adjusts; None: it belongs to the month of its own date
+    adjusts  the closed month that it adjusts; None if it belongs to the month of its own date
     """
 
     at: Instant
@@ -219,8 +219,8 @@ def transactions(
     bank      None without bank files; settled money then counts as in the bank
     rates     expected exchange rates
     withdrawn payouts that are withdrawals from a wallet
-    suspense  payments that were once unallocated, by source and reference; `of_suspense` yields the
-              transactions of what became known at that time
+    suspense  payments that were once unallocated, by source and reference; `of_suspense` yields
+              their transactions from that time
     """
     order = None if seen.taking is None else seen.taking.order
     methods = {line.payment: line.method for line in seen.lines if line.details is not None}
@@ -286,7 +286,7 @@ def transactions(
 
 
 def _taxed(role: Role, minor: int, revenue: Revenue | None) -> Iterator[tuple[Role, int]]:
-    """Yield an amount for its account without the tax that it contains, then that tax."""
+    """Yield an amount without the tax that it contains, then the tax, each with its role."""
     rate = 0 if revenue is None else revenue.taxes.get(role, 0)
     above, below = abs(minor) * rate, 1_000_000 + rate
     tax = (2 * above + below) // (2 * below) * (1 if minor >= 0 else -1)
@@ -372,7 +372,7 @@ def _on_top(whole: LedgerLine) -> dict[int, dict[Role, int]]:
     """Return the money on top in each movement, by the movement's index in `taken`.
 
     Credits are negative. The last captures brought this money, because only they made the total
-    exceed the price. It goes back last.
+    exceed the price. The last returns take it back.
     """
     found: dict[int, dict[Role, int]] = {}
     for currency in sorted({each.money.currency for each in whole.on_top}):
@@ -555,7 +555,7 @@ def written_off(
 
     Each amount is exactly what the break left in clearing, in transit or in a wallet.
 
-    found  the break as any run saw it; its steps state what it left
+    found  the break, as any run found it; the amounts come from `steps`
     """
     account: Role = "in_transit" if CAUSES[found.cause].about == "bank" else "clearing"
     source = wallet = None

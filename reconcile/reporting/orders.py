@@ -31,8 +31,8 @@ GROUP_OF: Final[dict[Outcome, r.OutcomeGroup]] = {
 }
 """Group of each outcome.
 
-success: money came, whatever went back later. failure: somebody refused or canceled. timeout: time
-ran out. open: no final outcome yet.
+success: money came, even if it went back later. failure: somebody refused or canceled. timeout: the
+deadline passed. open: no final outcome yet.
 """
 
 NO_CURRENCY: Final = ""

@@ -3,7 +3,7 @@
 Leaves out: reading files of rates. The rate of a day comes from the merchant's file: for that day,
 or else for the last earlier day with a rate, at most `DAYS_BACK` days before. Without one, it is
 the rate at which statements settled the currency. Money without a rate is not converted; its
-currency is named.
+currency is reported.
 """
 
 from bisect import bisect_right
@@ -50,7 +50,7 @@ class Rates:
     statements: Mapping[str, Fraction]
 
     def on(self, currency: str, day: str) -> UsedRate | None:
-        """Return the rate of a day such as `2026-10-31`."""
+        """Return the rate of a day such as `2026-10-31`; None if there is none."""
         known = self.by_day.get(currency, ())
         place = bisect_right(known, day, key=lambda each: each[0]) - 1
         if place >= 0:
@@ -88,7 +88,7 @@ class Converter:
         return rounded if money.minor >= 0 else -rounded
 
     def used(self) -> Iterator[UsedRate]:
-        """Yield each rate that was used once, by currency and day."""
+        """Yield each used rate once, by currency and day."""
         yield from (self._used[key] for key in sorted(self._used))
 
     def missing(self) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def converted_sums(sums: Sums, converter: Converter) -> dict[tuple[str, str], in
 
 
 def settled_at(pairs: Iterable[tuple[Money, Money]], own: str) -> dict[str, Fraction]:
-    """Return the rates at which statements settled other currencies in the own one.
+    """Return the rates at which statements settled other currencies in the merchant's own.
 
     pairs  captured amounts with the amounts that they were settled for
     """
@@ -158,7 +158,7 @@ def in_own_currency(
     """Return money flows in the own currency, the rates used, and a remark on money without a rate.
 
     flows    by day, currency and `Flow`
-    rates    None: there is nothing to return
+    rates    None to return empty results
     settled  captures with the amounts they were settled for, from which `settled_at` derives rates
     """
     if rates is None:

@@ -71,14 +71,14 @@ Flow = Literal[
 FLOWS: Final[tuple[Flow, ...]] = get_args(Flow)
 """Rows of the money table.
 
-The first five come from ledgers and fees. The next lead from net to the statement:
+The first five rows come from ledgers and fees. The next rows lead from net to the statement:
     net = settled + not_settled + differs + other_currency − not_notified − no_movement
-With bank files, the last six lead from the statement to the bank:
+With bank files, the last six rows lead from the statement to the bank:
     settled = in_bank + exchanged + bank_differs + not_in_bank + no_payout + in_wallet
 
 other_currency  money settled in another currency, less money settled from another one; only if any
 not_notified    statement lines without a webhook, from breaks `settled_never_notified`
-no_movement     lines that are no certain movement and are reported elsewhere: of open and won
+no_movement     lines that are no certain movement and are reported elsewhere: lines of open and won
                 disputes, payments in doubt, matches by hand with a book line, and carried money
 exchanged       payouts that the bank booked in another currency
 bank_differs    amount by which the bank booked less than was paid out
@@ -147,7 +147,10 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Orders of one currency at one step, and their prices. None: price and money are unknown."""
+    """Orders of one currency at one step, and their prices.
+
+    currency  None if neither price nor money is known
+    """
 
     currency: str | None
     step: FlowStep
@@ -176,7 +179,9 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket. Every row is in one.
+    """Rows of one side of the matching (`matching.control`) in one bucket.
+
+    Every row of a side is in exactly one bucket.
 
     family    matched, waiting or break
     fee, net  of statement lines; 0 on the other sides
@@ -252,8 +257,10 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` after their date. If it is None, those that came
-    later than all other rows allow."""
+    """Movements that became known at most `up_to` after their date, but later than the row before.
+
+    up_to  None for all later movements
+    """
 
     up_to: Duration | None
     movements: int
@@ -330,7 +337,7 @@ class ChangeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeLine:
-    """One such revision.
+    """One revision that a `ChangeRow` counts.
 
     because  its sentences with cited ids
     """
@@ -390,7 +397,7 @@ RateFrom = Literal["file", "statement"]
 class OwnRow:
     """A flow of money in the merchant's own currency, at the rates of its days.
 
-    of   currency that was converted; None: all
+    of   currency that was converted; None for all currencies
     sum  amount; for the flow `residual`, the difference between net and the flows that follow it in
          the money table. It arises because money is settled at another day's rate and sums are
          rounded
@@ -406,7 +413,7 @@ class OwnRow:
 class RateRow:
     """A rate used for the totals in the merchant's own currency.
 
-    day   the day of the merchant's file; None: the rate at which statements of the period settled
+    day   the day of the merchant's file; None for a rate at which statements of the period settled
     rate  units of the own currency for one unit
     """
 
@@ -437,9 +444,10 @@ closing by the age of the payment at the end of the period.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuspenseRow:
-    """Money of unallocated payments. `count`: changes of it, or payments that hold some.
+    """Money of unallocated payments.
 
-    assigned, other_business  less the money that came back from there
+    line   for `assigned` and `other_business`, money that came back from there is subtracted
+    count  number of changes of the money, or of payments that hold some
     """
 
     currency: str
@@ -452,12 +460,12 @@ class SuspenseRow:
 class CoverageRow:
     """One span of the period that files of a source, bank account or order book cover.
 
-    wallet       the sub-account of the source; None: all of it
+    wallet       the sub-account of the source; None for the whole source
     since, until
                  both None if the files cover nothing of the period
     whole        whether they cover all of the period
-    payments     number of payments that the source captured in the period; 0 for others than
-                 sources
+    payments     number of payments that the source captured in the period; 0 for a bank account or
+                 an order book
     declared_by  who declared a part of it that no file states; empty if files state it
     """
 
@@ -498,7 +506,7 @@ class BalanceRow:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsettledRow:
     """Payments of the period, of one currency and age, that no statement line settles.
-    Their statement covers them, and nobody accepted them."""
+    A statement should contain them, and nobody has accepted that it does not."""
 
     currency: str
     age: Age

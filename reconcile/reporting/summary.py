@@ -43,7 +43,7 @@ class CurrencyTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseTotal:
-    """Breaks of one cause in one currency, or all of the currency (`total`).
+    """Breaks of one cause in one currency, or all breaks in the currency (`total`).
 
     breaks       the cause in words
     accepted     number of accepted breaks
@@ -66,7 +66,7 @@ class CauseTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgeTotal:
-    """Breaks of one age in one currency, or all of the currency (`total`)."""
+    """Breaks of one age in one currency, or all breaks in the currency (`total`)."""
 
     currency: str
     breaks: str

@@ -44,7 +44,7 @@ _AGES: Final = (1, 7, 30, 90)
 class Bounded(Generic[Line]):
     """The first `bound` lines by `key`, and the number of all lines.
 
-    It holds at most twice the limit, then drops the excess.
+    When twice as many lines are stored, the excess is dropped.
     """
 
     def __init__(self, bound: int, *, key: Callable[[Line], Any]) -> None:
@@ -242,7 +242,7 @@ class PeriodTally:
         elsewhere  ids of statement lines that the matching places outside the period of their own
                    date (`within`); complete once every break has been added
         bank       None without bank files
-        rates      rates of the merchant's own currency; None: no totals in it
+        rates      rates of the merchant's own currency; None for no totals in that currency
         """
         self._rates = rates
         self._scope, self._elsewhere, self._bank = scope, elsewhere, bank
@@ -373,8 +373,7 @@ class PeriodTally:
         """Add ids of lines without a movement that belong to other periods' orders
         (`OtherPeriods`).
 
-        Call this before adding orders. Lines without a movement of this period's orders are known
-        from their breaks.
+        Call this before adding orders. For this period's orders, breaks already name such lines.
         """
         self._breaks.never_notified |= lines
 

@@ -56,8 +56,8 @@ def part_salts(secret: bytes, salt: bytes) -> dict[str, str]:
 
 
 def cut_into_parts(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return the parts of a document.
-    Each of the named members that it has is a part. `said` is the object of all other members."""
+    """Cut a document into parts.
+    Each named member that it has is a part. `said` is the object of all other members."""
     parts = {name: document[name] for name in names if name in document}
     parts[SAID] = {name: value for name, value in document.items() if name not in parts}
     return dict(sorted(parts.items()))
@@ -77,7 +77,7 @@ def written_parts(parts: Parts) -> Written:
 
 
 def part_hashes(written: Written, *, secret: bytes, salt: bytes) -> dict[str, str]:
-    """Return the commitment to each part in hex, by name, sorted by name."""
+    """Return the commitment to each part in hex, sorted by name."""
     drawn = hashlib.shake_256(secret + salt).hexdigest(_SALTS_BYTES)
     hashes = {}
     for name, value in written.items():

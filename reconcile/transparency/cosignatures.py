@@ -23,7 +23,7 @@ COSIGNER: Final = 0x04
 """Kind of a witness's Ed25519 key; its signatures hold the time."""
 
 MAX_NAME: Final = 255
-"""Most characters of a key's name, as many bytes as newer forms of cosignatures have room for."""
+"""Most characters of a key's name: newer forms of cosignatures have room for that many bytes."""
 
 MAX_TIME: Final = 2**63 - 1
 """Largest time of a cosignature, in seconds since 1970."""

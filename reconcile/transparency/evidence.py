@@ -52,8 +52,8 @@ _PERCENT: Final = frozenset(("provider_discount_percent",))
 def history_document(history: History, *, policy: Policy, as_of: Instant) -> dict[str, Any]:
     """Return the input of a fold: the history as known at `as_of`, the policy and the instant.
 
-    Its members have the instants under which they were stored; `history_of` applies later
-    redatings. Each event has its first delivery. `again` has ids and instants of its further
+    Deliveries and records have the instants under which they were stored; `history_of` applies
+    later redatings. Each event has its first delivery. `again` has ids and instants of its further
     deliveries.
     """
     known = history.known_at(as_of).as_stored()

@@ -17,7 +17,7 @@ Hash = bytes
 """SHA-256 hash of 32 bytes."""
 
 Span = tuple[int, int]
-"""Span of leaves, from a first index to before a second."""
+"""Span of leaves: the first index, and the index after the last."""
 
 Node = tuple[int, int]
 """A complete subtree: its level, and its index within the level."""

@@ -1,8 +1,8 @@
 """A Merkle tree of orders, keyed by commitment, that states how many log leaves each order has.
 
 The path of an entry is its commitment, bit by bit, so a proof shows the order's only entry. There
-is a node where commitments diverge. It is hashed with the number of bits that they share. So a tree
-follows from its entries alone:
+is a node where commitments diverge. Its hash includes the number of bits that they share. So the
+entries alone determine the tree:
 
     entry   SHA-256(0x00, canonical JSON {"last", "leaves", "of"})
     node    SHA-256(0x01, one byte: number of shared bits, hash of the 0 side, hash of the 1 side)
