@@ -76,8 +76,7 @@ class CloseRequest:
     exceptions   reasons for closing although a condition is not met, by the condition's name; these
                  need two people
     unasked      payments that providers did not answer about when this closing was proposed; None
-                 if
-                 it was not proposed
+                 if it was not proposed
     still_s      seconds to wait if `as_of` is now
     """
 

@@ -35,8 +35,7 @@ class CoverageLine:
     withdraws   number of the declared line that this line withdraws
     format      the format of a bank's file
     first_day   first of the days, up to `last_day`, that a bank's file covers or has bookings of,
-                by
-                the bank's calendar; None without such days
+                by the bank's calendar; None without such days
     """
 
     kind: ImportKind

@@ -48,8 +48,8 @@ class RunRequest:
     """Request for a run.
 
     since, until  the period, which ends before `until`; None for an open end. An order is dated by
-                  its
-                  placing in the book, or else by its first money; a line without an order by itself
+                  its placing in the book, or else by its first money; a line without an order by
+                  itself
     as_of         the instant whose knowledge counts; None for now
     rules         the text of a file of rules; None for the saved rules
     """

@@ -20,8 +20,8 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes of a file of rules. It has some dozens of lines; a much larger one is another
-file."""
+"""Most bytes of a file of rules, which has some dozens of lines. A larger file is no file of
+rules."""
 
 DURATIONS: Final = (
     "date_window",
@@ -42,22 +42,21 @@ Period = Literal["day", "month"]
 PERIODS: Final[tuple[Period, ...]] = ("day", "month")
 
 DAYS_IN_A_MONTH: Final = 5
-"""Default limit of a month, as a multiple of the limit of a day: one day a week."""
+"""Days in the default limit for a month: it allows the limit of a day about once a week."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The merchant's rules.
+    """The merchant's rules. Amounts are minor units by currency.
 
-    match        rules of the matcher
-    alone_max    minor units by currency up to which one person may accept a break; nothing alone in
-                 a currency without an entry, unless there is none at all
-    alone        minor units by currency up to which one person may decide alone in a period, where
-                 the rules state it; `limit` has the defaults
-    close_alone  whether one person may close a month
-    adjustment_limit
-                 minor units by currency above which a change of a closed month is a break; no
-                 entry, or 0, means none
+    match             rules of the matcher
+    alone_max         largest break that one person may accept; if there are any entries, nothing
+                      may be accepted alone in other currencies
+    alone             stated limits of what one person may decide alone in a period; `limit` has the
+                      defaults
+    close_alone       whether one person may close a month
+    adjustment_limit  largest change of a closed month without a break; without an entry, or
+                      with 0, no change is a break
     """
 
     match: MatchRules = field(default_factory=MatchRules)
@@ -72,7 +71,7 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the minor units that one person may decide alone in a period; None without a
+        """Return the minor units that one person may decide alone in a period; None if there is no
         limit."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
@@ -82,7 +81,7 @@ class Rules:
         return (self.limit("day", currency) or 0) * DAYS_IN_A_MONTH
 
     def above(self, money: Money) -> str | None:
-        """Return why an amount is more than one person may accept; None if it is not."""
+        """Return why one person may not accept an amount; None if they may."""
         if not self.alone_max or not money.minor:
             return None
         limit = self.alone_max.get(money.currency)
@@ -126,11 +125,10 @@ def _per_million(value: Any) -> int:
 
 
 MOST_PAYERS: Final = 100
-"""Maximum payers. A merchant has a handful of providers, each of which pays out under some
-names."""
+"""Most payers. A merchant has a handful of providers, and each pays out under some names."""
 
 MOST_METHODS: Final = 100
-"""Maximum payment methods. A shop offers a dozen, in a few spellings."""
+"""Most payment methods. A shop offers a dozen, in a few spellings."""
 
 _Duration = Annotated[int, PlainValidator(_duration)]
 _Currency = Annotated[str, AfterValidator(_currency)]
@@ -138,7 +136,7 @@ _Number = Annotated[Decimal, PlainValidator(_number)]
 
 
 MOST_WHERE: Final = 300
-"""Maximum values of a detail in one rule; all countries are 250."""
+"""Most values of a detail in one rule. A list of all countries has 250."""
 
 
 def _where(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -271,7 +269,8 @@ def read_rules(text: str, *, name: str = "the rules") -> Rules:
 
 
 def _amounts(values: Values) -> Iterator[TomlMistake]:
-    """Convert amounts in major units to minor units; yield fees and rates that are given twice."""
+    """Convert amounts in major units to minor units. Yield a mistake for each invalid amount, and
+    for each fee and rate given twice."""
     for name in (
         "tolerance",
         "accept_alone_max",
@@ -313,8 +312,8 @@ def _amounts(values: Values) -> Iterator[TomlMistake]:
 
 
 def _limits_apart(values: Values) -> Iterator[TomlMistake]:
-    """Yield a mistake for each day's limit below the limit of one act, and each month's below a
-    day's."""
+    """Yield a mistake for each limit of a day below the limit of one act, and for each limit of a
+    month below the limit of a day."""
     names = ("accept_alone_max", "accept_alone_day", "accept_alone_month")
     for place, name in enumerate(names[1:], 1):
         for currency, minor in values.get(name, {}).items():

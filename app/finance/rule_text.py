@@ -1,8 +1,8 @@
-"""Text of matching rules: its settings with examples, and functions that change one of them in a
+"""Text of matching rules: the settings with examples, and functions that change a setting in a
 file.
 
-A change leaves all other lines as they are, including comments. It is checked by parsing. A file
-written in another way than these settings must be changed by a person.
+A change leaves all other lines unchanged, including comments, and is checked by parsing. A file
+that is written in another form must be changed by a person.
 """
 
 import json
@@ -21,7 +21,7 @@ from reconcile.money import Money, exponent_of, major_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleSetting:
-    """A setting of the rules. toml: an example, which may be several lines."""
+    """A setting of the rules. `toml` is an example, perhaps of several lines."""
 
     toml: str
     means: str
@@ -93,10 +93,10 @@ SETTINGS: Final = _settings(
         "a part). A list replaces the built-in one.",
     ),
 )
-"""All settings, in the order of a file. Each example may follow those before it."""
+"""All settings, in the order of a file. Each example may follow the examples before it."""
 
 MOST_LINES: Final = 200
-"""Maximum lines of one setting: a list of a hundred names, one on each line."""
+"""Most lines of one setting: a list of a hundred names with one on each line."""
 
 _HEADER: Final = re.compile(r"\s*\[")
 _FEE: Final = re.compile(r"\s*\[\[\s*fee\s*\]\]")
@@ -109,9 +109,10 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting changed, such as `tolerance.KES`; None removes it.
+    """Return rules with one setting, such as `tolerance.KES`, changed. The value None removes the
+    setting.
 
-    Raises UsageError if the file is not in the form that this function can change.
+    Raises UsageError if the file has a form that this function cannot change.
     """
     table, _, key = name.rpartition(".")
     wanted = tomllib.loads(text, parse_float=Decimal)
@@ -150,7 +151,7 @@ def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str
 
 
 def with_names(text: str, name: str, *added: str) -> str:
-    """Return rules with more names at the front of the list `name`."""
+    """Return rules with more names at the beginning of the list `name`."""
     known = tomllib.loads(text).get(name, [])
     return with_setting(text, name, [*added, *known])
 
@@ -166,9 +167,10 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules with more [[fee]] blocks at the end, and without those in `replaced`.
+    """Return rules without the [[fee]] blocks for which `replaced` is true, and with `blocks` at
+    the end.
 
-    Raises UsageError if the file is not in the form that this function can change.
+    Raises UsageError if the file has a form that this function cannot change.
     """
     wanted = tomllib.loads(text, parse_float=Decimal)
     wanted["fee"] = [each for each in wanted.get("fee", []) if not replaced(each)]
@@ -222,11 +224,11 @@ LIMITS: Final[Mapping[str, str]] = {
     "accept_alone_day": "In a day",
     "accept_alone_month": "In a calendar month",
 }
-"""Limits of one person by setting, with their names in words."""
+"""Words for each setting that limits what one person may do alone."""
 
 
 def limits_of(rules: Rules) -> list[dict[str, str]]:
-    """Return the effective limits of each currency that has one, in major units."""
+    """Return the effective limits, in major units, of each currency that has limits."""
     found = []
     for currency, minor in sorted(rules.alone_max.items()):
         most = (minor, rules.limit("day", currency), rules.limit("month", currency))

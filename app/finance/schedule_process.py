@@ -1,7 +1,7 @@
 """Runs scheduled work while a worker runs.
 
-The work of each due time is done by a separate process (`tallyhook schedule run`): it reads all
-orders, and the reader of the inbox must not wait for it.
+The work of each due time runs in a separate process (`tallyhook schedule run`), because it reads
+all orders, and the reader of the inbox must not wait for it.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ STOPPED: Final = "the service was stopped while it was done"
 DIED: Final = "its process ended before its work was done: see the log"
 
 Begin = Callable[[ScheduledRun], Awaitable[int]]
-"""Starts the work of a claimed time, and returns the exit code of its process."""
+"""Function that starts the work of a claimed due time, and returns the exit code of its process."""
 
 
 class Scheduler(PeriodicTask):
-    """Task that runs all due work, one piece after another."""
+    """Periodic task that runs all due work, one entry after another."""
 
     def __init__(
         self, context: AppContext, entries: tuple[ScheduleEntry, ...], *, begin: Begin | None = None
@@ -39,13 +39,13 @@ class Scheduler(PeriodicTask):
         self._process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
-        """Stop soon. Unfinished work begins again at the next start."""
+        """Stop soon. Unfinished work is done again after the next start."""
         super().stop()
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
 
     async def look(self) -> int:
-        """Run all work that is due now. Return 0: nothing more is due immediately."""
+        """Run all work that is due now. Return 0, because no more work is due immediately."""
         for entry, due_at in await due_now(self._context, self._entries):
             if self.stopping:
                 break

@@ -2,15 +2,15 @@
 
     1 due      the last due time of each entry that is not done           app.core.schedule
     2 claim    a row with a lease: one of several workers gets it
-    3 do       reconcile; report as of the claim's instant                scheduled_work.py
-    4 deliver  each way; note each delivery, with an audit entry, in      scheduled_work.py
+    3 do       reconcile, or report as of the claim's instant             scheduled_work.py
+    4 deliver  by each way; note each delivery with an audit entry in     scheduled_work.py
                one transaction
-    5 end      done, or failed with a reason and the time of the next try, or waiting: accepted
-               deliveries are unread
+    5 end      as done; as failed, with a reason and the time of the next try; or as waiting, while
+               accepted deliveries are unread
 
-If a worker is killed between a delivery and its note, the next try delivers that way again, with
-the same names and ids. A new or changed entry is watched from then on. Its earlier due times are
-not made up.
+If a worker is killed between a delivery and its note, the next try repeats the delivery with the
+same names and ids. A new or changed entry is watched from the moment it is seen; its earlier due
+times are not done.
 """
 
 from collections.abc import Sequence
@@ -28,16 +28,16 @@ from reconcile.documents import Count, InstantText, Keywords, NextText
 from reconcile.instants import HOUR, MINUTE, TICK, Duration, Instant, format_instant, format_known
 
 LEASE: Final[Duration] = 30 * MINUTE
-"""Time limit of one try. After that, another worker takes over."""
+"""Time limit of one try. Afterwards another worker takes over."""
 
 FIRST_PAUSE: Final[Duration] = 5 * MINUTE
-"""Pause before the second try. Each further pause is four times as long."""
+"""Pause before the second try. Each later pause is four times as long as the one before."""
 
 LONGEST_PAUSE: Final[Duration] = 6 * HOUR
 
 WAITING_PAUSE: Final[Duration] = MINUTE
-"""Pause before another try while accepted deliveries are unread. A running reader needs only
-seconds, and a try that has to wait costs one query of the inbox."""
+"""Pause before the next try while accepted deliveries are unread. A running reader needs only
+seconds, and a try that must wait costs one query of the inbox."""
 
 
 # --- what is due ----------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ seconds, and a try that has to wait costs one query of the inbox."""
 async def due_now(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[tuple[schedule.ScheduleEntry, Instant]]:
-    """Return the work to do now, with its due time. New entries are watched from now on."""
+    """Return (entry, due time) of all work to do now. Start to watch new entries."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
@@ -88,13 +88,13 @@ def _due_of(
 
 
 def _has_passed(until: Instant | None, now: Instant) -> bool:
-    """Return whether a lease or pause is over. A clock that was ahead may have set a false end,
-    which then counts as over."""
+    """Return whether a lease or pause is over. An end too far ahead also counts as over: a clock
+    that was ahead may have set it."""
     return until is None or not now < until <= now + LONGEST_PAUSE + CLOCKS_DIFFER
 
 
 _OPEN: Final = ("running", "waiting", "failed")
-"""States that are retried once `until` has passed."""
+"""States of work that is tried again after `until`."""
 
 
 # --- claims and results ---------------------------------------------------------------------------
@@ -103,8 +103,8 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Claim one due time for this process, and return its row. Return None if another process has
-    it, or has finished it."""
+    """Claim one due time for this process, and return its row; None if another process has claimed
+    or finished it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -141,7 +141,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row claimed for this try; None if it has ended, or another worker has taken
+    """Return the row claimed for this try; None if the work has ended or another worker took it
     over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
@@ -159,9 +159,9 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, unless the work has ended otherwise or was taken over.
+    """Record a failed try, unless the work has ended in another way or was taken over.
 
-    It is tried again after a pause, or immediately with `at_once`.
+    The work is tried again after a pause, or immediately with `at_once`.
     """
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -182,9 +182,9 @@ async def put_off(
 ) -> scheduled_store.ScheduledRun:
     """Record that a try waits for accepted deliveries to be read.
 
-    It is tried again after WAITING_PAUSE, and does not count as a try. Work that a person requested
-    fails instead: they ask again. If the work has ended otherwise or was taken over, nothing
-    changes.
+    The work is tried again after WAITING_PAUSE, and the try is not counted. Work that a person
+    requested fails instead, and the person can request it again. Nothing changes if the work has
+    ended in another way or was taken over.
     """
     if claimed.asked:
         return await note_failed(context, claimed, problem)
@@ -192,7 +192,7 @@ async def put_off(
         now = context.clock.now()
         before = await scheduled_store.newest_runs(connection, until=Instant(claimed.due_at - TICK))
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
-        # Waiting work is replaced at its next due time; it has waited since the first one.
+        # Waiting work is replaced at its next due time, which keeps the beginning of the wait.
         last = before.get(run.name)
         replaced = last.waits_since if last is not None and last.state == "waiting" else None
         waiting = replace(
@@ -212,13 +212,14 @@ async def put_off(
 
 
 class LeaseLost(TallyhookError):
-    """Error that another worker has taken over work that outlasted its lease."""
+    """Raised if work outlasted its lease, and another worker has taken it over."""
 
 
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Store the progress of the work. Raises LeaseLost if another worker has taken it over."""
+    """Store the progress of the work. Raises LeaseLost if another worker has taken the work
+    over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")
@@ -269,7 +270,7 @@ class ScheduleDocument(TypedDict):
 async def schedule_document(
     context: AppContext, entries: Sequence[schedule.ScheduleEntry]
 ) -> list[ScheduledDocument]:
-    """Return each entry with its last and next time, and the last result."""
+    """Return each entry with its last due time, that time's result, and its next due time."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         last = await scheduled_store.last_runs(connection, [entry.name for entry in entries])
@@ -290,7 +291,7 @@ async def schedule_document(
 
 
 def time_document(run: scheduled_store.ScheduledRun | None) -> LastTimeDocument | None:
-    """Return the result of an entry's due time; None if there was none."""
+    """Return a document on the result of a due time; None if there was none."""
     if run is None:
         return None
     return {

@@ -1,7 +1,7 @@
 """Scheduled runs: one row for each due time of each entry.
 
-A running row has a lease. If its worker dies, another takes the row over after the lease, with what
-was delivered before. So one of several workers does the work of each due time.
+A running row has a lease. If its worker dies, another worker takes over the row when the lease
+ends, with its record of deliveries. So only one of several workers does the work of a due time.
 """
 
 import json
@@ -17,7 +17,7 @@ from reconcile.instants import DAY, Instant
 State = Literal["seen", "running", "waiting", "done", "failed"]
 
 KEPT: Final = 400 * DAY
-"""Age at which rows are deleted, except the newest one of each entry."""
+"""Age at which rows are deleted. The newest row of each entry is kept."""
 
 _COLUMNS: Final = (
     "name", "due_at", "cron", "state", "asked", "late", "tries", "as_of", "until", "ended_at",
@@ -35,7 +35,7 @@ _ADD: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """One file that reached its destination. sha256: in hex."""
+    """One file that reached its destination, with its SHA-256 in hex."""
 
     way: str
     file: str
@@ -44,16 +44,15 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledRun:
-    """One time of one entry.
+    """One due time of one entry.
 
-    due_at     when the run was due, or requested
-    as_of      the instant whose knowledge is reported, at every try
-    until      while running, the end of the lease; after a failure, or while waiting, when it is
-               tried again
-    waits_since  since when it waits for accepted deliveries to be read, even while it is tried
-                 again; None: it does not wait
-    reconciled the number of the reconciliation that it made
-    problem    why the last try failed, for people
+    due_at       when the run was due, or was requested by a person
+    as_of        the instant whose knowledge is reported, equal at every try
+    until        end of the lease of a running row; time of the next try of a failed or waiting row
+    waits_since  since when the run waits for accepted deliveries to be read, even during another
+                 try; None if it does not wait
+    reconciled   number of the run of reconciliation that it made
+    problem      why the last try failed, for people
     """
 
     name: str
@@ -93,7 +92,8 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return, by name, each entry's newest row due by an instant that no person requested."""
+    """Return each entry's newest row due by an instant, by name, leaving out rows that people
+    requested."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(
         select(_RUNS).where(_RUNS.c.asked == 0, _RUNS.c.due_at == newest)
@@ -102,7 +102,7 @@ async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[st
 
 
 async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict[str, ScheduledRun]:
-    """Return, by name, the last begun run of each of these entries, requested or not."""
+    """Return the last begun run of each of these entries, by name, requested by a person or not."""
     if not names:
         return {}
     newest = _newest_of(_LATER.c.state != "seen")
@@ -112,7 +112,7 @@ async def last_runs(connection: AsyncConnection, names: Collection[str]) -> dict
 
 
 def _newest_of(which: ColumnElement[bool]) -> Any:
-    """Return a query for each entry's newest due time among matching rows."""
+    """Return a query for each entry's newest due time among the rows that meet a condition."""
     return (
         select(func.max(_LATER.c.due_at))
         .where(_LATER.c.name == _RUNS.c.name, which)
@@ -140,7 +140,7 @@ async def run_at(connection: AsyncConnection, name: str, due_at: Instant) -> Sch
 
 
 async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
-    """Add a row. Return whether it is new: only one of several workers adds it."""
+    """Add a row, and return whether it was added: only one of several workers adds it."""
     found = await connection.execute(text(_ADD), _values(run))
     return found.rowcount == 1
 
@@ -148,7 +148,7 @@ async def add_run(connection: AsyncConnection, run: ScheduledRun) -> bool:
 async def change_run(
     connection: AsyncConnection, run: ScheduledRun, *, before: ScheduledRun
 ) -> bool:
-    """Change a row from `before` to `run`. Returns False if its lease was lost."""
+    """Change a row from `before` to `run`. Returns False if the lease was lost."""
     found = await connection.execute(
         text(
             "UPDATE scheduled_runs SET state = :state, late = :late, tries = :tries, "
@@ -162,7 +162,7 @@ async def change_run(
 
 
 async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
-    """Delete rows due before an instant, except the newest of each entry."""
+    """Delete rows due before an instant, except the newest row of each entry."""
     await connection.execute(
         text(
             "DELETE FROM scheduled_runs WHERE due_at < :before AND due_at < "
@@ -174,7 +174,7 @@ async def forget_runs(connection: AsyncConnection, *, before: Instant) -> None:
 
 
 async def failed_runs(connection: AsyncConnection, names: Iterable[str]) -> list[ScheduledRun]:
-    """Return the failed last runs of these entries, by name."""
+    """Return the last runs of these entries that failed, by name."""
     found = await last_runs(connection, list(names))
     return [run for _, run in sorted(found.items()) if run.state == "failed"]
 

@@ -1,10 +1,10 @@
-"""Does the work of a scheduled entry: reconciles, reports, delivers; and sends checkpoints.
+"""Does the work of a scheduled entry: reconciles, reports, delivers, and sends checkpoints.
 
-Leaves out when (`app.core.schedule`), and which worker (`scheduled`). A report as of the claim's
-instant reads the same at every try.
+`app.core.schedule` decides when, and `scheduled` which worker. A report is made as of the claim's
+instant, so its content is equal at every try.
 
-A report goes to its readers as files in a folder, as one mail, or as signed posts. Each way can be
-repeated without harm: a file replaces its namesake, a post has the same id, a mail the same
+A report is delivered as files in a folder, as one mail, or as signed posts. Repeating a delivery
+does no harm: a file replaces the file of its name, a post has the same id, a mail the same
 Message-ID. A failure is a DeliveryFailed. Its sentence has no secret, and no text from the
 receiving server.
 """
@@ -50,24 +50,25 @@ from reconcile.reporting.report import Scope
 # --- ways to deliver a report ---------------------------------------------------------------------
 
 LIMIT_S: Final = 60.0
-"""Seconds that one request, or one answer of a mail server, may take."""
+"""Most seconds for one request, or for one answer of a mail server."""
 
 BYTES_MAX: Final = 20 * 1024 * 1024
-"""Maximum bytes of a mail as sent, and of a posted file: what servers commonly accept."""
+"""Most bytes of a mail as sent, and of a posted file: what servers commonly accept."""
 
 FILE_MODE: Final = 0o640
-"""Mode of the files. The folder's group may read them."""
+"""Mode of the files, which the folder's group may read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportParcel:
     """Files that are delivered together.
 
-    entry, span   the schedule's entry, and the name of the span: `2026-10`
-    what          a report, or a checkpoint of the log
-    merchant      the merchant's name; may be empty
-    files         contents by file name
-    summary       sentences of the report at the beginning of a mail
+    entry      name of the schedule's entry
+    span       name of the reported span, such as `2026-10`
+    what       whether this is a report, or a checkpoint of the log
+    merchant   the merchant's name; may be empty
+    files      contents by file name
+    summary    sentences of the report at the beginning of a mail
     """
 
     entry: str
@@ -80,7 +81,7 @@ class ReportParcel:
     what: Literal["report", "checkpoint"] = "report"
 
     def id_of(self, file: str) -> str:
-        """Return an id for this file and due time that is the same at every try."""
+        """Return an id for a file and due time, equal at every try."""
         name = f"{self.entry}|{self.due_at}|{file}"
         return "rpt_" + sha256(name.encode()).hexdigest()[:24]
 
@@ -89,17 +90,18 @@ class Delivers(Protocol):
     """A way to deliver files."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Deliver these files of the parcel. Raises DeliveryFailed."""
+        """Deliver some files of the parcel. Raises DeliveryFailed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderWay:
-    """Puts files into a folder, each whole or not at all."""
+    """Delivery into a folder. Each file is put there as a whole or not at all."""
 
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`. A missing folder is not created: its disk may be missing."""
+        """Implement `Delivers`. A missing folder is not created, because its disk may not be
+        mounted."""
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
@@ -117,7 +119,7 @@ class FolderWay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailWay:
-    """Sends one mail with the files."""
+    """Delivery of all files by one mail."""
 
     server: MailServer
     sender: str
@@ -165,7 +167,7 @@ _SUBTYPES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostWay:
-    """Sends one signed request per file: a document with the file in base64."""
+    """Delivery by one signed request for each file: a document with the file in base64."""
 
     url: str = field(repr=False)
     signer: Source = field(repr=False)
@@ -196,8 +198,7 @@ class PostWay:
 
 
 def posted(parcel: ReportParcel, name: str) -> bytes:
-    """Build the body that carries a file. It is the same at every try, except for the mark of a
-    late one."""
+    """Build the body with a file, equal at every try except for `late`."""
     content = parcel.files[name]
     document = {
         "type": f"{parcel.what}.ready",
@@ -229,7 +230,7 @@ FAULT: Final = "an error in Tallyhook: its log shows where"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """The entries, and the configured ways."""
+    """The entries of the schedule, and the configured ways of delivery."""
 
     entries: Sequence[ScheduleEntry]
     ways: Ways
@@ -245,8 +246,8 @@ class Schedule:
 
 
 def schedule_of(context: AppContext, client: httpx2.AsyncClient) -> Schedule:
-    """Return the entries to run, with the configured ways. Raises ConfigurationError if the secret
-    for posts cannot sign."""
+    """Return the schedule's entries, and the configured ways of delivery. Raises ConfigurationError
+    if the secret for posts cannot sign."""
     reports = context.settings.reports
     ways: dict[Way, Delivers] = {}
     if reports.folder is not None:
@@ -274,7 +275,7 @@ async def run_now(
 ) -> ScheduledRun:
     """Run an entry now, at a person's request.
 
-    Raises UsageError for a person who may not, and NotFoundError for an unknown entry.
+    Raises UsageError for a person who may not run it, and NotFoundError for an unknown entry.
     """
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
@@ -355,8 +356,8 @@ async def _checkpoint(
 ) -> ScheduledRun:
     """Deliver the newest checkpoint of the log that was signed before the run was claimed.
 
-    The file's name contains its digest, so in a folder a later head of a rewritten log does not
-    replace it.
+    The file's name contains the digest, so a checkpoint of a rewritten log does not replace the
+    file.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)
@@ -391,7 +392,10 @@ async def _deliver(
     *,
     head: SignedHead | None = None,
 ) -> ScheduledRun:
-    """Deliver the files by each way that has not accepted them yet. head: of a checkpoint"""
+    """Deliver a parcel by each way of the entry, except files that were delivered that way before.
+
+    head  the delivered checkpoint; None for a report
+    """
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]
@@ -428,7 +432,7 @@ async def _deliver(
 
 
 def scope_before(context: AppContext, run: ScheduledRun, *, span: Span) -> tuple[str, Scope]:
-    """Return the name and scope of the day, or the month, before a scheduled report is due."""
+    """Return (name, scope) of the day, or of the month, before a report's due time."""
     calendar = Calendar(context.calendar_zone)
     today = calendar.day_of(run.due_at)
     first = today if span == "day" else f"{today[:7]}-01"

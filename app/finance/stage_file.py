@@ -1,11 +1,11 @@
-"""Stages a file to be imported: its clear rows, sorted, and the problems of all others.
+"""Stages a file for import: its clear rows, sorted, and the problems of all other rows.
 
-    1 open      the file as a table, of whatever format
-    2 read      rows as values; a row that is not clear is a problem
-    3 compare   rows with each other: those that cannot all be true are problems
-    4 cover     which days the file covers, by its own statement or by the request
+    1 open      the file as a table, whatever its format
+    2 read      rows as values; an unclear row is a problem
+    3 compare   rows with each other; rows that contradict each other are problems
+    4 cover     find which days the file covers, from the file or from the request
 
-`imports.py` then writes what is staged, or only counts what it would write.
+`imports.py` then writes the staged rows, or only counts what it would write.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 MAX_PROBLEMS: Final = 100
-"""Problems that are reported; further ones are only counted."""
+"""Most problems that are reported. Further problems are only counted."""
 
 MAX_FORMAT: Final = 300
-"""Characters of the columns that distinguish a bank's table from others."""
+"""Most characters of the column names that tell a bank's table from other tables."""
 
 MONEY: Final = ("minor", "gross", "fee", "net")
-"""Staged columns of money, of a book or bank file and of a statement."""
+"""Staged columns with money, of all kinds of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportForm:
     """A kind of file that can be imported.
 
-    identity  columns in which at most `at_most` rows of a file may be equal, the first of a row
-    names     the field named in the problem of a row too many. If only one row may be, it is a
-              column that every good row has
-    opens     opens a file as a table
+    identity  columns in which at most `at_most` rows of a file may be equal, in the order of rows
+    names     field that is named in the problem of surplus rows. If `at_most` is 1, every good row
+              has this column
+    opens     function that opens a file as a table
     """
 
     name: ImportKind
@@ -123,18 +123,18 @@ FORMS: Final[dict[ImportKind, ImportForm]] = {each.name: each for each in (BOOK,
 class ImportRequest(presets.ReadingRequest):
     """A person's request: a file, how to read it, and what to do with it.
 
-    account      the account of a bank's file whose rows do not name one
-    accept_difference  the amount by which a bank's statement may differ from its balances, once a
-                       second person approved; empty: nothing
-    reason       why; empty where nothing is accepted
+    account      the account of a bank's file whose rows name none
+    accept_difference  the amount by which a bank's statement may differ from its balances, if a
+                       second person approved; empty for none
+    reason       the reason for accepting the difference; empty without one
     accepted     ids of the proposals that accepted differences, by `Balances.name`
-    book         the name of the order book; empty: the preset's
+    book         the name of the order book; empty for the preset's name
     days         the first and the last day that the file covers, if it does not state them
-    accept_good  import the good rows even if others have problems
-    rejects      the file for the other rows; None: one beside the file
-    changes      the file for all changed rows, as CSV; None: none
-    sha256       the digest that the file must have; empty: any
-    actor        who imports, where that is the service itself; None: the person of `by`
+    accept_good  whether to import the good rows even if other rows have problems
+    rejects      the file for rejected rows; None for one beside the imported file
+    changes      the file for all changed rows, as CSV; None for no such file
+    sha256       the digest that the file must have; empty for any
+    actor        the service, if it imports by itself; None for the person `by`
     """
 
     account: str = ""
@@ -154,32 +154,27 @@ class ImportRequest(presets.ReadingRequest):
 
 @dataclass(slots=True, kw_only=True)
 class Imported(line_version_store.WrittenVersions):
-    """Outcome of a file. Problems beyond MAX_PROBLEMS are only counted.
+    """Result of an import. Problems beyond MAX_PROBLEMS are only counted.
 
     refused       whether the file could not be read to its end; then nothing is imported
     number        the number of the import; None if nothing was imported
     rejects       the name of the file with the rejected rows
-    rows          the first rows as understood, in a dry run
-    sums          in a dry run, by currency the number of clear rows, and their amounts in minor
-                  units by money column
-    passed_over   columns that nothing was read from, as named in the heading
-    words         number of problems by column and word without a meaning, of MAX_PROBLEMS words
-    totals        the first rows that add up those above. Such rows are neither imported nor counted
-                  as read
-    totals_found  the number of such rows
+    rows          the first rows as they were parsed, in a dry run
+    sums          in a dry run, by currency: number of clear rows, and minor units in each money
+                  column
+    passed_over   headings of the columns that were not read
+    words         number of problems with unknown words, by column and word, for MAX_PROBLEMS words
+    totals        numbers of the first rows with totals, which are not imported or counted as read
+    totals_found  number of rows with totals
     preset        the name of the preset that was used, if any
-    notes         how the file was read, and why, one sentence each
-    of_workbook   the notes on what a workbook has besides the rows that people see
+    notes         sentences on how the file was read, and why
+    of_workbook   notes on a workbook's hidden rows, and on its other sheets
     ignored       number of rows that the mapping leaves out, by column and word
-    joined        rows that were joined with another row of their order, and are no lines themselves
+    joined        number of rows that were joined with another row of their order
     covers        the file's coverage; a line without a span if nobody states it
-    balances      both balances of each statement of a bank's file, where it states them
-    differs       the statement for whose difference a bank's file was refused
-    proposal      id of the proposal to accept that difference, once made
-    kind          what it was read as
-    source        the source of a statement; "" for anything else, and if it is unknown
-    looks_like    the kind that a refused file resembles, if it is another one
-    suggestion    the command to use then; empty otherwise
+    balances      both balances of each statement of a bank's file that states them
+    differs       the statement whose difference made a bank's file refused
+    proposal      id of the proposal to accept the difference, once it was made
     """
 
     file: str
@@ -229,7 +224,7 @@ class Imported(line_version_store.WrittenVersions):
         return [changed_rows.changed_document(self.kind, each) for each in self.changes]
 
     def note(self, problems: Sequence[tables.Problem]) -> None:
-        """Keep the problems to report, and count the others."""
+        """Store problems to report, and count all problems."""
         self.found += len(problems)
         for each in problems:
             key = (each.column, each.word or "")
@@ -238,7 +233,8 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence with all unknown words, so that a person can add them together."""
+        """Return one sentence with all unknown words, so that a person can map all of them at
+        once."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -246,7 +242,7 @@ class Imported(line_version_store.WrittenVersions):
         return [f"Words without a meaning: {', '.join(said)}."] if said else []
 
     def add_up(self, rows: Sequence[tuple[Any, ...]], *, columns: Sequence[str]) -> None:
-        """Add the money of staged rows with these columns to the sums."""
+        """Add the money in staged rows with these columns to `sums`."""
         currency = columns.index("currency")
         amounts = [(name, columns.index(name)) for name in MONEY if name in columns]
         for row in rows:
@@ -257,11 +253,11 @@ class Imported(line_version_store.WrittenVersions):
 
 
 SHOWN: Final = 5
-"""Rows shown as they were parsed."""
+"""Most rows that are shown as they were parsed."""
 
 
 class StagedFile:
-    """One file while it is read: its clear rows, staged, and the problems of the others."""
+    """One file while it is read: its staged clear rows, and the problems of the other rows."""
 
     def __init__(
         self,
@@ -297,7 +293,7 @@ class StagedFile:
         self._problems.close()
 
     async def read(self) -> None:
-        """Stage every row that is clear and does not contradict others."""
+        """Stage every row that is clear and contradicts no other row."""
         try:
             self._sign()
             understanding = await self._read_rows()
@@ -311,7 +307,7 @@ class StagedFile:
             name = self._request.path.name
             raise UsageError(f"{name} cannot be read: {error.strerror}") from None
         else:
-            # Rows that cannot all be true: none is imported, as it is unknown which one is true.
+            # None of the contradicting rows is imported, as it is unknown which one is true.
             if self._kind is not BOOK or self._join_stories(understanding):
                 self._report_crowds(understanding.name_of(self._kind.names))
             if self._claims:
@@ -321,14 +317,16 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if it changed."""
+        """Store the file's digest. Raises RefusedTable if the file has changed since the last
+        call."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record the coverage of the file: as the file states it, else as the request does.
+        """Record which days the file covers, from the file, or from the request if the file does
+        not say.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """
@@ -360,8 +358,8 @@ class StagedFile:
                 self.done.covers.append(self._with_days(line) if of_bank else line)
 
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
-        """Return a bank's coverage line with its format, and the days that the file covers or has
-        bookings of."""
+        """Return a bank's coverage line with its format, and the days that the file covers or that
+        have bookings."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
@@ -373,7 +371,7 @@ class StagedFile:
         return replace(line, format=self._format, first_day=first_day, last_day=last_day)
 
     def booked_days(self, account: str) -> set[str]:
-        """Return the days with bookings of an account in the file."""
+        """Return the days on which the file has bookings of an account."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         of, booked_at = (1 + self._form.STAGED.index(n) for n in ("account", "booked_at"))
         rows = (row for batch in self.staged.in_order() for row in batch if row[of] == account)
@@ -418,8 +416,7 @@ class StagedFile:
         if self._kind is BANK:
             self._spans = [(bank.account_name(of), span) for of, span in self._spans]
             self._accounts |= {bank.account_name(each.name) or None for each in table.periods}
-            # Not by the mapping's name: a mapping that was tried first may be saved under a name
-            # later.
+            # Do not compare the name: a mapping may be tried first, and saved under a name later.
             read = map(understanding.name_of, self._form.FIELDS.names)
             columns = printable(", ".join(filter(None, read)))[:MAX_FORMAT]
             named = done.preset if self._bank is None else self._bank.format
@@ -437,8 +434,8 @@ class StagedFile:
         return understanding
 
     def _stage(self, found: line_forms.Understood) -> None:
-        """Stage clear rows, and the identity of unclear rows if that is clear. Once corrected, an
-        unclear row may be the true one of two."""
+        """Stage clear rows, and store the identity of unclear rows: once corrected, an unclear row
+        may contradict a clear one."""
         self.staged.add(found.rows)
         if (place := self._account_place) is not None:
             self._accounts.update([row[place] for row in found.rows])
@@ -478,7 +475,7 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order that add up; refuse refunds without their order.
+        """Join the rows of each order that add up, and refuse refunds whose order is missing.
 
         Returns whether any order has several rows.
         """
@@ -504,14 +501,14 @@ class StagedFile:
         self.done.rejected = self.done.read - self.done.joined - self.staged.count()
 
     def leave_out(self, unfit: Sequence[Unfit]) -> None:
-        """Drop these rows, since their references belong to another order."""
+        """Drop rows with references that belong to another order, and report why."""
         if unfit:
             self.report_unfit(unfit)
             self.staged.drop(number for number, _ in unfit)
             self._count_rejected()
 
     def report_unfit(self, unfit: Sequence[Unfit]) -> None:
-        """Report why these rows, or the references in them, are not imported."""
+        """Report why rows, or the references in them, are not imported."""
         self._note([tables.Problem(row=row, column=None, sentence=text) for row, text in unfit])
 
     def _note(self, problems: Sequence[tables.Problem]) -> None:
@@ -520,7 +517,7 @@ class StagedFile:
             self._problems.add((each.row, each.column, each.sentence) for each in problems)
 
     def set_aside(self) -> None:
-        """Write the rows that are not imported to a separate file, if there are any."""
+        """Write the rejected rows to a separate file, if there are any."""
         if self._rejects is None or not self.done.found:
             return
         table = self._open()

@@ -1,8 +1,8 @@
 """Rows that are sorted or searched before they are used.
 
-Rows that do not fit in memory are sorted a part at a time. The parts are in one unnamed file under
-`TMPDIR` until they are merged. A database would do the same with less code, but takes four times as
-long for a million rows, since it sorts all of them again for each query.
+Rows that do not fit in memory are sorted in parts, which are in one unnamed file under `TMPDIR`
+until they are merged. A database would need less code but four times as long for a million rows,
+because it sorts all rows again for each query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Rows sorted at a time, half a kilobyte each; no more are in memory."""
+"""Most rows in memory, half a kilobyte each. So many are sorted at a time."""
 
 IN_BLOCK: Final = 500
 """Rows read at a time from each sorted part while parts are merged."""
@@ -33,7 +33,7 @@ AT_ONCE: Final = 4_000
 
 
 class Staged:
-    """Rows with the same columns, read in the order of some columns, which are never None. The
+    """Rows with equal columns, which are read in the order of some columns that are never None. The
     first column identifies a row."""
 
     def __init__(self, columns: Sequence[str], *, order: Sequence[str]) -> None:
@@ -49,7 +49,7 @@ class Staged:
         return itemgetter(*map(self._columns.index, names))
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows. Raises StoreUnavailable on a full disk."""
+        """Add rows. Raises StoreUnavailable if the disk is full."""
         more = iter(rows)
         while part := list(islice(more, IN_MEMORY - len(self._waiting))):
             self._waiting += part
@@ -97,9 +97,9 @@ class Staged:
         return _batches(self._merged())
 
     def crowded(self, of: Sequence[str], *, at_most: int) -> Iterator[tuple[Any, Any]]:
-        """Find groups of more than `at_most` rows that are equal, and not None, in these columns.
-        For each row yield the first column of its group's first row, and its own first column.
-        """
+        """Find groups of more than `at_most` rows with equal values, not None, in these columns.
+        For each row of a group, yield the first column of the group's first row, and the row's own
+        first column."""
         crowd = Staged(("first", "row"), order=("first", "row"))
         with closing(crowd), closing(self._sorted_by(of)) as others:
             own = self if self._lies_by(of) else others
@@ -121,9 +121,9 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return the rows without None in these columns, in their order.
+        """Return the rows without None in these columns, sorted by these columns.
 
-        Return none if the rows are in this order already.
+        Return no rows if `self` already has this order.
         """
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
@@ -132,7 +132,8 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of rows that are equal in these columns, the first of their order."""
+        """Yield groups of rows with equal values in these columns, with which the order must
+        begin."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -156,8 +157,8 @@ class Staged:
         yield from _batches(row for row in self._merged() if row[place] is not None)
 
     def drop_crowded(self, of: Sequence[str], *, at_most: int) -> None:
-        """Delete groups of more than `at_most` rows that are equal in these columns, the first of
-        their order."""
+        """Delete groups of more than `at_most` rows with equal values in these columns, with which
+        the order must begin."""
 
         def uncrowded() -> Iterator[Row]:
             for _, equal in groupby(self._merged(), key=self._places(of)):
@@ -173,13 +174,13 @@ class Staged:
         self._keep(row for row in self._merged() if row[place] is not None)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Delete the rows with these numbers, in the first column."""
+        """Delete the rows with these values in the first column."""
         gone = set(numbers)
         if gone:
             self._keep(row for row in self._merged() if row[0] not in gone)
 
     def _keep(self, rows: Iterator[Row]) -> None:
-        """Replace all rows by these, a subset of them."""
+        """Replace all rows by a subset of them."""
         kept = Staged(self._columns, order=self._order)
         kept.add(rows)
         self.close()
@@ -215,7 +216,8 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order without their numbers, as many as a transaction can take at that moment.
+    """Yield rows in order without their numbers, each time as many as the pace allows in a
+    transaction.
 
     Rows of one key or subject stay together.
     """
@@ -232,7 +234,7 @@ def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
 
 
 def _end(rows: Rows, size: int) -> int:
-    """Return where to cut rows after about `size`; 0 if more must be read first."""
+    """Return the index at which to cut rows, near `size`; 0 if more rows must be read first."""
     if len(rows) <= size:
         return 0
     ends = chain(range(size, 0, -1), range(size + 1, len(rows)))

@@ -1,11 +1,12 @@
-"""Statement lines as of an instant: by the key of their order, or by order and payment.
+"""Statement lines as known at an instant: in the order of their keys, or of certain orders and
+payments.
 
-The key of a line is `match_key` of the order reference that it names. A line that names none has
-the key of the order whose payment it is, as far as events stated it by then. A payment of no order,
-or of several orders, has the key "".
+The key of a line is `match_key` of the order that it names. A line that names no order has the key
+of its payment's order, if events named that order by then. If the payment has no order, or several,
+the key is "".
 
-A refund or dispute that its file names by its own reference belongs to the payment for which events
-reported that reference; its rows have that payment.
+A refund or dispute with a reference of its own belongs to the payment for which events reported
+that reference. Rows of such lines have that payment.
 """
 
 from collections import defaultdict
@@ -32,10 +33,10 @@ _WALLETS: Final = statement(
 
 
 async def wallet_rows(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield changes of wallets, as known at an instant: `WalletRow`, in the order that `Wallets`
-    needs.
+    """Yield changes of wallets as known at an instant, as columns of `WalletRow`, in the order that
+    `Wallets` needs.
 
-    A line without a date is left out of every balance.
+    Lines without a date are left out of every balance.
     """
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _WALLETS, at_once=AT_ONCE, values=values):
@@ -66,7 +67,7 @@ COLUMNS: Final = (
     "details",
 )
 
-# Only for the few lines without a date: the import that first stated the line.
+# Only for the few lines without a date: the first import that stated the line.
 _SEEN_AT: Final = """
     CASE WHEN settled_at IS NULL THEN (SELECT published_at FROM imports WHERE number = (
         SELECT min(version.since) FROM statement_lines AS version
@@ -81,9 +82,9 @@ _FIELDS: Final = (
     "payout, source, {seen_at}, wallet, refund, details"
 )
 ROW_FIELDS: Final = statement(_FIELDS, payment="payment", seen_at=_SEEN_AT)
-"""Columns of a row after its key."""
+"""Columns of a row, without its key."""
 
-# By the order's own events: a name that several payments share stays as in the file.
+# By the order's own events. A reference that several payments share stays as in the file.
 _OF_PAYMENT: Final = statement(
     """
     CASE WHEN statement_lines.kind IN ('refund', 'returned', 'dispute') THEN coalesce((
@@ -164,24 +165,24 @@ _BY_OWN_NAME: Final = statement(
     "AND order_key IS NOT NULL AND standing <> 'unconfirmed' AND {at} <= :as_of",
     at=EVENT_AT,
 )
-"""Query for refunds and disputes by their own references. No index has these: run it once, and only
-if a line needs it."""
+"""Query for refunds and disputes by their own references. It has no index: run it at most once, and
+only if a line needs it."""
 
 _GOING_BACK: Final = ("refund", "returned", "dispute")
-"""Kinds of lines that a file may name by their own reference."""
+"""Kinds of lines that may have a reference of their own."""
 
 _Reported = dict[str, dict[str, set[tuple[str | None, str]]]]
-"""Payments and orders by reference and source."""
+"""(payment, order) pairs by reference, then by source."""
 
 
 async def statement_rows(
     connection: AsyncConnection, *, as_of: Instant, first: str = "", beyond: str | None = None
 ) -> AsyncIterator[Rows]:
-    """Yield lines as they were known at an instant, in key order, some thousand at a time.
+    """Yield statement lines as known at an instant, in key order, some thousand at a time.
 
     Rows are (key, line id, payment, order, kind, currency, gross, fee, net, settled_at, payout,
     source, known_at, wallet, refund, details).
-    first, beyond  only keys from `first` on and before `beyond`
+    first, beyond  yield only keys from `first` on and before `beyond`; None for no end
     """
     number = await import_store.newest_published(connection, as_of=as_of)
     nameless = staged_rows.Staged(COLUMNS, order=("key", "line_id"))
@@ -209,7 +210,8 @@ _SETTLED: Final = statement(
 async def settled_payments(
     connection: AsyncConnection, *, since: Instant, until: Instant
 ) -> AsyncIterator[Rows]:
-    """Yield (source, currency, gross, fee, details) for payments settled within a span."""
+    """Yield (source, currency, gross, fee, details) of the payments settled between two
+    instants."""
     number = await import_store.newest_published(connection)
     values = {"number": number, "begin": since, "finish": until}
     async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
@@ -240,8 +242,8 @@ async def _nameless(connection: AsyncConnection, known: dict[str, Any]) -> Async
 
 
 def _by_own_name(row: tuple[Any, ...], reported: _Reported) -> tuple[Any, ...]:
-    """Return the line with its order and payment, if events reported exactly one of each by its
-    name."""
+    """Return a line with its order and payment, if events reported exactly one of each for the
+    line's own reference."""
     of_source = reported.get(row[2], {})
     found = {each for source, some in of_source.items() if row[11] in ("", source) for each in some}
     payments, orders = ({each[part] for each in found} - {None} for part in (0, 1))
@@ -289,7 +291,8 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """Return the lines that name one of these orders, by `match_key`, or one of these payments."""
+    """Return the lines that name one of these orders (given as `match_key`) or one of these
+    payments."""
     subjects = [f"p:{payment}" for payment in payments]
     rows = await lines_known(
         connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
@@ -300,7 +303,7 @@ async def statement_lines_of(
 async def statement_lines_named(
     connection: AsyncConnection, names: Iterable[str], *, as_of: Instant
 ) -> list[StatementLine]:
-    """Return lines by their subjects (`subject_of`), as they were known at an instant."""
+    """Return the lines with these subjects (`subject_of`), as known at an instant."""
     rows = await lines_known(connection, "statement", _KEYED, as_of=as_of, line=names)
     return [statement_line_of(row) for row in rows]
 
@@ -335,7 +338,8 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders of lines, by name or else by payment, each once."""
+    """Return the orders of lines, without duplicates. If a line names no order, return its
+    payment's."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

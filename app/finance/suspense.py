@@ -1,7 +1,7 @@
 """Payments that belong, or belonged, to no order, with their money in suspense.
 
-Each is folded alone, by the same fold as any order's payment (`orders.unallocated` shows them to
-people). Its money and people's decisions on it are then posted through suspense.
+Each payment is folded alone, with the fold of orders (`orders.unallocated` shows these payments to
+people). Its money, and people's decisions on it, are posted through suspense.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,18 +31,18 @@ from reconcile.matching.ledger_lines import ledger_line_of
 from reconcile.matching.suspense import PlacedIn, Placement, Suspended, suspended
 
 AT_ONCE: Final = 500
-"""Payments folded at a time."""
+"""Payments that are folded at a time."""
 
 MOST: Final = 100_000
-"""Maximum payments in memory, about a kilobyte each. A shop with more of them passes no order's
-reference to its provider at all."""
+"""Most payments in memory, about a kilobyte each. A shop with more such payments never passes an
+order's reference to its provider."""
 
 
 async def suspended_payments(
     connection: Connection, *, policy: Policy, as_of: Instant
 ) -> tuple[Suspended, ...]:
-    """Return every payment that had money without an order by an instant, by source and reference.
-    Raises UsageError for more than MOST."""
+    """Return every payment that had money without an order at any time until an instant, by source
+    and reference. Raises UsageError for more than MOST."""
     return await run(connection, _suspended, policy, as_of)
 
 
@@ -89,7 +89,7 @@ def _folded(
     policy: Policy,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Fold events that share payments or sessions, and return each payment with money."""
+    """Fold events that share payments or sessions, and return each payment that has money."""
     known = [
         replace(each, event=replace(each.event, order=None, agreement=None))
         for each in deliveries
@@ -124,7 +124,8 @@ def _of_other_shops(
     *,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Return the payments of other shops among these events, whose money is not the merchant's."""
+    """Return the payments in these events that belong to other shops; their money is not the
+    merchant's."""
     known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
     placed = {
         key

@@ -1,7 +1,7 @@
-"""The trail of money: from an order over statement lines and payouts to the bank, and back.
+"""The trail of money from an order over statement lines and payouts to the bank, and back.
 
-It can begin at any of them: an order, a payment, a payout by its reference or id, a statement line
-or a bank line. A payout has many orders' lines, so of each kind only the first MOST are shown.
+A trail can begin at an order, a payment, a payout (by reference or id), a statement line or a bank
+line. Of each kind only the first MOST are shown, because a payout has lines of many orders.
 """
 
 from dataclasses import dataclass, field
@@ -19,12 +19,12 @@ from reconcile.matching.rows import subject_of
 from reconcile.money import Money, to_json
 
 MOST: Final = 200
-"""Maximum rows of each kind: a payout of a busy day has thousands of lines."""
+"""Most rows of each kind. A payout of a busy day has thousands of lines."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trail:
-    """Related orders, lines, payouts and bank lines. orders: by reference."""
+    """Related orders (by reference), lines, payouts and bank lines."""
 
     orders: dict[str, None] = field(default_factory=dict)
     book: list[BookLine] = field(default_factory=list)
@@ -34,18 +34,18 @@ class Trail:
 
 
 FOUND: Final = 20
-"""Bank lines that a search shows, the newest."""
+"""Most bank lines that a search shows, the newest first."""
 
 SHORTEST_WORDS: Final = 3
-"""Minimum characters of a searched text. Shorter texts occur in most lines."""
+"""Fewest characters of a searched text. Shorter texts occur in most lines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundMoney:
-    """Payouts and bank lines of a search.
+    """Payouts and bank lines found by a search.
 
     more    whether there may be more bank lines than FOUND
-    before  lines that were booked before it were not searched; None: all were
+    before  lines booked before this instant were not searched; None if all lines were searched
     """
 
     rows: list[dict[str, Any]]
@@ -56,9 +56,9 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with this reference, and bank lines with these words in a text.
+    """Find payouts with a reference, and bank lines with these words in a text.
 
-    before  continue a search with lines that were booked before it
+    before  search only lines booked before this instant, to continue a search
     """
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
@@ -85,7 +85,7 @@ async def find_money(
 
 
 async def trail_document(context: AppContext, name: str) -> dict[str, Any]:
-    """Return the trail of a name as JSON. Raises NotFoundError if nothing has this name."""
+    """Return the trail of a name as a document. Raises NotFoundError if nothing has this name."""
     found = await _trail(context, name)
     breaks: list[break_acts.SeenBreak] = []
     for order in list(found.orders)[:MOST]:

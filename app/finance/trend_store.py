@@ -1,5 +1,5 @@
-"""Sums of captures and settlements by quarters of an hour. Every zone's months consist of whole
-quarters, so one pass over the lines serves a merchant in any zone."""
+"""Sums of captures and settlements by quarters of an hour. One pass over the lines serves every
+time zone, because months in all zones consist of whole quarters."""
 
 import json
 from collections.abc import AsyncIterator
@@ -16,11 +16,12 @@ from reconcile.matching.ledger_lines import Taken, ledger_line_in
 QUARTER: Final = 15 * MINUTE
 
 AT_ONCE: Final = 1_000
-"""Groups, or orders that are not plain, in memory at a time: about a kilobyte each."""
+"""Most groups, or orders that are not plain, in memory at a time: about a kilobyte each."""
 
 
 class CapturedSum(NamedTuple):
-    """Captures in one quarter of an hour, including those that a statement settles."""
+    """Captures in one quarter of an hour. `settled_captures` and `settled_minor` count those of
+    them that a statement settles."""
 
     source: str
     currency: str
@@ -34,7 +35,7 @@ class CapturedSum(NamedTuple):
 class FeeSum(NamedTuple):
     """Payments that a statement settled in one quarter of an hour, and their fees.
 
-    method  of the payment, as the statement calls it; empty where it does not say
+    method  the payment method by the statement's name; empty if it states none
     """
 
     source: str
@@ -77,7 +78,7 @@ _FEES: Final = statement(
 async def captured_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[CapturedSum]]:
-    """Yield captures dated from an instant on, as the last reconciliation read them."""
+    """Yield captures from an instant on, as the last reconciliation read them."""
     values = {"since": since, "quarter": QUARTER}
     async for rows in stream(connection, _PLAIN, at_once=AT_ONCE, values=values):
         yield [
@@ -122,7 +123,7 @@ def _alone(taken: Taken, settled: set[tuple[str, str]]) -> CapturedSum:
 async def fee_sums(
     connection: AsyncConnection, *, since: Instant, as_of: Instant
 ) -> AsyncIterator[list[FeeSum]]:
-    """Yield fees and payments in statement lines dated from an instant on."""
+    """Yield payments and fees in statement lines dated from an instant on."""
     number = await import_store.newest_published(connection, as_of=as_of)
     values = {"since": since, "quarter": QUARTER, "number": number}
     async for rows in stream(connection, _FEES, at_once=AT_ONCE, values=values):

@@ -1,9 +1,9 @@
-"""Twelve months side by side: settled and open captures of each month, and the fees of payments, by
-source and method.
+"""Trends of twelve months: captures that are settled or open, by source and month, and fees of
+payments by source, method and month.
 
-    capture month   settled          a line of a statement names the payment
-                    open             within a statement's coverage, and in none of its lines
-                    not covered      outside every statement's coverage: nothing is known about it
+    capture month   settled          a statement line names the payment
+                    open             statements cover it, but no line names it
+                    not covered      no statement covers it: nothing is known about it
 
 Captures are as the newest reconciliation read them.
 """
@@ -25,7 +25,7 @@ MONTHS: Final = 12
 
 @dataclass(slots=True, kw_only=True)
 class MonthSettled:
-    """Captures of one month and source: counts, and minor units by what became of them."""
+    """Captures of one source in one month: counts, and minor units, in all and by state."""
 
     captures: int = 0
     settled_captures: int = 0
@@ -45,7 +45,7 @@ class MonthSettled:
 
 @dataclass(slots=True, kw_only=True)
 class MonthFees:
-    """Payments of one month, source and method on statements, in minor units."""
+    """Payments by one method of one source in one month, from statements, in minor units."""
 
     payments: int = 0
     gross: int = 0
@@ -54,10 +54,10 @@ class MonthFees:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trends:
-    """Time to settlement and fees, both by (source, currency) and by month, the oldest first; fees
-    by method, too.
+    """Settlement and fees by source, currency and month, the oldest month first. Fees are by
+    method, too.
 
-    as_of   when the newest reconciliation read the captures; None: there was none
+    as_of   when the newest reconciliation read the captures; None if there was none
     months  names of the months, such as `2026-10`
     """
 
@@ -68,7 +68,7 @@ class Trends:
 
 
 async def trends(context: AppContext) -> Trends:
-    """Return the trends of the last twelve months, including the present one."""
+    """Return the trends of the last twelve months, including the current month."""
     now = context.clock.now()
     calendar = Calendar(context.calendar_zone)
     months = _last_months(calendar, now)
@@ -113,7 +113,8 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as JSON: rates in percent with two decimals, null without any money."""
+    """Return the trends as a document. Rates are in percent with two decimals; null if there is no
+    money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

@@ -1,15 +1,15 @@
 """Verifies that closed months still follow from the evidence that they were closed on:
 
-    1 chain     the closing, or reopening, is what was written, and names the one before it and a
-                checkpoint of the sealed log
+    1 chain     a closing or reopening is unchanged, and names the previous one and a checkpoint of
+                the sealed log
     2 prints    the stored bytes are those of the closing
-    3 history   everything that was known then is there, unchanged
-    4 figures   the report made again, as of then and by the policy of then, has the same figures.
-                A month closed by an earlier version's rules may differ: how many is told
-    5 journal   likewise its transactions
+    3 history   everything that was known at the closing is still there, unchanged
+    4 figures   the report, made again with the closing's instant and policy, has equal figures. For
+                a month closed by rules of an earlier version, differences are only counted
+    5 journal   the same check for the journal's transactions
 
-Each format is also printed again from the stored report. A format that would look different now is
-named and is no fault: the stored bytes are shown.
+Each format is also rendered again from the stored report. A format that looks different now is
+named, but is no fault: people are shown the stored bytes.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ from reconcile.reporting.tables import report_of
 Step = Literal["chain", "prints", "history", "figures", "journal"]
 
 UNREADABLE: Final = (KeyError, TypeError, ValueError)
-"""Errors raised by reading an invalid document."""
+"""Errors raised when an invalid document is parsed."""
 
 
 class VerifiedStepDocument(TypedDict):
@@ -54,7 +54,7 @@ class VerificationDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedPeriods:
-    """Result of one step for one closing. `sentence` states it, or the first difference."""
+    """Result of one step for one closing. `sentence` states the result, or the first difference."""
 
     period: str
     version: int
@@ -75,10 +75,11 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Take every step on every closing, or on those of one month, by month and version.
+    """Verify all closings, or the closings of one month, by month and version. Yield the result of
+    each step.
 
-    If a closing was altered, its other steps are skipped. Raises NotFoundError for a
-    month that was never closed.
+    If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
+    was never closed.
     """
     async with context.database.reading() as connection:
         made = await period_store.all_closings(connection)
@@ -104,7 +105,8 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify a closing. expected: digest of the closing or reopening before it."""
+    """Verify a closing's place in the chain. `expected` is the digest of the previous closing or
+    reopening."""
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)
@@ -239,10 +241,10 @@ async def _figures(
 
 
 def _other_rules(closing: closings.Closing) -> str | None:
-    """Return the beginning of a sentence about a month closed under an earlier version's rules.
+    """Return the beginning of a sentence about a month closed by an earlier version's rules; None
+    for the present version.
 
-    It stays as it was closed. An upgrade changes what its evidence gives, which is posted in later
-    months.
+    Such a month stays as it was closed. What an upgrade changes is posted in later months.
     """
     by, now = closing.program["rules"], rules_form(Policy(**closing.policy))
     if by == now:

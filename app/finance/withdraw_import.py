@@ -1,13 +1,13 @@
-"""Withdraws an import: from then on its lines count as if they had never been there.
+"""Withdraws an import: its lines then count as if they had never been imported.
 
-    1 look      find its lines in force, their money, and the number of lines in closed months
-    2 refuse    an import of another kind, or one that was taken back already
-    3 propose   if its money is more than one person may accept alone
-    4 write     an import of its own that ends these lines and states again what was stated before;
+    1 look      find its current lines, their money, and the number of lines in closed months
+    2 refuse    an import of another kind, or one that was withdrawn already
+    3 propose   the withdrawal if the money is more than one person may accept alone
+    4 write     an import of its own, which ends these lines and restores the lines before them,
                 with the audit entry, in one transaction
 
-Nothing is deleted: runs and reports as of an earlier instant see the lines, and closed months do
-not change. The report of the first open month states what changed of them as adjustments.
+Nothing is deleted: runs and reports as of an earlier instant have the lines, and closed months do
+not change. The report of the first open month states as adjustments what changed in closed months.
 """
 
 import json
@@ -48,10 +48,10 @@ GROUPS: Final[Mapping[import_store.ImportKind, str]] = {
 class Foreseen:
     """The expected effect of withdrawing an import.
 
-    seen      the lines in force by it; `before` counts those of closed months
-    unchanged numbers of later imports that found rows unchanged, possibly its lines
-    named     number of orders whose payments it named; these references stay
-    because   why one person may not withdraw it alone; None: they may
+    seen      the current lines that come from the import; `before` counts those in closed months
+    unchanged numbers of later imports with unchanged rows, which may repeat the lines
+    named     number of orders for which the import named payments; these references stay
+    because   why one person may not withdraw the import alone; None if they may
     """
 
     withdrawn: import_store.Import
@@ -62,17 +62,17 @@ class Foreseen:
 
     @property
     def lines(self) -> int:
-        """Return the number of its lines in force."""
+        """Return the number of current lines that come from the import."""
         return self.seen.lines
 
     @property
     def closed(self) -> int:
-        """Return how many of these lines belong to closed months."""
+        """Return how many of these lines are in closed months."""
         return self.seen.before
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return what a person must know, one sentence each."""
+        """Return sentences on what a person must know before withdrawing the import."""
         found = []
         group = GROUPS[self.withdrawn.kind]
         if self.closed:
@@ -94,37 +94,39 @@ class Foreseen:
 
     @property
     def moneys(self) -> str:
-        """Return the money of its lines by currency, without signs."""
+        """Return the money of the lines by currency, without signs."""
         sums = sorted(self.seen.sums.items())
         return ", ".join(_money(minor, currency) for currency, minor in sums) or "no money"
 
     @property
     def mark(self) -> str:
-        """Return a mark of the state that was seen, for `withdraw_import`."""
+        """Return a mark of the lines as they are now. `withdraw_import` checks that it is
+        unchanged."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now, without writing. Raises as it does."""
+    """Return what `withdraw_import` would do now, without writing. Raises the errors of
+    `withdraw_import`."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))
 
 
 async def withdrawn_by(context: AppContext, number: int) -> import_store.Import | None:
-    """Return the import that withdrew this one; None if it is in force."""
+    """Return the import that withdrew an import; None if the import was not withdrawn."""
     async with context.database.reading() as connection:
         return await import_store.withdrawal_of(connection, number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Foreseen):
-    """A withdrawn import.
+    """Result of withdrawing an import.
 
     number    the import that withdrew it
-    restored  number of its lines that restore an earlier line
+    restored  number of earlier lines that were restored
     """
 
     number: int
@@ -140,12 +142,13 @@ async def withdraw_import(
     reason: str,
     seen_as: str = "",
 ) -> Withdrawn | Proposal:
-    """Withdraw an import, or propose to if its money is above what one person may accept.
+    """Withdraw an import, or propose it if the money is more than one person may accept.
 
-    seen_as  the mark of what the person saw; empty: they did not look
+    seen_as  the `mark` of what the person saw; empty if the person did not look
 
-    Raises NotFoundError for an unknown import; UsageError for a person who may not take it back,
-    for an import that was taken back or changed since it was seen, and during another import.
+    Raises NotFoundError for an unknown import. Raises UsageError for a person who may not withdraw
+    it, for an import that was withdrawn or has changed since it was seen, and during another
+    import.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:
@@ -302,7 +305,7 @@ async def _given(connection: Connection, given: Mapping[str, str]) -> import_sto
 
 
 async def _state(connection: Connection, subject: str, given: Mapping[str, str]) -> str:
-    # The state changes with the lines to be withdrawn, and their money.
+    # The state changes with the lines that would be withdrawn, and with their money.
     return _mark(
         await line_version_store.standing_lines(connection, await _given(connection, given))
     )

@@ -1,8 +1,8 @@
 """Breaks that need a person: the worklist and late money.
 
-The worklist is what the newest run saw, filtered, ordered, and summed up by currency. A break that
-nobody has acted on is open. So only the lives of breaks with acts are read, and whole breaks only
-for those that are shown.
+The worklist has the breaks that the newest run saw, filtered, ordered, and summed by currency. Only
+the steps of breaks with acts are read, because a break without acts is open; whole breaks are read
+only if they are shown.
 
 Late money moved after its order was finished. It has a proposed decision and a state.
 """
@@ -29,12 +29,12 @@ TO_DO: Final[tuple[breaks.State, ...]] = ("open", "assigned")
 
 
 AGES: Final[dict[str, int]] = {"week": 7, "month": 30, "older": 1_000_000}
-"""Age groups of breaks, the youngest first, with the most whole days of each."""
+"""Age groups of breaks, the youngest first, each with its most whole days."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRow:
-    """Facts about one break that the list needs."""
+    """Facts about one break for the list."""
 
     name: str
     cause: str
@@ -46,7 +46,8 @@ class WorklistRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorklistRequest:
-    """Filters; None: no filter. Without a state: breaks that still need a person."""
+    """Filters of the list; None for no filter. Without a state, only breaks that still need a
+    person are listed."""
 
     cause: str | None = None
     state: breaks.State | None = None
@@ -62,11 +63,12 @@ class WorklistRequest:
 class Worklist:
     """The worklist.
 
-    run     the newest run that changed breaks; None: there was none
-    totals  number and money by currency of all that match, shown or not
-    causes  number of breaks of each cause, ignoring the filter by cause; `states` likewise
+    run     the newest run that changed breaks; None if there was none
+    totals  (number, money) by currency, of all breaks that match the filters
+    causes  number of breaks by cause, as if there were no filter by cause
+    states  number of breaks by state, as if there were no filter by state
     shown   the breaks that are shown, in order
-    found   number of breaks that match
+    found   number of breaks that match the filters
     """
 
     run: Run | None
@@ -140,7 +142,7 @@ def age_of(since: Instant, now: Instant) -> str:
 class OpenBreaks:
     """Work left on the breaks of the newest run.
 
-    ages      number and money by age and currency; empty if there are more than SUMMED
+    ages      (number, minor units) by (age, currency); empty if the run has more breaks than SUMMED
     assigned  number of breaks assigned to the person
     """
 
@@ -150,11 +152,11 @@ class OpenBreaks:
 
 
 SUMMED: Final = 5_000
-"""Breaks in a run up to which a page sums them up at each view: some 20 ms."""
+"""Most breaks in a run that a page sums up at each view, which takes about 20 ms."""
 
 
 async def open_breaks(context: AppContext, *, person: str) -> OpenBreaks | None:
-    """Sum up the breaks that still need a person; None if there was no run."""
+    """Sum up the breaks that still need a person. Return None if there was no run."""
     now = context.clock.now()
     async with context.database.reading() as connection:
         run = await last_lived(connection)
@@ -206,18 +208,18 @@ async def _entries(connection: Connection, run: int) -> list[WorklistRow]:
 LATE: Final[dict[BreakCause, breaks.LateDecision]] = {
     code: cause.late for code, cause in CAUSES.items() if cause.late is not None
 }
-"""Causes of late money, with the decision to propose."""
+"""Causes of late money, each with the proposed decision."""
 
 
 def proposed_settling(found: break_acts.SeenBreak) -> breaks.LateDecision:
-    """Return the proposed decision on late money. Money of a canceled order goes back."""
+    """Return the decision to propose on late money: for a canceled order, always a refund."""
     if ("why", "canceled") in found.seen.facts:
         return "refund"
     return LATE[found.seen.cause]
 
 
 def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
-    """Return whether late money still needs a decision, waits for its refund, or is settled."""
+    """Return whether late money is still to be decided, waits for its refund, or is settled."""
     life = found.life
     if life.state == "closed":
         return "closed"
@@ -229,9 +231,10 @@ def settling_state(found: break_acts.SeenBreak) -> breaks.LateStanding:
 async def late_items(
     context: AppContext, *, closed: bool, after: str = ""
 ) -> AsyncGenerator[list[break_acts.SeenBreak]]:
-    """Yield late money by id, some hundreds at a time. closed: include closed breaks.
+    """Yield late money by id, some hundreds at a time.
 
-    A refund that may have been paid already is left out: proposing it could pay it twice.
+    closed  whether to include closed breaks
+    A refund that may have been paid already is left out, because proposing it could pay it twice.
     """
     states = breaks.STATES if closed else breaks.STATES[:-1]
     async for found in break_acts.living_breaks(context, causes=LATE, states=states, after=after):
@@ -247,12 +250,12 @@ async def settle_late(
     by: str | None,
     seen: str | None = None,
 ) -> break_acts.SeenBreak | Proposal:
-    """Decide about late money, or propose to if it takes a second person.
+    """Decide about late money, or propose the decision if it takes a second person.
 
-    seen  as of `act_on_breaks`
+    seen  as in `act_on_breaks`
 
-    Raises UsageError for an unknown action, for a break that is not late money, and as
-    `act_on_breaks` does.
+    Raises UsageError for an unknown action or a break that is not late money, and the errors of
+    `act_on_breaks`.
     """
     if action not in breaks.SETTLINGS:
         raise UsageError(f"--action is one of: {', '.join(breaks.SETTLINGS)}")

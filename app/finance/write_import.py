@@ -1,11 +1,11 @@
 """Writes an import: staged rows in many transactions, which become visible all at once.
 
-    1 wait       until no other import is under way, or the one that is has been silent for long
-    2 begin      take its place, and undo what it wrote
-    3 write      rows in transactions that hold the writer only shortly
+    1 wait       until no other import is being written, or the other one has been silent for long
+    2 begin      take the other import's place, and undo what it wrote
+    3 write      rows in transactions so short that other writers hardly wait
     4 publish    with the digest, the coverage and the audit entry, in one transaction
 
-An import that ends before it is published has imported nothing; the next one undoes it.
+An import that ends before it is published has imported nothing; the next import undoes it.
 """
 
 from __future__ import annotations
@@ -37,14 +37,15 @@ from reconcile.matching.balances import StatementBalances
 from reconcile.money import Money
 
 Write = Callable[..., Awaitable[WrittenVersions]]
-"""`write_lines` of one kind, as (connection, rows, number of the import; None: only count)."""
+"""Function that writes lines of one kind: `write_lines` as (connection, rows, number of the
+import). A number of None only counts."""
 
 Progress = Callable[[int, int | None], None]
-"""(rows so far, total rows). The total is unknown while rows are read, and known while they are
-written."""
+"""Function called with (rows so far, total rows). The total is unknown while rows are read, and
+known while they are written."""
 
 FIRST_ROWS, MOST_ROWS = 500, 4_000
-"""Rows in the first transaction, and the maximum in any."""
+"""Most rows in the first transaction, and in any other."""
 
 SILENT_S: Final = 5.0
 """Seconds without a write after which an import counts as killed."""
@@ -65,8 +66,8 @@ async def write_import(
     """Write and publish staged rows; return the import's number, and the counts of its rows.
 
     wanted  the import, with the counts of rows read and rejected
-    Raises StoreUnavailable as the store does, and if another import took this one for killed;
-    UsageError where another format of a bank account has the same days.
+    Raises StoreUnavailable if the store cannot be written, or another import replaced this one as
+    killed; UsageError if another format of a bank account was imported for the same days.
     """
     await _wait_for_others(context)
     async with context.database.writing() as connection:
@@ -135,8 +136,8 @@ async def _wait_for_others(context: AppContext) -> None:
 
 
 async def _undo(context: AppContext, begun: import_store.Import) -> None:
-    """Undo a killed import of any kind. If an import is killed while it undoes another one, no
-    record of that one remains."""
+    """Undo a killed import of any kind. Undo all kinds, because no record remains of an import
+    whose undoing was killed."""
     looked = 0
     for kind in line_version_store.LINES:
         async with context.database.reading() as connection:

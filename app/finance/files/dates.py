@@ -183,8 +183,7 @@ class Dates:
         """Set up the parser.
 
         zone   zone of dates that name none. If it is None, a time of day without a zone is not
-               clear, and
-               a day without a time is a UTC day, as months are
+               clear, and a day without a time is a UTC day, as months are
         words  zone or offset for each name of a zone in the file; names are in small letters
         """
         self._form, self._zone = form, zone

@@ -428,8 +428,7 @@ class Vocabulary:
         vocabulary  our words
         also        meanings of other words; a mapping may change them
         default     the word for empty cells, if the mapping gives none and does not name the
-                    column; None
-                    if such cells are unknown
+                    column; None if such cells are unknown
         """
         meant = {**(also or {}), **mapping.words.get(name, {})}
         self._vocabulary = vocabulary

@@ -154,8 +154,7 @@ class RowRules:
     """Rules for which rows of a file are its data.
 
     heading_row            the row of the column names; None if it must be found; 0 if there is
-                           none:
-                           columns are then named "1", "2" and so on
+                           none: columns are then named "1", "2" and so on
     skip_first, skip_last  number of rows after the heading, and at the end, that are no data
     empty                  words, in small letters, for an empty cell
     keep                   for each column, words of which every row has one
@@ -460,8 +459,7 @@ def mapping_of(values: Values, *, only_named: Sequence[str] = ()) -> FileMapping
     """Build a mapping from checked values.
 
     only_named  fields that are read only from a column that the mapping names; other fields are
-                also
-                found by their usual names
+                also found by their usual names
     """
     columns = given_in(values["columns"])
     made: dict[str, Made] = {

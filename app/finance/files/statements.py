@@ -93,8 +93,7 @@ class StatementForm:
 
         source      the provider account that the statement belongs to; "" if it is unknown
         own_orders  whether names of orders here begin with the source, `@till:1001`, unlike the
-                    provider's
-                    names
+                    provider's names
         """
         self._source = source
         self._before = f"@{source}:" if own_orders else ""

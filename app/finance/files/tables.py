@@ -285,8 +285,7 @@ class Batch:
     """Consecutive rows with their numbers in the file.
 
     broken  problems of malformed rows, by row number. If the problem is of one column, the other
-            cells
-            are valid; if it is of the whole row, the first cell has the row's text
+            cells are valid; if it is of the whole row, the first cell has the row's text
     """
 
     rows: list[Sequence[str]]

@@ -187,8 +187,7 @@ class SheetDoubts:
     """Cells of a sheet without a reliable value, and rows that people do not see.
 
     cells   text of each error, or "" for a formula without a saved value; by row, then by column,
-            both
-            from 1
+            both from 1
     hidden  hidden rows with content
     """
 

@@ -1,6 +1,5 @@
-"""The merchant's accounts: the name, code and tax code of each account of the journal, from a file
-such as `FILE`.
-"""
+"""The merchant's accounts: name, code and tax code of each account in the journal, from a file such
+as `FILE`."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -75,24 +74,24 @@ FILE: Final = "\n".join(
         "",
     ]
 )
-"""A file with every default, and examples of the other settings in comments."""
+"""Example of a file, with every default, and with other settings in comments."""
 
 _NAME: Final = re.compile(r"(Assets|Liabilities|Equity|Income|Expenses)(:[A-Z0-9][A-Za-z0-9-]*)+")
-"""Account names that beancount accepts."""
+"""Pattern of account names that beancount accepts."""
 
 NAME_MAX: Final = 200
-"""Maximum characters of an account's name, code or tax code."""
+"""Most characters of an account's name, code or tax code."""
 
 OVERRIDES_MAX: Final = 200
-"""Maximum overrides in a file: some for each source and currency."""
+"""Most overrides in a file: some for each source and currency."""
 
 MAX_BYTES: Final = 64 * 1024
-"""Maximum bytes of a file of accounts: some lines for each purpose, source and account."""
+"""Most bytes of a file of accounts: some lines for each purpose, source and account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Other account names for transactions of a source, a currency or a method; None: any."""
+    """Account names for transactions with a certain source, currency and method; None fits all."""
 
     source: str | None
     currency: str | None
@@ -113,12 +112,12 @@ NO_TAX: Final = "Tax Exempt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accounts:
-    """The names of all accounts, and their names in the merchant's accounting program.
+    """The names of all accounts, and their codes in the merchant's accounting program.
 
-    codes      by name of an account
-    tax_codes  by purpose
-    no_tax     tax code of the other purposes
-    revenue    None: the journal has payments only
+    codes      code of each account, by its name
+    tax_codes  tax code of each purpose that has one
+    no_tax     tax code of all other purposes
+    revenue    when sales are posted; None for a journal of payments only
     """
 
     names: Mapping[Role, str] = field(default_factory=lambda: DEFAULTS)
@@ -129,8 +128,9 @@ class Accounts:
     revenue: Revenue | None = None
 
     def name_of(self, posting: Posting, transaction: Transaction) -> str:
-        """Return the account of a posting: the one that a person named, else that of the first
-        override that fits. A sub-account is below its source's: `Assets:Wallets:Mpesa:Utility`."""
+        """Return a posting's account: the account that a person named, or the name by the first
+        fitting override, or the default. A sub-account follows its source:
+        `Assets:Wallets:Mpesa:Utility`."""
         if posting.account is not None:
             return posting.account
         fitting = [each.names for each in self.overrides if each.fits(transaction)]
@@ -142,14 +142,14 @@ class Accounts:
         return ":".join([found, *map(_segment, parts)])
 
     def all_names(self) -> list[str]:
-        """Return the account names that are known without any transaction, sorted."""
+        """Return all account names that do not depend on a transaction, sorted."""
         return sorted(
             {*self.names.values(), *(n for o in self.overrides for n in o.names.values())}
         )
 
 
 def _segment(text: str) -> str:
-    """Return text as one part of an account's name."""
+    """Format text as one part of an account's name."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "Other"
     return plain[0].upper() + plain[1:]
 
@@ -247,9 +247,9 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts, with default names for those it lacks.
+    """Parse a file of accounts. Accounts that it leaves out have default names.
 
-    Raises ConfigurationError with every mistake.
+    Raises ConfigurationError that lists all mistakes.
     """
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
@@ -276,10 +276,10 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts in a file; without a path, those of TALLYHOOK_REPORTS__ACCOUNTS or the
-    defaults.
+    """Return the accounts in a file: `path`, or TALLYHOOK_REPORTS__ACCOUNTS. Without a file, return
+    the defaults.
 
-    Raises ConfigurationError with every mistake.
+    Raises ConfigurationError that lists all mistakes.
     """
     path = settings.accounts if path is None else path
     if path is None:

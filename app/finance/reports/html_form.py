@@ -1,6 +1,6 @@
-"""The report as one self-contained HTML page with tables, three of them below a chart.
+"""The report as one self-contained HTML page with tables; three of them are below charts.
 
-On paper every sheet has the masthead, and parts folded on the screen are left out.
+When printed, every sheet has the masthead, and tables folded on the screen are left out.
 """
 
 from datetime import tzinfo
@@ -16,16 +16,16 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 1_000
-"""Maximum rows of a table in the page: more would open slowly, and nobody reads them there."""
+"""Most rows of a table in the page. More rows would load slowly, and nobody reads them there."""
 
 LIST_MAX: Final = 100
-"""Maximum lines of a list in the page, the oldest ones. The workbook has all."""
+"""Most lines of a list in the page: the oldest ones. The workbook has all lines."""
 
 _SMALL: Final = frozenset({"next_step", "since", "cites"})
-"""Columns shown in small print below the last one, since the page is too narrow for them."""
+"""Columns shown in small print below the last one, because the page is too narrow for them."""
 
 _FOLDED: Final = frozenset({"times", "delays"})
-"""Tables folded below a chart with the same content."""
+"""Tables folded below a chart with their content."""
 
 
 def html(report: PeriodReport) -> bytes:
@@ -79,7 +79,8 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether the rows are shown only on request. Ties that do not hold are always shown."""
+    """Return whether a table's rows are shown only on request. Ties that do not hold are always
+    shown."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

@@ -1,9 +1,8 @@
-"""The payments journal as beancount, CSV or JSON, one transaction at a time; and for Xero and
-QuickBooks, one journal a day and currency.
+"""The payments journal, one transaction at a time in beancount, CSV or JSON. For Xero and
+QuickBooks, one journal for each day and currency.
 
-It has payments, and sales only if `revenue_at` says when they are posted. Texts from outside
-(orders, payments, ids) appear only in quoted strings, or in cells that no spreadsheet takes for a
-formula.
+The journal has sales only if `revenue_at` says when they are posted. Texts from outside (orders,
+payments, ids) are in quoted strings, or in cells that no spreadsheet evaluates.
 """
 
 import io
@@ -56,10 +55,10 @@ async def write_journal(
     accounts: Accounts | None = None,
     progress: Progress = silent,
 ) -> JournalTotals:
-    """Write a period's journal piece by piece: it is as long as the period.
+    """Write a period's journal in pieces, because a long period has a long journal.
 
-    accounts: None for the merchant's (`merchant_accounts`). Raises UsageError for an invalid
-    period, and for Xero and QuickBooks where a rate is missing.
+    accounts  None for the merchant's accounts (`merchant_accounts`)
+    Raises UsageError for an invalid period, and for Xero and QuickBooks if a rate is missing.
     """
     if accounts is None:
         accounts = merchant_accounts(context.settings.reports)
@@ -77,7 +76,7 @@ async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
     """Return a closed month's journal in every format, and its transactions, by name of the
-    format."""
+    print."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -101,17 +100,17 @@ async def journal_prints(
 
 
 def print_name(form: JournalFormat) -> str:
-    """Return the name under which a closed month's journal in this format is stored."""
+    """Return the name under which a closed month's journal in a format is stored."""
     return f"journal.{form}"
 
 
 async def closed_journal(
     context: AppContext, period: str, form: JournalFormat, *, version: int | None = None
 ) -> AsyncGenerator[bytes]:
-    """Yield a closed month's journal: the one stored at its closing in this format, else a new one
-    from the stored transactions.
+    """Yield a closed month's journal in a format: the print that was stored at the closing, or a
+    new one made from the stored transactions.
 
-    version  of the closing; None: the one in force
+    version  version of the closing; None for the one that was not reopened
 
     Raises NotFoundError for a month that is not closed.
     """
@@ -139,11 +138,11 @@ async def closed_journal(
 
 
 MAX_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a journal made in memory: some 100,000 transactions."""
+"""Most bytes of a journal made in memory: about 100,000 transactions."""
 
 
 async def journal_in(context: AppContext, scope: Scope, form: JournalFormat) -> bytes:
-    """Make a period's journal as the command writes it. Raises as `write_journal` does, and
+    """Return a period's journal as the command writes it. Raises the errors of `write_journal`, and
     UsageError for a journal that is too long."""
     file = io.BytesIO()
 
@@ -163,12 +162,12 @@ async def journal_page(
     context: AppContext, scope: Scope, *, account: str | None, currency: str | None, most: int
 ) -> dict[str, Any]:
     """Return the content of a page about a period's journal: the balance of each account, and the
-    postings of one account.
+    postings of one account in one currency.
 
-    account, currency  of the postings; without an account there are none
-    most               postings that are returned; `more` says how many there are beside them
+    account  the account of the postings; None for no postings
+    most     most postings to return; `more` counts the postings left out
 
-    Raises as `write_journal`.
+    Raises the errors of `write_journal`.
     """
     accounts, rates = (
         merchant_accounts(context.settings.reports),
@@ -231,8 +230,8 @@ async def journal_page(
 def own_document(
     balances: Mapping[tuple[str, str], int], converter: Converter
 ) -> OwnBalancesDocument:
-    """Return balances in the merchant's own currency by account and currency, the remainder from
-    rounding, and the rates."""
+    """Return a document of balances in the merchant's currency, by account and currency, with the
+    remainder from rounding and the rates."""
     own = converter.rates.own
     return {
         "currency": own,
@@ -257,8 +256,8 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return two functions: one writes a transaction, one ends the
-    journal."""
+    """Write a journal's head, and return two functions: one writes a transaction, the other ends
+    the journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
@@ -270,13 +269,14 @@ def begun(
 
 
 class JournalText:
-    """A journal in one format: its head, then the text of each transaction in order, then its foot.
+    """A journal in one format: first its head, then the text of each transaction in order, then its
+    foot.
 
-    Transactions are dated by the calendar; CSV and JSON number them. Where a form adds up days
-    they are summed up, and the foot has the whole text.
+    Transactions are dated by the calendar; CSV and JSON number them. A form that adds up days has
+    no text of transactions: its foot is the whole journal.
 
-    rates  of the merchant's own currency: Xero's manual journals have no other, and QuickBooks
-           then gets it, too. None: amounts stay in their currencies
+    rates  rates to the merchant's currency, in which journals for Xero and QuickBooks are then
+           written; None to leave amounts in their currencies
     """
 
     def __init__(
@@ -318,7 +318,7 @@ class JournalText:
         )
 
     def transaction(self, transaction: Transaction) -> str:
-        """Return the lines of a transaction; none in formats that sum up."""
+        """Return the text of a transaction; empty in formats that add up days."""
         self.count += 1
         day = self._calendar.day_of(transaction.at)
         adjusted = "" if transaction.adjusts is None else transaction.adjusts.period
@@ -330,8 +330,8 @@ class JournalText:
         return "" if self._form.each is None else self._form.each(self, transaction, posted, day)
 
     def _exchanged(self, transaction: Transaction) -> None:
-        """Store the amount captured and the amount settled of a payment in two currencies. Its two
-        legs follow each other."""
+        """Store what was captured and what was settled of a payment in two currencies. Its two
+        transactions follow each other."""
         leg, self._leg = self._leg, transaction
         if leg is not None and leg.cites == transaction.cites:
             came, arrived = (
@@ -342,15 +342,15 @@ class JournalText:
             self._leg = None
 
     def foot(self) -> str:
-        """Return the text after the last transaction: where days are added up, the whole journal
-        but its head."""
+        """Return the text after the last transaction. In a form that adds up days, this is the
+        whole journal except its head."""
         if self._form.by_day is not None:
             rows = map(self._form.by_day, self._days())
             return "".join(csv_line(row, self._form.separator) for row in rows)
         return "" if self._form.foot is None else self._form.foot(self)
 
     def totals(self) -> Iterator[PostedDocument]:
-        """Yield the sum of each account and currency, in order."""
+        """Yield the sum of each account and currency, ordered by role and name."""
         sums: Counter[tuple[Role, str, str]] = Counter()
         for (_, _, currency, role, name), minor in self._sums.items():
             sums[role, name, currency] += minor
@@ -363,15 +363,15 @@ class JournalText:
         return None if own is None else own_document(*own)
 
     def balances(self) -> dict[tuple[str, str], int]:
-        """Return debit less credit by account and currency."""
+        """Return debit minus credit by account and currency."""
         found: Counter[tuple[str, str]] = Counter()
         for (_, _, currency, _, name), minor in self._sums.items():
             found[name, currency] += minor
         return dict(sorted(found.items()))
 
     def own_balances(self) -> tuple[dict[tuple[str, str], int], Converter] | None:
-        """Return the balances in the merchant's own currency, at the rates of their days, with the
-        converter; None without one."""
+        """Return the balances in the merchant's currency, at the rates of their days, and the
+        converter; None if the merchant has no currency."""
         if self._rates is None:
             return None
         converter = Converter(with_statements(self._rates, self._settled))
@@ -383,8 +383,8 @@ class JournalText:
         return dict(found), converter
 
     def _days(self) -> Iterator[DaySum]:
-        """Yield each account's sum by day and currency, without zeros, in order. In the merchant's
-        own currency, the remainder from rounding is a separate line."""
+        """Yield each account's sum by day and currency, in order, without zeros. In the merchant's
+        currency, the remainder from rounding is a line of its own."""
         sums = self._sums if self._rates is None else self._own_days(self._rates)
         accounts = self.accounts
         for key in sorted(sums, key=lambda key: (*key[:3], ROLES.index(key[3]), key[4])):

@@ -1,4 +1,4 @@
-"""The payments journal as JSON: its documents, as the API describes them."""
+"""Documents of the payments journal as JSON, as the API describes them."""
 
 from typing import Annotated, Literal, NotRequired, TypedDict
 

@@ -1,7 +1,7 @@
-"""The forms of the payments journal: one record each, from which commands, API and console derive.
+"""The forms of the payments journal: one record for each, which commands, API and console use.
 
-A further form is a record in `JOURNAL_FORMS` with its writer. The command line imports this at its
-start, so it imports nothing slow.
+To add a form, add a record to `JOURNAL_FORMS` and its writer. The command line imports this module
+when it starts, so the module imports nothing slow.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class DaySum(NamedTuple):
-    """Sum of one account on a day, in one currency."""
+    """Sum of one account in one currency on one day."""
 
     day: str
     adjusted: str
@@ -72,7 +72,7 @@ class DaySum(NamedTuple):
 
 
 class JournalForm(NamedTuple):
-    """A form of a journal. It has `by_day`, or else `each`, with `head` and `foot` as needed."""
+    """A form of a journal. It has either `by_day`, or `each` with `head` and `foot` as needed."""
 
     title: str
     ending: str
@@ -128,7 +128,7 @@ def _quickbooks(each: DaySum) -> tuple[str, ...]:
 # --- one transaction at a time --------------------------------------------------------------------
 
 OPENED: Final = "1970-01-01"
-"""A day before every possible transaction, on which accounts are opened."""
+"""A day before every possible transaction, as the opening day of accounts."""
 
 
 def _beancount_head(journal: Journal) -> str:
@@ -152,7 +152,7 @@ def _beancount(journal: Journal, transaction: Transaction, posted: Posted, day: 
 
 
 def _beancount_foot(journal: Journal) -> str:
-    """Write the rates of the merchant's own currency."""
+    """Return the rates to the merchant's currency that were used, as prices."""
     own = journal.own_balances()
     if own is None:
         return ""
@@ -231,7 +231,7 @@ def _json(journal: Journal, transaction: Transaction, posted: Posted, day: str) 
 
 
 def _json_foot(journal: Journal) -> str:
-    """Write the count, the sum of each account, and the sums in the own currency."""
+    """Return the count, the sum of each account, and the sums in the merchant's currency."""
     lines = ",".join("\n    " + dumps(each) for each in journal.totals())
     own = journal.own_document()
     closing = "\n  ]" if journal.count else "]"
@@ -253,7 +253,8 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts and its original dates, if any."""
+    """Return the closed month that a transaction adjusts, and its original dates; empty if it
+    adjusts none."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}
@@ -274,7 +275,7 @@ _ESCAPES: Final = str.maketrans(
 
 
 def _quoted(text: str) -> str:
-    """Quote a string safely. Control characters are shown as `\\x0a`."""
+    """Quote a string for beancount. Control characters become escapes such as `\\x0a`."""
     return f'"{text.encode("utf-8", "backslashreplace").decode().translate(_ESCAPES)}"'
 
 
@@ -347,7 +348,7 @@ JOURNAL_FORMS: Final[Mapping[str, JournalForm]] = {
         by_day=_quickbooks,
     ),
 }
-"""Every form of a journal by its name. All are stored when a month is closed."""
+"""All forms of a journal by name. When a month is closed, its journal is stored in each of them."""
 
 JOURNAL_FORMATS: Final = tuple(JOURNAL_FORMS)
 JournalFormat = Annotated[str, Keywords(enum=JOURNAL_FORMATS)]
@@ -364,7 +365,7 @@ COMMAND_WORDS: Final = "; ".join(
 
 
 def api_words(default: str) -> str:
-    """Return what the API's description says of the forms."""
+    """Return the API's description of the forms."""
     words = {name: JOURNAL_FORMS[name].words for name in reversed(_EACH)}
     words[default] = "which it is without this"
     said = [f"{name}, {text}".removesuffix(", ") for name, text in words.items()]

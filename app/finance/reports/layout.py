@@ -1,7 +1,7 @@
-"""Layout of the report for people: its tables in order, summaries first, with charts; and its cells
-as text for formats without types.
+"""Layout of the report for people: tables in order, summaries first, with charts, and cells as
+text.
 
-Leaves out how tables are drawn: page, PDF and workbook read the parts given here.
+Drawing is left to the formats: page, PDF and workbook take the parts from here.
 """
 
 import re
@@ -39,10 +39,10 @@ from reconcile.reporting.words import (
 )
 
 LISTS: Final = frozenset({"break_lines", "late_lines", "change_lines"})
-"""Tables that list single things, one per row: as long as the period."""
+"""Tables with one row for each break or order. They can be as long as the period."""
 
 PROOFS: Final = frozenset({"breaks", "coverage", "matching", "rates", "ties", "unlisted"}) | LISTS
-"""Tables that prove the others in full, and the lists: not for a first look."""
+"""Tables with the full proof of the other tables, and the lists. Readers need them only later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ReportPart:
 
 
 def parts(report: PeriodReport) -> Iterator[ReportPart]:
-    """Yield the tables of `shown_tables` with their charts."""
+    """Yield the tables of `shown_tables`, each with its chart if it has one."""
     for table, rows in shown_tables(report):
         drawn = _CHARTS.get(table.name)
         yield ReportPart(table=table, rows=rows, chart=None if drawn is None else drawn(report))
@@ -107,12 +107,13 @@ _ORDER: Final = (
     "change_lines",
     "unlisted",
 )
-"""Order of the tables: totals, outcomes and reasons, faults, late changes, the flow of money; then
-the proofs."""
+"""Order of the tables: totals, outcomes and reasons, faults, late changes, the flow of money, and
+then the proofs."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Name the first day of a stretch for an axis: `4 Oct`, or only the month for a month."""
+    """Format the first day of a span for an axis: `4 Oct`, or the month and year for a whole
+    month."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -172,8 +173,8 @@ def headlines(report: PeriodReport) -> tuple[str, ...]:
 
 
 def compared(report: PeriodReport) -> Iterator[str]:
-    """Yield a sentence for each source, bank account and order book on which of its days were
-    compared. Yield another for each kind of file that is missing."""
+    """Yield a sentence for each source, bank account and order book on which days were compared,
+    and a sentence for each kind of file that is missing."""
     zone = zone_named(report.scope.zone)
     by_name: dict[tuple[str, str, str | None], list[CoverageRow]] = {}
     for row in report.coverage:
@@ -221,7 +222,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """State whether all ties hold, else which do not."""
+    """Return a sentence that all ties hold, or that lists the ties that do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -236,7 +237,8 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Count the breaks that are not accepted, and sum their money at risk by currency.
+    """Return a sentence that counts the breaks that are not accepted, and their money at risk by
+    currency.
 
     Money in unit mistakes is stated separately.
     """
@@ -277,8 +279,8 @@ def cell_text(column: Column, row: Any) -> str:
 
 
 def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a cell as text for people: grouped decimals, durations and codes in words, times of
-    the zone."""
+    """Return a cell as text for people: decimals with separators, durations and codes in words, and
+    times in the zone."""
     value = getattr(row, column.name)
     if column.kind == "duration":
         return "longer" if value is None else f"up to {instants.format_duration(value)}"
@@ -294,8 +296,8 @@ def cell_words(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
 
 
 def word_of(column: Column, row: Any, *, zone: tzinfo = UTC) -> str:
-    """Return a text cell for people: a code's name, a sentence with times of the zone, or the
-    text."""
+    """Return a text cell for people: the name of a code, a sentence with times in the zone, or the
+    text itself."""
     text = cell_text(column, row)
     if column.name in _SENTENCES:
         return local_text(text, zone)
@@ -315,7 +317,8 @@ _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`; a day's beginning as the date alone."""
+    """Format an instant in the zone as `2026-10-22 23:59`. The beginning of a day is only a
+    date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -326,7 +329,7 @@ def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
 
 
 _FOR_PROGRAMS: Final = frozenset({"reason", "identity"})
-"""Columns that repeat another column's words as codes."""
+"""Columns with codes for what another column says in words."""
 
 
 def shown_columns(table: ReportTable) -> tuple[Column, ...]:
@@ -334,7 +337,7 @@ def shown_columns(table: ReportTable) -> tuple[Column, ...]:
 
 
 def heading_lines(column: Column) -> list[str]:
-    """Return a heading, split into two lines if it may be wider than the numbers below it."""
+    """Return a column's heading, in two lines if it may be wider than the numbers below it."""
     words = column.heading
     if column.kind == "text" or len(words) <= 9 or " " not in words:
         return [words]
@@ -349,8 +352,8 @@ def heading_lines(column: Column) -> list[str]:
 
 
 def period_words(scope: Scope) -> str:
-    """Return `2026-10-01 to 2026-10-31`, the first and last day. If the period ends within a day,
-    its end is a moment."""
+    """Return a period's first and last day: `2026-10-01 to 2026-10-31`. If the period ends within a
+    day, return the time of its end."""
     zone = zone_named(scope.zone)
     end = moment(scope.end, zone)
     if wall_clock(scope.end, zone) % instants.DAY == 0:
@@ -359,9 +362,9 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """State who closed the period and when, or that this is not the report of a closing.
+    """Return who closed the period and when, or that this report is not a closing.
 
-    A later report on a closed month is not the closing's report either.
+    A later report on a closed month is not a closing either.
     """
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
@@ -381,7 +384,7 @@ _SANDBOX: Final = "Sandbox: no real money"
 
 
 def masthead(scope: Scope) -> tuple[str, ...]:
-    """Return the texts at the top of every page: merchant, period, closing, and whether it is a
+    """Return the texts at the top of every page: merchant, period, closing, and a warning for a
     sandbox."""
     sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
     named = (scope.merchant,) if scope.merchant else ()
@@ -389,7 +392,7 @@ def masthead(scope: Scope) -> tuple[str, ...]:
 
 
 def fact_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return names and texts for the first page, below the merchant's name."""
+    """Return (name, text) of the facts on the first page, below the merchant's name."""
     return (
         ("Period", period_words(scope)),
         ("Closing", closed_words(scope)),
@@ -404,13 +407,13 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that every second piece is an amount with its currency, to be kept on one
-    line."""
+    """Split a text so that every second piece is an amount with its currency, which must stay on
+    one line."""
     return _MONEY.split(text)
 
 
 def scope_lines(scope: Scope) -> tuple[tuple[str, str], ...]:
-    """Return the scope as names and texts for programs."""
+    """Return (name, text) of the scope's facts, for programs."""
     closed = scope.closed_at is not None and (
         ("closed by", scope.closed_by),
         ("closed at", instants.format_instant(scope.closed_at)),

@@ -1,7 +1,7 @@
-"""The report as a PDF: some pages with the essentials, and counts of what only the other formats
-show.
+"""The report as a PDF: a few pages with the essentials, and counts of the rows left to other
+formats.
 
-Typst lays it out (`app/core/pages/paper.py`); it is an extra (`pdf`).
+Typst, which the extra `pdf` installs, makes the pages (`app/core/pages/paper.py`).
 """
 
 import re
@@ -17,20 +17,20 @@ from reconcile.reporting.report import PeriodReport
 from reconcile.reporting.tables import Column
 
 ROWS_MAX: Final = 90
-"""Maximum rows of one table: three currencies with every cause of a break, and subtotals."""
+"""Most rows of one table: three currencies with every cause of a break, and subtotals."""
 
 ROWS_IN_ALL: Final = 320
-"""Maximum rows of the whole document; with charts that is eight pages."""
+"""Most rows of the whole document, which has eight pages with the charts."""
 
 _CHART_ALONE: Final = frozenset({"times", "delays"})
-"""Tables replaced by their chart. The other formats have the numbers."""
+"""Tables of which only the chart is shown. The other formats have the numbers."""
 
 _WIDE: Final = frozenset({"sentence", "because", "left", "right"})
 _LEFT_OUT: Final = frozenset({"next_step", "cites", "source", "severity"})
-"""Columns too wide for a page; the other formats have them."""
+"""Columns that are too wide for a page. The other formats have them."""
 
 _LONG: Final = re.compile(r"(?<=[-_/.:,@])(?=\w)|(?<=\w{14})(?=\w)")
-"""Pattern of places where a long reference may wrap."""
+"""Pattern of places at which a long reference may wrap."""
 
 Piece = dict[str, str]
 """A part of a cell: `money`, which does not wrap, or `text`."""
@@ -65,7 +65,7 @@ def document(report: PeriodReport) -> dict[str, Any]:
 
 
 def _rows(part: layout.ReportPart, *, most: int) -> list[Any]:
-    """Return the rows to print; only ties that do not hold are printed."""
+    """Return the rows of a table to print. Of the ties, only those that do not hold are printed."""
     if part.table.name == "ties":
         return [row for row in part.rows if not row.holds][:most]
     if part.proves or part.table.name in _CHART_ALONE:

@@ -25,7 +25,8 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Columns of the scope in every report. Zone, merchant and closing have columns only if known."""
+"""Columns of the scope in every report. Zone, merchant and closing have columns only if they are
+known."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -34,10 +35,12 @@ _TEXT: Final = frozenset({"text", "list"})
 
 
 def csv(report: PeriodReport) -> bytes:
-    """Return one CSV table with a line for each row of each report table, which `section` names.
-    Columns that a table lacks are empty. Text that a spreadsheet would take for a formula is marked
-    (`app.core.cells`); numbers are plain decimals in major units of `currency`. UTF-8 with a byte
-    order mark: without it spreadsheet programs guess the encoding.
+    """Return one CSV table with a line for each row of each report table; `section` names the
+    table.
+
+    Columns that a table lacks are empty. Numbers are plain decimals in major units of `currency`.
+    Text that a spreadsheet would evaluate is marked (`app.core.cells`). The encoding is UTF-8 with
+    a byte order mark, without which spreadsheet programs guess it.
     """
     scope = {name.replace(" ", "_"): text for name, text in layout.scope_lines(report.scope)}
     columns = tuple(dict.fromkeys((*COLUMNS, *scope)))
@@ -58,7 +61,7 @@ def _line(columns: Sequence[str], cells: Mapping[str, str]) -> str:
 
 
 LINES_MAX: Final = 40
-"""Lines shown of a list, about a screen. Totals are complete, and the other formats have every
+"""Most lines shown of a list, about a screen. Totals are complete, and the other formats have every
 line."""
 
 _TOO_WIDE: Final = frozenset({"cites", "next_step"})
@@ -67,20 +70,20 @@ WIDTH: Final = 132
 """Width of the text. It is fixed, so that a report gives the same text everywhere."""
 
 _FOLDED: Final = 8
-"""Characters of a column whose texts wrap."""
+"""Fewest characters of a column whose texts wrap."""
 
 _APART: Final = 2
 """Spaces between columns."""
 
 _WHOLE: Final = frozenset({"currency", "period"})
-"""Columns of short words that do not wrap."""
+"""Columns of short words, which must not wrap."""
 
 _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 14}
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return text for a terminal without colours: every table with rows, and the first lines of
-    lists."""
+    """Return text for a terminal without colours: each table that has rows, and the first lines of
+    each list."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:
@@ -98,12 +101,12 @@ def table(report: PeriodReport) -> bytes:
 
 
 _HELD: Final = "\ue000"
-"""Replaces a blank within an amount while lines are broken. No text has it: `printable` escapes it
-as `\\ue000`."""
+"""Replaces a blank within an amount while lines are wrapped. No text contains this character,
+because `printable` escapes it as `\\ue000`."""
 
 
 def _held(text: str) -> str:
-    """Replace spaces within amounts by `_HELD`, so that no line breaks there."""
+    """Replace the spaces in amounts by `_HELD`, so that lines do not wrap there."""
     pieces = layout.money_apart(printable(text))
     return "".join(
         piece.replace(" ", _HELD) if place % 2 else piece for place, piece in enumerate(pieces)

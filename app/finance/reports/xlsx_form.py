@@ -1,7 +1,7 @@
 """The report as a workbook: a summary, then a sheet for each table, in words and with charts.
 
-Numbers are numbers and dates are dates; text is never a formula or a link. Sheets are written row
-by row into temporary files, so that memory use is constant.
+Numbers and dates have their own types; text is never a formula or a link. Sheets are written row by
+row into temporary files, so that memory use is constant.
 """
 
 import io
@@ -25,14 +25,14 @@ from reconcile.reporting.summary import age_totals
 from reconcile.reporting.tables import Column, Kind
 
 ROWS_MAX: Final = 1_048_576
-"""Maximum rows of a sheet with its header. More rows continue on another sheet."""
+"""Most rows of a sheet, with its header. Further rows are written to another sheet."""
 
 _EXACT: Final = 10**15
-"""Largest exact number. Cells are binary floating point, exact to fifteen digits; larger numbers
-are text."""
+"""Limit of exact numbers: cells are binary floating point, exact to fifteen digits. Larger numbers
+are written as text."""
 
 _TEXT_MAX: Final = 32_767
-"""Maximum characters of a cell; no program opens a workbook with more in one."""
+"""Most characters of a cell. No program opens a workbook with a longer cell."""
 
 _CREATED: Final = datetime(2026, 1, 1)  # the format knows no time zones
 _EPOCH_DAY: Final = 25_569
@@ -48,7 +48,7 @@ _WIDTHS: Final[dict[Kind, int]] = {
     "list": 40,
 }
 _HEADER_MAX: Final = 250
-"""Maximum characters of a printed page's header."""
+"""Most characters of a printed page's header."""
 
 _WIDE: Final = {
     "breaks": 32,
@@ -73,7 +73,7 @@ _SHEETS: Final = {
     "rates": "Rates",
     "late_lines": "List of late money",
 }
-"""Sheet names for tables whose titles are too long."""
+"""Names of sheets for tables whose titles are too long for a sheet's name."""
 
 _CHART_SIZE: Final = {"width": 900, "height": 320}
 
@@ -100,7 +100,7 @@ def xlsx(report: PeriodReport) -> bytes:
 
 
 class _Book:
-    """Writes sheets. Cells of the same kind share a format object."""
+    """Writer of the workbook's sheets. Cells of the same kind share a format object."""
 
     def __init__(self, workbook: Workbook, report: PeriodReport) -> None:
         self._workbook, self._report = workbook, report
@@ -136,7 +136,7 @@ class _Book:
             sheet.write_string(row, 1, _fitting(note.sentence))
 
     def table(self, part: layout.ReportPart) -> None:
-        """Write one table to as many sheets as it needs, with its chart beside it."""
+        """Write a table to as many sheets as it needs, with its chart beside the first part."""
         table, rows = part.table, part.rows
         columns = [column for column in table.columns if column.name != "reason"]
         title = _SHEETS.get(table.name, table.title)
@@ -205,7 +205,7 @@ class _Book:
 
 
 def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Draw a column for each stretch of time, stacked by outcome."""
+    """Return a chart with a column for each span of time, stacked by outcome."""
     chart = _columns_chart(workbook, "Outcomes over time", stacked=True)
     last = len(report.times)
     for place, look in enumerate(_LOOKS, 1):
@@ -223,7 +223,7 @@ def _times_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
 
 
 def _ages_chart(workbook: Workbook, sheet: str, report: PeriodReport) -> Chart:
-    """Draw a column for each age group, stacked by currency."""
+    """Return a chart with a column for each age group, stacked by currency."""
     chart = _columns_chart(workbook, "Breaks by age", stacked=True)
     rows = age_totals(report)
     each = len(AGES) + 1
@@ -277,7 +277,7 @@ _LOOKS: Final = tuple(
         ("#666666", "light_horizontal"),
     )
 )
-"""Styles of the series, distinguishable also in black and white."""
+"""Styles of the series, which can be told apart in black and white, too."""
 
 _DRAWN: Final = {"times": _times_chart, "age_totals": _ages_chart, "delays": _delays_chart}
 

@@ -41,8 +41,7 @@ class BankTable(ABC):
     format      the format's name, known after the file was read
     statements  number of statements read to their end
     compared    number of statements whose balances agree with their entries, or differ by a
-                difference
-                that two people accepted
+                difference that two people accepted
     balances    both balances, with their days, of each statement that states them
     accepted    id of the proposal by which two people accepted a difference, by `Balances.name`
     differs     the statement whose difference made the file refused
