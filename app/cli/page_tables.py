@@ -18,7 +18,7 @@ def command_table() -> str:
     """Return a table of every command in the order of `--help`, with arguments and first
     sentence."""
     commands: Any = typer.main.get_command(application)
-    lines = ["Each follows `tallyhook`:"]
+    lines = ["Write `tallyhook` before each command:"]
     for names in SECTIONS.values():
         for name in names:
             lines += _rows(name, commands.commands[name])

@@ -186,7 +186,7 @@ def places_table() -> str:
     left out; `erase --places` has both.
     """
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
-    lines = ["Text from outside, where, and what an erasure does:"]
+    lines = ["Each line names a text, its places, and the effect of an erasure:"]
     for personal in get_args(marks.Personal):
         rows: dict[marks.Mark, list[str]] = {}
         for where, mark in (*tables, *FILES):
