@@ -51,8 +51,8 @@ class Database:
     """One database. Connections are opened when they are needed; `close` closes them."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose = "upgrading") -> None:
-        """Prepare a database without opening it. `purpose` is described at `open`; `upgrading` is
-        for callers that never call `open`."""
+        """Prepare a database without opening it. `open` describes `purpose`; `upgrading` is for
+        callers that never call `open`."""
         self.url = settings.database_url
         self.shared = not engine.is_sqlite(self.url)
         """True on PostgreSQL, where several processes may receive and fold on one database."""
@@ -104,7 +104,7 @@ class Database:
         self.writer.on_poison = self._fail
 
     def fail_together(self, writer: Writer) -> None:
-        """Have a fatal error of one writer stop the others, too."""
+        """Stop all writers when one of them has a fatal error. Add this writer to them."""
         self._writers.append(writer)
         writer.on_poison = self._fail
 
@@ -117,15 +117,16 @@ class Database:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence on why nothing more may be written; None while all is well."""
+        """Sentence on why nothing more may be written; None if writing is allowed."""
         return self.writer.poison
 
     @asynccontextmanager
     async def reading(self, *, settled: bool = False) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection on one consistent snapshot. Raises StoreUnavailable without one.
+        """Lend a connection on one consistent snapshot. Raises StoreUnavailable if none is free.
 
-        settled  block appends meanwhile if deliveries lie on several nodes, since each node answers
-                 from its own snapshot
+        settled  whether to block appends meanwhile if deliveries are stored on several nodes,
+            because
+                 each node answers from its own snapshot
         """
         try:
             async with (
@@ -146,8 +147,8 @@ class Database:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on a new snapshot. For a single query this costs a third
-        of `reading`. Raises StoreUnavailable without a connection."""
+        """Run a plain, read-only function on a new snapshot. Raises StoreUnavailable if there is no
+        connection. A single query takes a third of the time that it takes with `reading`."""
         try:
             async with self.reader.connect() as connection:
                 return await run_snapshot(connection, function, *args, **words)
@@ -183,12 +184,12 @@ class Database:
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Check that the database is this environment's and that its schema is ours.
+        """Check that the database belongs to this environment and that its schema is ours.
 
         serving  for a receiver: no other process may serve. On SQLite an older database is
                  upgraded, cached pages are dropped, and the log is folded and synced. A large file
                  must still be checked: see `looked`
-        working  for the worker beside a receiver: treats pages and log in the same way, since the
+        working  for the worker beside a receiver: treats pages and log like `serving`, because the
                  receiver deletes from its inbox what the worker has read
         alone    like `serving`, while no service runs
         writing  beside a service: creates a missing SQLite database
@@ -223,9 +224,9 @@ class Database:
                 engine.read_ahead(self.path)
 
     async def look(self, *, until: asyncio.Event | None = None) -> None:
-        """Check the whole file. Raises StorePoisoned, for good, if it is damaged.
+        """Check the whole file. If it is damaged, raise StorePoisoned and allow no more writes.
 
-        until  cuts the check short when it is set
+        until  event that ends the check early
         """
         async with self.reading() as connection:
             found = await damage(connection, until=until)
@@ -235,10 +236,8 @@ class Database:
 
     async def watch_server(self) -> int:
         """Check the PostgreSQL server, and whether its commits wait for a standby. If another
-        server took over, reconnect, which checks the new one.
-
-        Returns 1 if it reconnected, else 0. Raises the errors of `Writer.transaction`.
-        """
+        server took over, reconnect, which checks the new server. Returns 1 if it reconnected, else
+        0. Raises the errors of `Writer.transaction`."""
         assert self.watch is not None
         watch, server, seen = self.watch, self.watch.server, None
         now = monotonic()
@@ -266,8 +265,8 @@ class Database:
         return 0
 
     async def _reconnect(self) -> None:
-        """Reconnect all writers, and raise the first failure. All of them leave the former server
-        first, because no check would keep them off it."""
+        """Reconnect all writers, and raise the first failure. All writers disconnect first, because
+        no check would keep them from using the former server."""
         failures = list[StoreUnavailable]()
         for act in (Writer.disconnect, Writer.connect):
             for writer in self._writers:
@@ -282,8 +281,8 @@ class Database:
         """Check version, schema and stamp; create a missing SQLite database. Does not check the
         disk space, because commands that free space need a connection, too.
 
-        upgrade  whether to upgrade an older SQLite database. Only the serving process may: beside
-                 any other command, a service of the older version may be running
+        upgrade  whether to upgrade an older SQLite database. Only the serving process may do so:
+                 beside any other command, a service of the older version may be running
         """
         self._make_folder()
         if self.path is not None:
@@ -317,8 +316,8 @@ class Database:
             self._made.note(identity)
 
     def _make_folder(self, *, stamped: bool = True) -> None:
-        """Create the database file if it is missing. Without an environment to stamp it with, raise
-        ConfigurationError and create no file."""
+        """Create the database file if it is missing. Raise ConfigurationError, and create no file,
+        if there is no environment for the file's stamp."""
         if self._made is not None:
             self._made.check_there()
         if self.path is not None and not self.path.exists():
@@ -349,7 +348,7 @@ class Database:
             )
 
     async def _open_reading(self) -> None:
-        """Check that there is a database to read, its version and its stamp."""
+        """Check that there is a database to read. Also check its version and its stamp."""
         self._check_there()
         async with self.reading() as connection:
             current = await schema.current_version(connection)
@@ -410,9 +409,9 @@ class Database:
             return await layout.distribute(connection)
 
     async def create(self, *, anew: bool) -> Path:
-        """Make an SQLite database, and return its path. Raises UsageError where there is one.
+        """Create an SQLite database, and return its path. Raises UsageError if the database exists.
 
-        anew  also if an earlier database is missing
+        anew  whether to create a database even if an earlier one is missing
         """
         if self.path is None or self._made is None or self.service is None:
             raise UsageError("create a PostgreSQL database with `createdb`, then `db upgrade`")
@@ -449,7 +448,7 @@ class Database:
 
 
 class DatabaseContext(Protocol):
-    """The part of an AppContext that is needed by use cases of rooms that cannot import it."""
+    """The part of an AppContext that use cases need in rooms that cannot import AppContext."""
 
     @property
     def database(self) -> Database:
@@ -488,8 +487,8 @@ def drop_cached_pages(path: Path) -> None:
 
 
 async def once_there(database: Database, opening: Callable[[], Awaitable[None]]) -> None:
-    """Open a database; wait for a PostgreSQL server that is still starting, for example after a
-    reboot. Raises StoreUnavailable if it does not answer in time."""
+    """Open a database. Wait for a PostgreSQL server that is still starting, for example after a
+    reboot. Raises StoreUnavailable if the server does not answer in time."""
     ends, reported = monotonic() + SERVER_S, set[tuple[bool, bool]]()
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Connections: one that writes, several that only read. Those of PostgreSQL are in `postgresql`.
+"""Connections: one that writes, several that only read. `postgresql` has PostgreSQL's connections.
 
 SQLite: WAL and synchronous=FULL are set and read back, because the promise to keep acknowledged
-deliveries rests on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE:
+deliveries depends on them. `isolation_level=None` leaves BEGIN to us. The writer begins IMMEDIATE:
 a read transaction that starts to write fails at once, whatever the busy timeout.
 """
 
@@ -75,12 +75,9 @@ def database_place(url: str) -> str:
 
 
 def sqlite_path(url: str) -> Path:
-    """Return the database file of an SQLite URL. Symbolic links are resolved: locks, log and inbox
-    lie beside the file itself.
-
-    Raises ConfigurationError for a database in memory, and StoreUnavailable where this user has no
-    access.
-    """
+    """Return the database file of an SQLite URL. Symbolic links are resolved, because locks, log
+    and inbox are stored beside the file itself. Raises ConfigurationError for a database in memory,
+    and StoreUnavailable if this user has no access."""
     database = make_url(url).database
     if not database or database == ":memory:":
         raise ConfigurationError(["TALLYHOOK_DATABASE_URL: must name a file, not memory"])
@@ -102,13 +99,13 @@ def read_ahead(
 ) -> None:
     """Read the whole file into the page cache if it fits.
 
-    Rows of several tables arrive together, so each table is scattered over the file, and reading
-    one page by page takes a disk several times as long.
+    Rows of several tables arrive together, so each table is scattered over the file, and reading a
+    table page by page takes a disk several times as long.
 
     progress  called with the bytes read so far, and the size of the file
 
-    Call it only before this process opens the database: closing a file drops the locks that SQLite
-    holds on it. Raises StoreUnavailable where the disk fails.
+    Call this only before this process opens the database: closing a file drops the locks that
+    SQLite holds on it. Raises StoreUnavailable if the disk fails.
     """
     try:
         size, done = path.stat().st_size, 0
@@ -123,8 +120,8 @@ def read_ahead(
 
 
 def _room_for_pages() -> int:
-    """Return how many bytes the page cache may take: nine tenths of the available memory, or half
-    of all memory where the available amount is unknown."""
+    """Return the largest number of bytes to read into the page cache: nine tenths of the available
+    memory, or half of all memory if the available amount is unknown."""
     try:
         found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(), re.MULTILINE)
     except OSError:
@@ -148,7 +145,7 @@ def writing_engine(
     """Create the engine of the one connection that writes and checkpoints.
 
     hosts   hosts of a PostgreSQL URL
-    holder  holder whose transactions it runs on PostgreSQL
+    holder  holder whose transactions run on PostgreSQL
     """
     if hosts is not None:
         return postgresql.writing_engine(
@@ -197,7 +194,8 @@ def reading_engine(
 ) -> AsyncEngine:
     """Create the engine of the read-only connections.
 
-    `hosts` are those of a PostgreSQL URL. `check` is called for each new connection to one of them.
+    hosts  hosts of a PostgreSQL URL; None for SQLite
+    check  called for each new connection to one of the hosts
     """
     if hosts is not None:
         return postgresql.reading_engine(url, readers=readers, hosts=hosts, check=check)
@@ -257,8 +255,8 @@ def _prepare(
 
 
 def _check_durable(plain: PlainConnection) -> None:
-    """Raise unless the durability settings are in force: a file system that refuses WAL would break
-    the promise silently."""
+    """Raise ConfigurationError if the durability settings do not apply. A file system that refuses
+    WAL would silently break the promise to keep deliveries."""
     ((journal,),) = plain.ask("PRAGMA journal_mode")
     ((synchronous,),) = plain.ask("PRAGMA synchronous")
     if (journal, synchronous) != ("wal", 2):

@@ -22,11 +22,11 @@ _CHECKS = {False: "PRAGMA quick_check(20)", True: "PRAGMA integrity_check(20)"}
 async def damage(
     connection: AsyncConnection, *, thorough: bool = False, until: asyncio.Event | None = None
 ) -> list[str]:
-    """List the problems that SQLite's own check finds. PostgreSQL has `amcheck` and others for
-    this.
+    """List the problems that SQLite's own check finds. The list is empty on PostgreSQL, which has
+    tools such as `amcheck` for this.
 
     thorough  also compare every index with its table, which takes several times as long
-    until     cuts the check short when it is set; the list is then empty
+    until     event that ends the check early; the list is then empty
     """
     if connection.dialect.name != "sqlite":
         return []
@@ -54,8 +54,8 @@ _ENTRIES = "SELECT count(*) FROM {table} {index}"
 
 
 def short_indexes(connection: PlainConnection) -> list[str]:
-    """List indexes of SQLite with more or fewer entries than their table has rows. Indexes of some
-    rows are left out."""
+    """List SQLite indexes with more or fewer entries than their table has rows. Partial indexes are
+    not checked."""
     found = []
     for index, table in [] if connection.dialect != "sqlite" else connection.ask(_WHOLE_INDEXES):
         (entries,), (rows,) = [
@@ -80,16 +80,17 @@ async def _set_first(event: asyncio.Event, work: asyncio.Future[Any]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """Facts about one database; the last six are PostgreSQL's.
+    """Facts about one database. The last six are facts of PostgreSQL.
 
     version       for example (3, 40, 1) for SQLite, (18, 4) for PostgreSQL
-    journal_mode  of an SQLite file; None elsewhere
+    journal_mode  of an SQLite file; None for PostgreSQL
     off           durability settings that are switched off
     awaits        whether commits wait for a standby that is not connected
     standbys      what would be lost if a standby took over, one sentence each
-    moved         how the server differs from the one noted: one sentence, `; `, and what to do
-    no_writes     why the server refuses writes: one sentence, `; `, and what to do
-    pooled        a pooler that changes connections between transactions, in the same form
+    moved         how the server differs from the noted server: a sentence, `; `, and what to do
+    no_writes     why the server refuses writes: a sentence, `; `, and what to do
+    pooled        that a pooler changes connections between transactions: a sentence, `; `, and what
+                  to do
     """
 
     kind: Literal["SQLite", "PostgreSQL"]

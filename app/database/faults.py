@@ -1,9 +1,9 @@
 """Translation of database drivers' errors into our own: temporary or fatal.
 
-After a storage I/O error the page cache may show what the disk does not hold. A retry would then
-acknowledge a lost row as a duplicate. So such an error poisons the store: the process acknowledges
-nothing more and ends. So does a file system that has become read-only: the kernel remounts it after
-an I/O error, and earlier writes or syncs may have failed.
+After a storage I/O error the page cache may have contents that are not on the disk. A retry would
+then acknowledge a lost row as a duplicate. So an I/O error poisons the store: the process
+acknowledges nothing more and ends. A file system that has become read-only poisons the store, too:
+the kernel remounts it after an I/O error, and earlier writes or syncs may have failed.
 """
 
 import errno
@@ -105,10 +105,9 @@ _REASON_POSTGRESQL: Final[dict[str, NotStored]] = {"40": "busy", "55": "busy", "
 
 
 def driver_errors() -> tuple[type[Exception], ...]:
-    """List the exceptions that a database may raise, directly or through SQLAlchemy.
-
-    asyncpg is looked up only where it is loaded, because loading takes a fifteenth of a start.
-    """
+    """List the exceptions that a database may raise, directly or through SQLAlchemy. asyncpg's
+    exceptions are included only if asyncpg is loaded, because loading it takes a fifteenth of a
+    start."""
     asyncpg = sys.modules.get("asyncpg")
     past_sqlalchemy = (
         ()
@@ -153,7 +152,7 @@ def as_store_error(error: Exception) -> TallyhookError | None:
 
 def is_not_there_yet(error: StoreUnavailable) -> bool:
     """Return whether the server may become usable within moments: it did not answer, is starting,
-    is full, or is not primary yet. False if it refuses the user or lacks the database."""
+    is full, or is not primary yet. Return False if it refuses the user or lacks the database."""
     state = _found_in(error, "sqlstate")
     if isinstance(state, str):
         return (state[:2] == "08" and state != _REFUSES_LIMITS) or state in _MAY_PASS
@@ -168,7 +167,7 @@ def is_full(error: StoreUnavailable) -> bool:
 
 
 def why_not_opened(error: OSError) -> str:
-    """Return the system's reason, and what to do about a failed disk or a missing permission."""
+    """Return the system's reason, and what to do if a disk failed or a permission is missing."""
     if error.errno == errno.EROFS:
         return "its file system is read-only; see the kernel's log, check the disk, mount it again"
     why = error.strerror or type(error).__name__
@@ -201,7 +200,7 @@ def _of_postgresql(state: str) -> TallyhookError | None:
 
 
 def _is_of_driver(error: BaseException, name: str) -> bool:
-    """Return whether an asyncpg exception of this name is in the error's chain of causes."""
+    """Return whether an error or one of its causes is an asyncpg exception of this name."""
     asyncpg = sys.modules.get("asyncpg")
     return asyncpg is not None and any(
         isinstance(cause, getattr(asyncpg, name)) for cause in _chain(error)
@@ -209,9 +208,9 @@ def _is_of_driver(error: BaseException, name: str) -> bool:
 
 
 def _is_driver_confused(error: BaseException) -> bool:
-    """Return whether a server that ended amid an answer left asyncpg in an impossible state. It
-    then takes the operation for one under way, and refuses the rollback. No two of ours share a
-    connection."""
+    """Return whether asyncpg is in an impossible state, because the server ended during an answer.
+    asyncpg then reports that another operation is under way, and refuses the rollback. No two of
+    our operations share a connection."""
     return _is_of_driver(error, "InternalClientError") or (
         _is_of_driver(error, "InterfaceError")
         and any("another operation is" in str(cause) for cause in _chain(error))
@@ -237,7 +236,7 @@ def _of_certificates(error: BaseException) -> str | None:
 
 
 def _found_in(error: BaseException, name: str) -> object:
-    """Return an attribute of the driver's exception, or of one in its chain of causes."""
+    """Return an attribute of the error, or of the first of its causes that has it."""
     found = (getattr(cause, name, None) for cause in _chain(error))
     return next((each for each in found if each is not None), None)
 

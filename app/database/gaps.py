@@ -1,8 +1,8 @@
 """Gaps: time spans whose evidence may be lost, and whose loss a person accepted. The instant of the
 last commit shows whether a database lost commits.
 
-Leaves out: the other place where that instant is noted (`receiving/inbox_store.py`), and the
-consequences of a gap.
+Leaves out: where else that instant is noted (`receiving/inbox_store.py`), and the consequences of a
+gap.
 """
 
 import sqlite3
@@ -77,12 +77,12 @@ ACCEPT: Final = "--accept-gap --reason TEXT"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """A time span in which something may be lost, and who accepted that.
+    """A time span in which evidence may be lost, and who accepted the loss.
 
     since, until  first and last instant of the span
     deliveries    largest number of acknowledged deliveries that may be lost; None if unknown
-    detail        what happened, a sentence of ours
-    accepted_by   an operator's name, or that of the machine's owner
+    detail        what happened, as a sentence of ours
+    accepted_by   an operator's name, or the name of the machine's owner
     """
 
     id: str
@@ -106,10 +106,10 @@ database raises it, by at least one if the clock did not advance."""
 
 
 def note_commit(connection: PlainConnection, *, at: Instant, counted: int) -> int:
-    """Raise LAST_COMMIT if the connection changed rows since the last call. Return how many rows it
+    """Set LAST_COMMIT if the connection changed rows since the last call. Return how many rows it
     has changed in all.
 
-    counted  what the last call returned
+    counted  number that the last call returned
     """
     ((changes,),) = connection.ask("SELECT total_changes()")
     if changes == counted:
@@ -160,7 +160,7 @@ _ALL: Final = (
 
 
 def gaps_until(connection: PlainConnection, until: Instant) -> list[Gap]:
-    """Return the accepted gaps that had begun by an instant."""
+    """Return the accepted gaps that began at `until` or earlier."""
     return [gap for gap in accepted_gaps(connection) if gap.since <= until]
 
 
@@ -176,11 +176,9 @@ def spans_of(gaps: Iterable[Gap]) -> str:
 
 
 def check_log_is_newer(database: Path) -> None:
-    """Raise ConfigurationError if the write-ahead log beside an SQLite file is older than the file:
-    SQLite would overwrite newer pages with old ones.
-
-    Call it only before this process opens the database.
-    """
+    """Raise ConfigurationError if an SQLite file's write-ahead log is older than the file. SQLite
+    would overwrite newer pages with old ones. Call this only before this process opens the
+    database."""
     log = Path(f"{database}-wal")
     if not log.exists() or not log.stat().st_size:
         return

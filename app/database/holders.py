@@ -1,9 +1,10 @@
 """Holders: the processes that write a PostgreSQL database, one row for each writing connection.
 
-A transaction begins by locking its own row, where the row's epoch is still the one that its holder
-entered with. Another process takes over by raising that epoch, for which it waits until the
-transaction under way has ended. So neither a connection that is lost, a pooler that changes it, nor
-a clock lets two processes write that exclude each other. `until` only invites others to take over.
+A transaction begins by locking its holder's row, on the condition that the row still has the epoch
+with which the holder entered. Another process takes over by raising that epoch. To raise it, the
+process must wait until the running transaction has ended. So two processes that exclude each other
+never both write, even if a connection is lost, a pooler changes it, or a clock is wrong. `until`
+only invites others to take over.
 
 Leaves out: the lock files of SQLite (`locks.py`), and locks that last for one transaction.
 """
@@ -41,11 +42,11 @@ _numbers = count()
 
 
 class Holder:
-    """A writing connection's registration among all writers. It outlives a reconnect."""
+    """A writing connection's registration among all writers. It stays valid over a reconnect."""
 
     def __init__(self, kind: str, *, clock: Clock | None = None) -> None:
-        """Prepare a holder that has not entered yet. `kind` is what the process does; `alone`
-        excludes all other holders."""
+        """Prepare a holder that has not entered yet. `kind` names the work of the process; a holder
+        of kind `alone` excludes all other holders."""
         self.kind = kind
         self.id = f"{process_name()}/{next(_numbers)}"
         self.session = new_id("ses_", EARLIEST)
@@ -60,13 +61,13 @@ class Holder:
         self._begun = ""
 
     def begin(self) -> tuple[Any, ...]:
-        """Start a new transaction, and return the values for HELD."""
+        """Start a new transaction, and return the parameters of the statement HELD."""
         now = self.clock.now()
         self._begun = new_id("tx_", now)
         return self._begun, now + HOLD, self.row, self.id, self.epoch, self.session
 
     def committing(self) -> None:
-        """Note that the transaction may be committed from now on."""
+        """Note that the transaction may be committed at any moment from now on."""
         # Until the first commit, the row still has the empty mark with which it was entered.
         self.newest = (*(self.newest or ("",)), self._begun)
 
@@ -87,7 +88,7 @@ _FIND: Final = "SELECT ctid FROM holders WHERE holder = ? AND epoch = ?"
 
 
 def hold(connection: PlainConnection, holder: Holder) -> None:
-    """Begin a transaction of a holder. Raises the errors of `find`."""
+    """Begin a holder's transaction. Raises the errors of `find`."""
     held = connection.ask(HELD, holder.begin())
     if not held:
         find(connection, holder)
@@ -98,12 +99,9 @@ def hold(connection: PlainConnection, holder: Holder) -> None:
 
 
 def find(connection: PlainConnection, holder: Holder) -> None:
-    """Find a holder's row again after HELD returned none, because a transaction that was rolled
-    back or is in doubt had moved it.
-
-    Raises StoreUnavailable for a connection that is not ours, and StorePoisoned if another process
-    took over.
-    """
+    """Find a holder's row again after HELD returned no row. A transaction that was rolled back, or
+    whose outcome is unknown, had changed the row. Raises StoreUnavailable for a connection that is
+    not ours, and StorePoisoned if another process took over."""
     ((session,),) = connection.ask("SELECT current_setting(?, true)", (SESSION,))
     if session != holder.session:
         raise StoreUnavailable(POOLED)
@@ -145,14 +143,14 @@ _TAKE_OVER: Final = (
 def enter(
     connection: PlainConnection, holder: Holder, *, silent: Sequence[Found] = ()
 ) -> list[Found]:
-    """Enter a holder, or let it return, while nobody else can enter. Return the silent holders that
-    block it; it has entered only if there are none.
+    """Enter a holder, or let a known holder return, while no other process can enter. Return the
+    silent holders that block it; the holder has entered only if there are none.
 
-    silent  what an earlier call returned, more than BEAT_S ago. Holders that were silent since then
-            are taken over: their clocks are never compared with ours
+    silent  holders that an earlier call returned, more than BEAT_S ago. Holders that were silent
+            since that call are taken over: their clocks are never compared with ours
 
-    Raises StorePoisoned if this holder was taken over, StoreUnavailable if an exclusive holder is
-    there, and UsageError if this one is exclusive and others are there.
+    Raises StorePoisoned if this holder was taken over, StoreUnavailable if there is an exclusive
+    holder, and UsageError if this holder is exclusive and there are others.
     """
     take_lock(connection, SERVING)
     now = holder.clock.now()
@@ -208,8 +206,8 @@ def leave(connection: PlainConnection, holder: Holder) -> None:
 
 
 def _refusal(other: Found, *, now: Instant, alone: bool) -> Exception:
-    """Return the error that names the blocking holder, and until when it blocks at most, unless a
-    clock is wrong."""
+    """Return the error that names the blocking holder. It says until when that holder blocks at
+    most, unless a clock is wrong."""
     number = _process(other.holder).rsplit(":", 2)[1]
     who = f"process {number} on {other.host}, {other.kind}"
     if now < other.until <= now + HOLD:

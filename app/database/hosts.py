@@ -1,13 +1,14 @@
-"""The servers that TALLYHOOK_DATABASE_URL names: which is tried first, and when to leave one.
+"""The servers that TALLYHOOK_DATABASE_URL names: which server is tried first, and when to leave
+one.
 
     1 connect   to the hosts in turn, until one can be used                  `Hosts.connect`
     2 watch     a transaction that lasts: whether another server writes now  `Connection.watched`
     3 leave     that server: its host is tried last                          `Hosts.leave`
 
-A server may accept connections and yet confirm nothing: it is frozen, its disk hangs, or its
+A server may accept connections and still confirm no commits: it is frozen, its disk hangs, or its
 standby has taken over without its knowledge. Only a server with a newer timeline proves a takeover.
-Once a writer has reached another server, all connections to the former one are closed: they would
-read outdated data, and their writes may be lost.
+Once a writer has reached another server, all connections to the former server are closed: they
+would read outdated data, and their writes may be lost.
 
 Leaves out: whether the new server has all commits of the former one (`takeover`).
 """
@@ -79,7 +80,7 @@ class Server(NamedTuple):
     timeline: str
 
     def succeeds(self, other: "Server") -> bool:
-        """Return whether this server has taken over from the other one, and accepts writes."""
+        """Return whether this server has taken over from the `other` server and accepts writes."""
         return not self.refuses_writes and "" < other.timeline < self.timeline
 
 
@@ -153,8 +154,9 @@ class Hosts:
     ) -> Connection:
         """Connect to the first usable host. Hosts that failed before are tried after all others.
 
-        Among several hosts it looks for one that accepts writes, unless the URL says otherwise.
-        Raises the driver's errors, and StoreUnavailable where a server would not confirm commits.
+        If there are several hosts, the first one that accepts writes is used, unless the URL says
+        otherwise. Raises the driver's errors, and StoreUnavailable if a server would not confirm
+        commits.
 
         words  further arguments for the driver
         """
@@ -211,7 +213,7 @@ class Hosts:
             self._looking = asyncio.get_running_loop().create_task(self._look())
 
     async def _look(self) -> None:
-        """Ask all hosts at once, and leave the servers that another one has succeeded."""
+        """Ask all hosts at once, and leave the servers from which another server has taken over."""
         async with _asked(self._addresses, self._words) as answers:
             for answer in asyncio.as_completed(answers):
                 row = await answer
@@ -219,12 +221,13 @@ class Hosts:
                     self._follow(Server(*row))
 
     def _follow(self, server: Server) -> None:
-        """Leave the servers that this one has succeeded."""
+        """Leave the servers from which this server has taken over."""
         former = [each for each in self._made if server.succeeds(each.server)]
         self.leave(*former, reason="another_writes")
 
     async def states(self) -> dict[str, State | None]:
-        """Return the state of each host if several are named; None for one that is too slow."""
+        """Return the state of each host if several are named; None for one that answers too
+        slowly."""
         if len(self._addresses) < 2:
             return {}
         asked = [_answer(each, self._words, STATE) for each in self._addresses]
@@ -265,7 +268,7 @@ async def _connected(address: Address, words: Mapping[str, Any]) -> Connection:
 async def _asked(
     addresses: Sequence[Address], words: Mapping[str, Any]
 ) -> AsyncIterator[list[asyncio.Task[asyncpg.Record | None]]]:
-    """Ask all hosts at once. The block may end before all have answered."""
+    """Ask all hosts at once, and yield the tasks. The block may end before all have answered."""
     tasks = [asyncio.create_task(_answer(each, words, _SERVER)) for each in addresses]
     try:
         yield tasks
@@ -277,7 +280,7 @@ async def _asked(
 async def _answer(
     address: Address, words: Mapping[str, Any], question: str
 ) -> asyncpg.Record | None:
-    """Ask a host over a separate connection. Return None if it does not answer in time."""
+    """Ask a host over a separate connection. Return None if the host does not answer in time."""
     try:
         async with asyncio.timeout(WATCH_S):
             connection = await _connected(address, {**words, "target_session_attrs": "any"})

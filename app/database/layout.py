@@ -1,8 +1,8 @@
-"""Tables that lie on the nodes of a Citus cluster; all others stay local to its coordinator.
+"""Tables that are stored on the nodes of a Citus cluster; all other tables stay on its coordinator.
 
 The two largest tables are distributed by their own ids, so that no row moves when an order adopts
 an event. The cluster's administrator registers the nodes. `tables/` and the migrations know nothing
-of them: a distributed table is declared like a local one.
+of the nodes: a distributed table is declared like a local one.
 
 Citus joins no distributed table with another or with a local one. So `in_rounds` first fetches the
 rows that a statement needs, table by table, and leaves the statement itself unchanged. A comment in
@@ -34,13 +34,14 @@ BY: Final = {"deliveries": "id", "events": "event_id"}
 
 
 def is_spread(connection: AsyncConnection) -> bool:
-    """Return whether `deliveries` and `events` lie on the nodes of a cluster. The connection
+    """Return whether `deliveries` and `events` are stored on the nodes of a cluster. The connection
     learned this when it was opened."""
     return bool(connection.sync_connection and connection.sync_connection.info.get(SPREAD))
 
 
 async def require_noted(connection: AsyncConnection) -> None:
-    """Raise ConfigurationError if the tables are not laid out as noted."""
+    """Raise ConfigurationError if the database's note of the layout differs from the real
+    layout."""
     if connection.dialect.name == "sqlite":
         return
     noted = await connection.scalar(text(_NOTED), {"name": LAYOUT}) == DISTRIBUTED
@@ -55,10 +56,9 @@ async def require_noted(connection: AsyncConnection) -> None:
 
 
 async def distribute(connection: AsyncConnection) -> list[str]:
-    """Distribute the remaining tables with their rows, note the layout, and return their names.
-
-    No other process may use the database. Raises UsageError without a cluster.
-    """
+    """Distribute the tables that are still local, with their rows. Note the layout, and return the
+    names of these tables. No other process may use the database. Raises UsageError without a
+    cluster."""
     await _require_cluster(connection)
     local = []
     for name in BY:
@@ -107,12 +107,12 @@ _NOTE: Final = (
 
 def settle(connection: PlainConnection, *, long: bool = False) -> None:
     """Block appends until the transaction ends, and check that all nodes have every earlier commit.
-    Raises StoreUnavailable if one lacks a commit or does not answer.
+    Raises StoreUnavailable if a node lacks a commit or does not answer.
 
     long  make appends try again later, so that they do not wait for the lock ahead of short queries
 
     A commit over several nodes becomes visible bit by bit: first at the coordinator, with its due
-    marks, then on each node. An append holds LINKING until it has told all of them.
+    marks, then on each node. An append holds LINKING until it has told all nodes.
     """
     if not connection.spread:
         return
@@ -171,7 +171,8 @@ def in_rounds(sql: str) -> str:
 
 
 def _needed(name: str, sql: str) -> str:
-    """List the columns that a statement may use of a table, so that bodies stay on their nodes."""
+    """List the columns of a table that a statement may use, so that other columns, such as bodies,
+    stay on their nodes."""
     if "*" in sql.replace("count(*)", ""):
         return "*"
     words = set(re.findall(r"[a-z_]+", sql)) | {"event_id"}

@@ -1,13 +1,14 @@
 """Locks between processes on one SQLite file, and advisory locks of PostgreSQL.
 
-`ServiceLock` is held for as long as a process serves, so a second one is refused; the reader of the
-inbox holds another such file. `WriteLock` is held for one transaction, so that a command such as
-`tokens add` can write while the service runs. With it, no process checkpoints while another
-commits: that pair can lose data in SQLite before 3.51.3 (its WAL-reset bug).
+A process holds the `ServiceLock` for as long as it serves, so a second serving process is refused;
+the reader of the inbox holds another such file. A process holds the `WriteLock` for one
+transaction, so that a command such as `tokens add` can write while the service runs. With it, no
+process checkpoints while another commits: that pair can lose data in SQLite before 3.51.3 (its
+WAL-reset bug).
 
-Processes take the `WriteLock` in order of arrival. Each first takes a place in a queue: a locked
-byte of a second file, at the offset that the machine's clock shows. The place only orders; the lock
-decides who may write. The kernel releases both when a process ends.
+Processes take the `WriteLock` in order of arrival. Each process first takes a place in a queue: a
+locked byte of a second file, at the offset that the machine's clock shows. The place decides only
+the order; the lock decides who may write. The kernel releases both when a process ends.
 """
 
 import fcntl
@@ -65,7 +66,8 @@ def take_lock_shared(connection: PlainConnection, lock: int) -> None:
 
 
 def take_lock_of(connection: PlainConnection, lock: int, name: str) -> None:
-    """Wait for the lock of a name under this number. Several names may share one lock."""
+    """Wait for the lock with this number and name, and hold it until the transaction ends. Several
+    names may share one lock. Does nothing on SQLite."""
     if connection.dialect != "sqlite":
         connection.ask("SELECT pg_advisory_xact_lock(?::int, hashtext(?))", (lock, name))
 
@@ -113,13 +115,13 @@ class HeldFile:
             self._file = None
 
     def write(self, content: bytes) -> None:
-        """Replace the content while the lock is held. It is not synced, so it survives the process
-        but perhaps not the machine."""
+        """Replace the file's content while the lock is held. The content is not synced: it survives
+        a crash of the process, but perhaps not of the machine."""
         assert self._file is not None
         os.pwrite(self._file, content, 0)
 
     def read(self) -> bytes:
-        """Return the content that its last holder left."""
+        """Return the content that the last holder of the lock wrote; empty if it cannot be read."""
         try:
             return self._path.read_bytes()
         except OSError:
@@ -127,14 +129,14 @@ class HeldFile:
 
 
 class ServiceLock(HeldFile):
-    """The lock that a serving process holds for its life."""
+    """The lock that a serving process holds until it ends."""
 
     def __init__(self, database: Path) -> None:
         super().__init__(database, ".serving")
         self._database = database
 
     def serve(self) -> None:
-        """Take the lock. Raise ConfigurationError when another process serves this database."""
+        """Take the lock. Raise ConfigurationError if another process serves this database."""
         if not self.take():
             raise ConfigurationError(
                 [
@@ -145,7 +147,8 @@ class ServiceLock(HeldFile):
 
     @contextmanager
     def if_free(self) -> Iterator[bool]:
-        """Yield whether no other process serves. If so, none can start until the block ends."""
+        """Yield whether no other process serves. If the result is True, none can start before the
+        block ends."""
         held = self.held
         try:
             yield self.take()
@@ -155,8 +158,8 @@ class ServiceLock(HeldFile):
 
 
 def processes_serving(database: Path) -> list[int]:
-    """Return the id of the process that serves a database file, which has started the others; none
-    if it cannot be seen."""
+    """Return the id of the process that serves a database file and has started its helpers. Return
+    an empty list if the process cannot be seen."""
     try:
         inode = os.stat(database.with_name(database.name + ".serving")).st_ino
         locks = Path("/proc/locks").read_text().splitlines()
@@ -193,7 +196,7 @@ class WriteLock:
                     self._queue.pass_by(place)
 
     def is_wanted(self) -> bool:
-        """Return whether another process waits. Only the holder may ask."""
+        """Return whether another process waits for the lock. Only the holder may call this."""
         return self._queue.is_anybody_there()
 
     def release(self) -> None:
@@ -210,7 +213,7 @@ class WriteLock:
 
 
 class _Queue:
-    """Places of waiting processes, each a byte of one file, in order of arrival."""
+    """Queue of waiting processes, in order of arrival. Each place is a byte of one file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -236,7 +239,7 @@ class _Queue:
         return place <= self._passed or not self._taken(place - self._passed)
 
     def is_anybody_there(self) -> bool:
-        """Return whether any process waits. Only a process without a place may ask."""
+        """Return whether any process waits. Only a process without a place may call this."""
         return self._taken(0)
 
     def _taken(self, length: int) -> bool:
@@ -249,7 +252,7 @@ class _Queue:
         return bool(_PLACE.unpack(answer)[0] != fcntl.F_UNLCK)
 
     def pass_by(self, place: int) -> None:
-        """Skip all places before this one."""
+        """Skip all places before this one in later checks."""
         self._passed = place
 
     def _set(self, kind: int, place: int) -> bool:

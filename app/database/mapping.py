@@ -1,8 +1,8 @@
-"""Conversion of rows to values of `reconcile`, and back. The tables validate nothing; this module
-does.
+"""Conversion of rows to values of `reconcile`, and back. Values are validated here, because the
+tables validate nothing.
 
-Statements that write and readers share the column lists here. The classes of `tables` take too long
-to load; tests/architecture compares each list with them.
+The statements that write and the code that reads share the column lists here. The classes of
+`tables` take too long to load; tests/architecture compares each list with them.
 """
 
 import json
@@ -195,7 +195,7 @@ def _read(text: str | None, parse: Callable[[dict[str, Any]], Value]) -> tuple[V
 
 
 def delivery_of(row: Sequence[Any]) -> Delivery:
-    """Return the first delivery of the event in a row of EVENT_COLUMNS."""
+    """Build the delivery that first brought an event, from a row of EVENT_COLUMNS."""
     # fmt: off
     (_, source, event_id, digest, delivery_id, received_at, kind, claim, occurred_at, order,
      session, payment, movement, amount, currency, order_amount, order_currency,
@@ -251,7 +251,8 @@ def _money(minor: int, currency: str) -> Money:
 
 
 def record_row(record: Record, details: str | None = None) -> tuple[Any, ...]:
-    """Return the values of RECORD_COLUMNS. `details` is text stored with the record."""
+    """Return the values of RECORD_COLUMNS for a record. `details` is text stored with the
+    record."""
     return (
         record.record_id,
         record.recorded_at,
@@ -284,7 +285,7 @@ def tenders_text(tenders: Sequence[Tender]) -> str | None:
 
 
 def record_of(row: Sequence[Any]) -> Record:
-    """Return the record in a row of RECORD_COLUMNS."""
+    """Build a record from a row of RECORD_COLUMNS."""
     # fmt: off
     (record_id, recorded_at, kind, order, at, amount, currency, source, key, session,
      expires_at, reason, _, payment, author, replaces, tenders, free, dated) = row

@@ -1,7 +1,8 @@
-"""Marks on columns of text or bytes: whether they hold personal data, and what an erasure does.
+"""Marks on columns of text or bytes: whether they hold personal data, and how an erasure treats
+them.
 
-`app/privacy/places.py` lists them, with the files beside the database. Leaves out: how an erasure
-is done.
+`app/privacy/places.py` lists the marks, with the files beside the database. Leaves out: how an
+erasure is done.
 """
 
 from collections.abc import Mapping
@@ -34,8 +35,8 @@ class Mark:
     """The personal data in a column or file.
 
     what     the contents, in words
-    because  why an erasure keeps them; empty if it does not
-    ground   the law that allows it
+    because  why an erasure keeps the contents; empty if it does not keep them
+    ground   the law that allows keeping them
     """
 
     personal: Personal

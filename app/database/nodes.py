@@ -1,4 +1,4 @@
-"""State of all servers that hold rows or copies: whether each answers, and protects its data.
+"""State of all servers that hold rows or copies: whether each server answers and protects its data.
 
     the server itself   over a reading connection
     other named hosts   each over a separate connection
@@ -43,9 +43,9 @@ _BOUNDED: Final = (
 class Nodes(NamedTuple):
     """Answers of all servers in one round.
 
-    own    state of the server that we read from; None on SQLite
-    hosts  state of each named host if there are several; None if it did not answer
-    rows   state of each node of Citus
+    own    state of the server from which we read; None on SQLite
+    hosts  state of each named host if there are several; None for a host that did not answer
+    rows   state of each node of Citus; None for a node that did not answer
     """
 
     own: State | None
@@ -53,7 +53,7 @@ class Nodes(NamedTuple):
     rows: Mapping[str, State | None]
 
     def down(self) -> list[str]:
-        """Return the names of nodes that must be up to read and write rows, and are down."""
+        """Return the names of nodes that are down but are needed to read and write rows."""
         return [
             f"the database node {name} does not answer, and its rows can neither be read nor "
             "written; start it"
@@ -62,7 +62,8 @@ class Nodes(NamedTuple):
         ]
 
     def unsafe(self, expected: int) -> list[str]:
-        """Return a sentence for each thing that could be lost, or standby that could not take over.
+        """Return a sentence for each kind of data that could be lost, and for each standby that
+        could not take over.
 
         expected  number of synchronous standbys that each server with rows must have
         """
@@ -92,7 +93,7 @@ class Nodes(NamedTuple):
 
 
 class NodesWatch:
-    """Cache of the last answers of all servers of a database."""
+    """Cache of the latest answers of all servers of a database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -114,7 +115,8 @@ class NodesWatch:
             return self._seen
 
     async def _rows(self) -> dict[str, State | None]:
-        """Ask the nodes of Citus one by one, each in a transaction that a timeout may end."""
+        """Ask the nodes of Citus one by one, each in its own transaction, which a timeout may
+        end."""
         found = dict[str, State | None]()
         for host, port in await self._database.on_snapshot(_nodes):
             try:

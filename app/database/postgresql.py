@@ -73,11 +73,12 @@ VACUUM_S: Final = 24 * 3_600
 def writing_engine(
     url: str, *, purpose: Purpose, hosts: Hosts, check: Callable[[Any], None], session: str
 ) -> AsyncEngine:
-    """Create the engine of the writing connection. `check` gets a cursor of each new connection.
+    """Create the engine of the writing connection. `check` is called with a cursor of each new
+    connection.
 
-    session  the mark of its connections: see `holders.SESSION`
+    session  mark of the engine's connections: see `holders.SESSION`
 
-    Only purposes with short transactions limit statements and locks.
+    Only purposes with short transactions limit the time of statements and locks.
     """
     statements.tables()  # load now, not while the first batch waits
     hurried = purpose in ("serving", "working", "writing")
@@ -161,7 +162,7 @@ def reading_engine(
 
 
 def keep_alive(connection: Any) -> None:
-    """Make the kernel abort the connection once its server is silent for SILENCE_MS."""
+    """Make the kernel abort the connection once the server is silent for SILENCE_MS."""
     ours = connection.driver_connection._transport.get_extra_info("socket")
     if ours.family != socket.AF_UNIX:
         for level, option, value in CLIENT_KEEPALIVE:
@@ -186,11 +187,9 @@ def _arguments(purpose: str, *, answer_s: float | None) -> dict[str, Any]:
 
 
 def set_up(connection: Any, settings: dict[str, str]) -> None:
-    """Set a new connection's limits, and read them back in another transaction.
-
-    Raises StoreUnavailable if they are not in force, because a pooler has changed the server's
-    connection.
-    """
+    """Set a new connection's limits, and read them back in another transaction. Raises
+    StoreUnavailable if the limits were lost, which means that a pooler has changed the server's
+    connection."""
     keep_alive(connection)
     cursor = connection.cursor()
     cursor.execute(_SET, (list(settings), list(settings.values())))
@@ -229,10 +228,11 @@ async def vacuum(connection: AsyncConnection, tables: Sequence[str]) -> None:
 
 
 async def enter(connection: AsyncConnection, holder: Holder) -> None:
-    """Enter a holder, or let it return after it lost its connection. Wait until silent holders that
-    block it could have been heard of. Raises the errors of `holders.enter`.
+    """Enter a holder, or let it return after it lost its connection. If silent holders block it,
+    wait until each of them could have shown that it is alive. Raises the errors of `holders.enter`.
 
-    A database without the table has a version that nobody writes; opening it reports that.
+    A database without the table `holders` has a version that nobody writes; opening it reports
+    that.
     """
     if await connection.scalar(text("SELECT to_regclass('holders')")) is None:
         return await connection.rollback()
@@ -288,7 +288,7 @@ async def run_statement(
 
 @asynccontextmanager
 async def transaction(connection: AsyncConnection, holder: Holder | None) -> AsyncIterator[None]:
-    """Run the block as a transaction of a holder, on a connection that is not in one. Raises the
+    """Run the block as a holder's transaction, on a connection that is not in one. Raises the
     errors of `hold` and `_committing`."""
     driver = await _driver(connection)
     with driver.watched():
@@ -307,8 +307,8 @@ async def _driver(connection: AsyncConnection) -> Connection:
 
 
 async def is_lost(connection: AsyncConnection) -> bool:
-    """Return whether a connection has ended, perhaps because another task left its server. On such
-    a connection the driver may raise AttributeError."""
+    """Return whether a connection has ended, perhaps because another task left its server. The
+    driver may raise AttributeError on such a connection."""
     if connection.dialect.name == "sqlite":
         return False
     return connection.invalidated or (await _driver(connection)).is_closed()
@@ -321,10 +321,11 @@ with every statement that takes a number, once fewer than forty million are left
 
 @contextmanager
 def _committing(driver: Connection, holder: Holder | None) -> Iterator[None]:
-    """Abort a commit in the block that is not confirmed in time. Raise StoreUnavailable if it did
-    not wait for the standby. Until the outcome is known, the holder's row may have either mark.
+    """Abort the connection if the commit in the block is not confirmed in time. Raise
+    StoreUnavailable if the commit did not wait for the standby. Until the outcome is known, the
+    holder's row may have the mark of either transaction.
 
-    A wait that is interrupted ends as a commit with a warning. Such a commit could be lost with the
+    An interrupted wait ends as a commit with a warning. Such a commit could be lost with the
     server's machine, so it must not be acknowledged.
     """
     warnings: list[object] = []

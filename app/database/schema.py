@@ -1,5 +1,5 @@
 """Schema of a database: its version, its migrations, and the check of every object against them.
-Also the stamp of its environment, and the file that records that a database exists."""
+Also the stamp of the database's environment, and the file that records that a database exists."""
 
 from __future__ import annotations
 
@@ -79,12 +79,12 @@ _ANOTHER_PROGRAM: Final = "names another program's database; name one that Tally
 
 
 def is_before_release(version: str) -> bool:
-    """Return whether this is a version from before 0.1.0. Those were numbers of four digits."""
+    """Return whether a version is from before 0.1.0. Such versions had four digits."""
     return len(version) == 4 and version.isdigit()
 
 
 def versions_after(version: str | None) -> list[tuple[str, str]]:
-    """List the migrations that upgrade a database from this version: version and summary."""
+    """List (version, summary) of the migrations that upgrade a database from this version."""
     from alembic.script import ScriptDirectory
 
     script = ScriptDirectory.from_config(_alembic_config())
@@ -118,7 +118,7 @@ def _alembic_config() -> Config:
 
 
 class SchemaObject(NamedTuple):
-    """One object of a schema. `table` is the table that it belongs to."""
+    """One object of a schema. `table` is the table to which the object belongs."""
 
     kind: str
     name: str
@@ -126,7 +126,7 @@ class SchemaObject(NamedTuple):
     definition: str
 
     def __str__(self) -> str:
-        """Return its name for a sentence. The name may come from a stranger."""
+        """Return the object's name for a sentence. Unprintable characters are escaped."""
         kind, name, table = (
             plain if len(plain) <= 80 else f"{plain[:80]}…" for plain in map(printable, self[:3])
         )
@@ -205,14 +205,14 @@ _OURS: Final = "(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('alem
 
 
 async def require_own(connection: AsyncConnection) -> None:
-    """Raise StrangeSchema, naming the first difference, unless the schema is exactly what the
-    migrations create."""
+    """Raise StrangeSchema, naming the first difference, if the schema differs from the schema that
+    the migrations create."""
     if found := await strange_objects(connection):
         raise StrangeSchema(found[0])
 
 
 async def is_own(connection: AsyncConnection) -> bool:
-    """Return whether the schema has the known digest. Writes nothing."""
+    """Return whether the schema has the known digest, without writing anything."""
     return schema_digest(await objects_of(connection)) == DIGESTS[connection.dialect.name]
 
 
@@ -267,7 +267,8 @@ def _made_on_sqlite() -> list[SchemaObject]:
 
 
 async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]:
-    """Run the migrations in a temporary schema, and roll it back before anybody can see it."""
+    """Run the migrations in a temporary schema, and list its objects. The schema is rolled back
+    before anybody can see it."""
     savepoint = await connection.begin_nested()
     try:
         name = f"tallyhook_{await connection.scalar(text('SELECT pg_backend_pid()'))}"
@@ -292,11 +293,9 @@ async def _made_on_postgresql(connection: AsyncConnection) -> list[SchemaObject]
 
 
 async def stamp_environment(connection: AsyncConnection, environment: str | None) -> str | None:
-    """Stamp a new database, or check the stamp of an existing one. Return the stamp. `None` only
-    reads it.
-
-    Raises ConfigurationError when the database belongs to the other environment.
-    """
+    """Stamp a new database with an environment, or check the stamp of an existing one. Return the
+    stamp. If `environment` is None, only read the stamp. Raises ConfigurationError if the database
+    belongs to the other environment."""
     stamp = text("SELECT value FROM meta WHERE name='environment'")
     stamped: str | None = await connection.scalar(stamp)
     if environment is None:
@@ -346,8 +345,8 @@ class Made:
         self.path = database.with_name(database.name + SUFFIX)
 
     def check_there(self) -> None:
-        """Raise ConfigurationError if a database existed and is now gone, or is empty as an
-        interrupted start leaves it."""
+        """Raise ConfigurationError if the recorded database is gone, or is empty as after an
+        interrupted start."""
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
@@ -357,7 +356,8 @@ class Made:
             )
 
     def note(self, identity: str) -> None:
-        """Record that this database exists. Raises ConfigurationError if another was recorded."""
+        """Record that this database exists. Raises ConfigurationError if it is not the recorded
+        one."""
         if self.path.exists():
             found = self.path.read_text(encoding="ascii", errors="replace").strip()
             if found not in ("", identity):
@@ -372,7 +372,7 @@ class Made:
             file.write(f"{identity}\n".encode("ascii"))
 
     def forget(self) -> None:
-        """Delete the file, so that any database put here next is accepted."""
+        """Delete the file, so that the next database at this path is accepted."""
         self.path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL servers: whether they keep what they confirmed, even after a standby takes over."""
+"""PostgreSQL servers: whether they keep confirmed commits, even after a standby takes over."""
 
 import json
 import re
@@ -42,11 +42,11 @@ AWAITS_STANDBY: Final = (
 class State(NamedTuple):
     """Settings of a server that protect its data, and the servers that copy it.
 
-    off       settings that must be on and are off
+    off       settings that must be on but are off
     names     standbys that each commit waits for, as in `synchronous_standby_names`
     commit    the setting `synchronous_commit`
     recovers  whether the server is a standby itself
-    reads_only  whether its transactions only read unless they say otherwise
+    reads_only  whether its transactions are read-only by default
     awaited   number of connected receivers that a commit may wait for
     standbys  state of each connected standby: sync, quorum, potential, async or unknown
     """
@@ -86,7 +86,8 @@ class State(NamedTuple):
 
     @property
     def synchronous(self) -> int:
-        """Return how many connected standbys commits wait for, or would if another left."""
+        """Return how many connected standbys commits wait for, or would wait for if another
+        left."""
         if not self.names or self.commit in ("local", "off"):
             return 0
         return sum(each != "async" for each in self.standbys)
@@ -103,7 +104,7 @@ class State(NamedTuple):
         )
 
     def unsafe(self) -> Iterator[str]:
-        """Yield a sentence for each thing that would be lost if a standby took over."""
+        """Yield a sentence for each kind of data that would be lost if a standby took over."""
         if not self.standbys:
             return
         if not self.names or set(self.standbys) == {"async"}:
@@ -119,12 +120,12 @@ class State(NamedTuple):
 
 
 def state_of(answer: str) -> State:
-    """Parse the answer to STATE."""
+    """Parse the answer to the query STATE."""
     return State(**json.loads(answer))
 
 
 async def server_state(connection: AsyncConnection) -> State:
-    """Return the state of the server of a PostgreSQL connection."""
+    """Return the state of a PostgreSQL connection's server."""
     return state_of((await connection.execute(text(STATE))).scalar_one())
 
 

@@ -1,9 +1,9 @@
 """Plain synchronous functions over one connection, and building blocks of statements.
 
 A plain function gets a `PlainConnection` and queries it. On SQLite the whole function runs in the
-driver's thread, since each crossing wakes two threads and passes the interpreter lock. On
-PostgreSQL its statements are awaited underneath. For the same reason one statement carries many
-rows, which PostgreSQL takes as arrays.
+driver's thread, because each crossing wakes two threads and passes the interpreter lock. On
+PostgreSQL its statements are awaited underneath. To cross rarely, one statement carries many rows,
+which PostgreSQL takes as arrays.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ Row = tuple[Any, ...]
 
 
 class Whole:
-    """A statement's values on their way into the driver's thread, and its whole result."""
+    """A statement's values on their way into the driver's thread, and the statement's whole
+    result."""
 
     __slots__ = ("description", "lastrowid", "rowcount", "rows", "values")
 
@@ -56,8 +57,8 @@ class Whole:
 
 class WholeCursor:
     """The part of `aiosqlite.Cursor` that SQLAlchemy's dialect uses, with one thread crossing for
-    each statement. It fetches all rows: use `stream` to read many, and `insert_rows` to write
-    many."""
+    each statement. It fetches all rows at once: use `stream` to read many rows, and `insert_rows`
+    to write many."""
 
     arraysize = 1
 
@@ -128,7 +129,7 @@ class PlainConnection(Protocol):
 
     @property
     def spread(self) -> bool:
-        """True if deliveries and events lie on other nodes: see `layout`."""
+        """True if deliveries and events are stored on other nodes: see `layout`."""
         ...
 
     def ask(self, sql: str, values: Sequence[Any] = ()) -> Rows:
@@ -177,16 +178,16 @@ class _PostgreSQL:
         return [tuple(row) for row in self._done(self._driver.fetch(numbered(sql), *values))]
 
     def copy(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows that conflict with no others. Arrays of columns would take the driver four
-        times as long, because it checks each value for being an array, too."""
+        """Insert rows that conflict with no stored row. Arrays of columns would take the driver
+        four times as long, because it checks for each value whether the value is an array."""
         if not self._has_begun():
             self.ask("SELECT 1")
         self._done(self._driver.copy_records_to_table(table, columns=columns, records=rows))
 
     def _has_begun(self) -> bool:
         """Return whether SQLAlchemy has begun its transaction, as it does with the first statement.
-        Later statements bypass SQLAlchemy, which takes more than half of the time of a short
-        one."""
+        Later statements bypass SQLAlchemy, which takes more than half of a short statement's time.
+        """
         return not self._driver.is_closed() and self._driver.is_in_transaction()
 
     def _done(self, work: Awaitable[Result]) -> Result:
@@ -206,7 +207,7 @@ def numbered(sql: str) -> str:
 
 
 class _Calling:
-    """A function on its way through the driver's thread, with its result."""
+    """A function on its way through the driver's thread, and the function's result."""
 
     def __init__(self, function: Callable[[PlainConnection], Any], *, begin: str | None) -> None:
         """Wrap a function. `begin` is the statement that begins its transaction, if needed."""
@@ -216,8 +217,8 @@ class _Calling:
 
 
 class CallingConnection(sqlite3.Connection):
-    """SQLite's connection. In place of parameters it also takes a `Whole` statement or a function.
-    Either crosses into the driver's thread once."""
+    """SQLite connection that crosses into the driver's thread once for a `Whole` statement or a
+    function. Either is passed in place of parameters."""
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
         """Run one statement, or the function passed in by `run`."""
@@ -248,8 +249,8 @@ class CallingConnection(sqlite3.Connection):
 
 
 def compute(connection: PlainConnection, work: Callable[[], Result], *, size: int) -> Result:
-    """Call pure work from a plain function, with the effect of `computed`. On SQLite it is already
-    outside the event loop's thread; on PostgreSQL it is not."""
+    """Call pure work from a plain function, as `computed` does. On SQLite the plain function is
+    already outside the event loop's thread; on PostgreSQL it is not."""
     return work() if connection.dialect == "sqlite" else await_only(computed(work, size=size))
 
 
@@ -273,7 +274,7 @@ async def call(driver: aiosqlite.Connection, function: Callable[[PlainConnection
 async def run_transaction(
     connection: AsyncConnection, function: Callable[[PlainConnection], Result]
 ) -> Result:
-    """Run a plain function as one transaction, on an SQLite connection that is not in one."""
+    """Run a plain function as one transaction, on an SQLite connection that has not begun one."""
     return await _cross(connection, function, begin="BEGIN IMMEDIATE")
 
 
@@ -396,8 +397,8 @@ def statement(template: str, **fragments: str) -> str:
 def select_rows(
     connection: PlainConnection, *, sql: str, values: Iterable[Any], first: Sequence[Any] = ()
 ) -> Rows:
-    """Run a query in which `IN ({})` is replaced by a list of values, which are all texts, all
-    integers or all bytes. `first` has the values of each `?` before the list."""
+    """Run a query in which `IN ({})` is replaced by a list of values. The values are all texts, all
+    integers or all bytes. `first` has a value for each `?` before the list."""
     wanted = list(values)
     if not wanted:
         return []

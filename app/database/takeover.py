@@ -3,10 +3,11 @@
     connect ─▶ another timeline? ─▶ is our newest commit there? did commits wait for a standby?
                                     both: the service goes on · else: a gap, until it is accepted
 
-Replication keeps a prefix: a server that has the newest commit of a process has all earlier
-commits. Later commits of processes that have since ended are there if each commit waited for a
-standby. Running processes remember whether every check showed that; a note in the database could
-itself be lost. A process that starts after a takeover knows nothing, and waits for one that does.
+Replication keeps a prefix: a server that has a process's newest commit has all earlier commits,
+too. Later commits of processes that have ended are there if each commit waited for a standby.
+Running processes remember whether every check showed that commits wait; a note in the database
+could itself be lost. A process that starts after a takeover remembers nothing, and waits for a
+process that does.
 
 Leaves out the consequences in other rooms: see `privacy/gap.py`.
 """
@@ -43,7 +44,7 @@ _IDENTITY: Final = (
 
 class ServerIdentity(NamedTuple):
     """Identity of a PostgreSQL server. A promoted standby, or a base backup restored to a point in
-    time, has another timeline. A restored dump has another database or table."""
+    time, has a different timeline. A restored dump has a different database or table."""
 
     cluster: str
     timeline: str
@@ -53,14 +54,15 @@ class ServerIdentity(NamedTuple):
         return "/".join(self)
 
     def follows(self, other: "ServerIdentity") -> bool:
-        """Return whether this server is a promoted copy, direct or indirect, of the other one."""
+        """Return whether this server is a promoted copy of the `other` server, direct or
+        indirect."""
         return self._replace(timeline="") == other._replace(timeline="") and (
             int(self.timeline, 16) > int(other.timeline, 16)
         )
 
 
 def server_of(ask: Ask) -> ServerIdentity | None:
-    """Identify a PostgreSQL server. None for a standby, or without tables or permissions."""
+    """Identify a PostgreSQL server; None for a standby, or without tables or permissions."""
     return _identity(ask(_IDENTITY)[0][0]) if ask(_MAY_ASK)[0][0] else None
 
 
@@ -75,8 +77,8 @@ def server_noted(connection: PlainConnection) -> ServerIdentity | None:
 
 
 def note_server(connection: PlainConnection, *, once: bool = False) -> None:
-    """Note that this PostgreSQL server has everything expected of it. With `once`, do so only if no
-    server is noted."""
+    """Note that this PostgreSQL server has every commit. With `once`, do so only if no server is
+    noted."""
     if connection.dialect == "sqlite" or (once and server_noted(connection) is not None):
         return
     if (found := server_of(connection.ask)) is not None:
@@ -145,8 +147,8 @@ class Look(NamedTuple):
 
 
 def look(connection: PlainConnection, *ids: str) -> Look | None:
-    """Return the state of this connection's server and the newest commits of these holders. Return
-    None on SQLite, and if `server_of` returns None."""
+    """Return the state of this connection's server, with the newest commits of these holders.
+    Return None on SQLite, or if `server_of` returns None."""
     if connection.dialect == "sqlite" or (server := server_of(connection.ask)) is None:
         return None
     newest = connection.ask("SELECT holder, newest FROM holders WHERE holder = ANY(?)", (ids,))
@@ -161,8 +163,8 @@ def look(connection: PlainConnection, *ids: str) -> Look | None:
 
 
 def gap_of_server(connection: PlainConnection, *, now: Instant) -> FoundGap | None:
-    """Return the unaccepted gap that a process has found, or that no process has ruled out after a
-    takeover; None if there is none."""
+    """Return the unaccepted gap that a process has found. If the server has changed and no process
+    has checked it for a gap, return the gap that is possible. Return None if there is none."""
     if (seen := look(connection)) is None:
         return None
     moved = seen.noted is not None and seen.server.follows(seen.noted)
@@ -215,11 +217,9 @@ _CHECKED: Final = (
 
 
 def server_moved(connection: PlainConnection) -> str | None:
-    """Return a sentence with the next step if PostgreSQL is another server than noted, is on
-    another timeline, or has an unaccepted gap; None otherwise.
-
-    A base backup that is started unchanged leaves no trace and is not noticed.
-    """
+    """Return a sentence with the next step if PostgreSQL is not the noted server, is on another
+    timeline, or has an unaccepted gap; None otherwise. A base backup that is started unchanged
+    leaves no trace and is not noticed."""
     if (seen := look(connection)) is None:
         return None
     if seen.gap is not None:
@@ -234,22 +234,22 @@ def _refusal(gap: FoundGap) -> str:
 
 
 class NotCompared(StoreUnavailable):
-    """Error: the new server may lack commits, because no running process has compared it yet."""
+    """Error: the new server may lack commits, because no running process has checked it yet."""
 
 
 class ServerWatch:
-    """A running process's knowledge of the server that it works on.
+    """A running process's knowledge of its database server.
 
     server    the server that was checked last
     servers   the server of each holder's last connection
-    waits     whether every check has shown that commits wait for a standby, and one of ours then
-              waited; None before that
-    looked_at  when it was last checked, in monotonic time: a process that was suspended knows
-               nothing
+    waits     whether every check has shown that commits wait for a standby, and a commit of ours
+              has waited; None before the first check
+    looked_at  when the server was last checked, in monotonic time; a suspended process notices by
+               this that its knowledge is old
     moved     whether connections to another server must still be checked
-    refuses   why writes to it are refused, one sentence; None if they are not
+    refuses   sentence on why writes to the server are refused; None if they are allowed
     follow    runs in the transaction that resumes the service after a takeover; None if other
-              processes do that
+              processes resume it
     on_moved  called when another server must be checked
     """
 
@@ -264,7 +264,8 @@ class ServerWatch:
         self.on_moved: Callable[[], None] = lambda: None
 
     def check_reading(self, ask: Ask) -> None:
-        """Raise StoreUnavailable if a read-only connection's server was not checked here."""
+        """Raise StoreUnavailable if this process has not checked a read-only connection's
+        server."""
         here = None if self.server is None else server_of(ask)
         if self.server is not None and here is not None and here.follows(self.server):
             self.moved = True
@@ -303,8 +304,9 @@ class ServerWatch:
     def _is_missing(self, seen: Look, holder: Holder) -> bool:
         """Return whether a server lacks the newest commit of a holder that was on another server.
 
-        For `holder` itself the server may also have the same identity, since two standbys promoted
-        alike cannot be told apart. If its row is gone, it was taken over.
+        For `holder` itself the server may also have the same identity, because two standbys
+        promoted alike cannot be told apart. If the row of `holder` is gone, another holder has
+        taken over.
         """
         for each, server in self.servers.items():
             mark, moved = seen.newest.get(each.id), server != seen.server
@@ -345,7 +347,7 @@ def _locked(connection: PlainConnection) -> tuple[ServerIdentity | None, FoundGa
 
 
 def _name_gap(connection: PlainConnection, detail: str, now: Instant) -> FoundGap:
-    """Store a gap, and return it; return the stored one if there is one already."""
+    """Store a gap and return it. If a gap is already stored, return that one."""
     _, known = _locked(connection)
     if known is not None:
         return known

@@ -43,7 +43,7 @@ MIB = 1024 * 1024
 
 
 class Space:
-    """The file system that holds the database. A database server manages its own."""
+    """The file system that holds the database. A database server manages its own disk space."""
 
     def __init__(self, folder: Path | None, *, low_water_mib: int) -> None:
         """Watch a folder's file system; None for a database server.
@@ -63,8 +63,8 @@ class Space:
         return found.f_bavail * found.f_frsize
 
     def check(self, *, log_bytes: int = 0) -> None:
-        """Raise StoreUnavailable unless the low-water mark and the space for reserved writes are
-        free.
+        """Raise StoreUnavailable if there is less free space than the low-water mark and the
+        reserved writes need together.
 
         log_bytes  excess length of the write-ahead log, by which the file will grow
         """
@@ -113,7 +113,7 @@ FRAME_HEAD: Final = 24
 
 
 class LogLength:
-    """The length of the write-ahead log, read from its index, a file that all connections share."""
+    """The length of the write-ahead log, read from its index, a file shared by all connections."""
 
     def __init__(self, database: Path, *, fold_pages: int | None = None) -> None:
         """Read the log of a database. `fold_pages` replaces FOLD_PAGES."""
@@ -123,7 +123,8 @@ class LogLength:
         self._fold_pages = FOLD_PAGES if fold_pages is None else fold_pages
 
     def pages(self) -> int:
-        """Count the pages since the log's last restart. Call it only while a connection is open."""
+        """Count the pages since the log's last restart. Call this only while a connection is
+        open."""
         return self._pages_by(self._head())
 
     @staticmethod
@@ -139,7 +140,7 @@ class LogLength:
         """Return whether the log's file is shorter than its committed pages. Emptying the log
         changes its index first, so the size is compared only if the index did not change meanwhile.
 
-        size  returns the size of the log's file
+        size  function that returns the size of the log's file
         """
         before = self._head()
         pages = self._pages_by(before)
@@ -147,7 +148,7 @@ class LogLength:
         return size() < needed and self._head() == before
 
     def excess_bytes(self) -> int:
-        """Return the excess length of the log. Call it only while a connection is open."""
+        """Return the excess length of the log. Call this only while a connection is open."""
         return max(0, self.pages() - self._fold_pages) * PAGE_BYTES
 
     def folding_due(self) -> Mode | None:
@@ -158,8 +159,8 @@ class LogLength:
         return "RESTART" if pages >= 2 * self._fold_pages and self._may_insist() else "PASSIVE"
 
     def may_give_room(self) -> bool:
-        """Return whether to try to empty a long log for a full disk, INSIST_S after the last
-        try."""
+        """Return whether to try to empty a long log because the disk is full. At least INSIST_S lie
+        between two tries."""
         return self.pages() >= ROOM_PAGES and self._may_insist()
 
     def _may_insist(self) -> bool:
@@ -177,7 +178,7 @@ class LogLength:
 
 
 class Folded(NamedTuple):
-    """Result of a checkpoint. `alone`: no other connection was in the way. `complete`: the file
+    """Result of a checkpoint. `alone`: no other connection prevented it. `complete`: the file
     contains the whole log, and is synced."""
 
     alone: bool
@@ -185,7 +186,7 @@ class Folded(NamedTuple):
 
 
 def fold_log(connection: PlainConnection, mode: Mode, *, wait_ms: int) -> Folded:
-    """Fold the log as far as readers allow. The connection is not in a transaction.
+    """Fold the log as far as readers allow. The connection must not be in a transaction.
 
     wait_ms  milliseconds to wait for readers, if the mode waits
     """
@@ -207,11 +208,12 @@ REPLACED: Final = "was replaced"
 
 class DatabaseFiles:
     """The database file, its write-ahead log and the log's index, identified by device, inode and
-    size. If the index is missing, another process would make its own, and both would overwrite each
-    other's pages."""
+    size. If the index is missing, another process would create a new one, and both processes would
+    overwrite each other's pages."""
 
     def __init__(self, database: Path, log: LogLength, *, lost: str = RESTORE) -> None:
-        """Watch a database's files. `log` is its log; `lost` is called if its file is lost."""
+        """Watch a database's files. `log` is its log; `lost` says what to do if its file is
+        lost."""
         self._mends = {
             Path(f"{database}{suffix}"): mend
             for suffix, mend in (("", lost), ("-shm", START_MAKES_ANEW), ("-wal", START_NAMES_LOSS))
@@ -226,8 +228,8 @@ class DatabaseFiles:
         self.loss()
 
     def loss(self) -> str | None:
-        """Return which file is gone, was replaced or was truncated, and what to do. Return None
-        while all are the opened ones and no shorter than before."""
+        """Return a sentence on which file is gone, was replaced or was truncated, and what to do.
+        Return None while all files are the opened ones and no shorter than before."""
         if (lost := self.lost()) is None:
             return None
         path, what = lost
@@ -307,8 +309,9 @@ class Writer:
     ) -> None:
         """Prepare a writer that is not connected yet.
 
-        holder is the owner of its transactions on PostgreSQL, and watch checks the server of each
-        new connection. lock, log and place belong to an SQLite file.
+        holder  owner of the writer's transactions on PostgreSQL
+        watch   checks the server of each new connection on PostgreSQL
+        lock, log, place  belong to an SQLite file
         """
         self._engine = engine
         self.holder = holder
@@ -352,7 +355,7 @@ class Writer:
 
     @property
     def poison(self) -> str | None:
-        """Return a sentence on why nothing more may be written; None while all is well."""
+        """Sentence on why nothing more may be written; None if writing is allowed."""
         return self._poison
 
     @property
@@ -366,8 +369,9 @@ class Writer:
         return monotonic() - self._wanted_at < WANTED_S
 
     def fail(self, reason: str) -> None:
-        """Refuse all further transactions, and call `on_poison` the first time. A lost file
-        explains more than the error that another process reported for it."""
+        """Refuse all further transactions, and call `on_poison` the first time. If a file is lost,
+        that is the reason given, because it explains more than an error that another process
+        reported."""
         if self._poison is None:
             self._poison = self.loss() or reason
             self.on_poison(self._poison)
@@ -384,8 +388,8 @@ class Writer:
     async def read_on(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function on the writing connection, even after the files are lost:
-        only its pages and open files are left then."""
+        """Run a plain, read-only function on the writing connection. This works even after the
+        files were lost, because the connection still has its pages and open files."""
         assert self._connection is not None
         return await run_snapshot(self._connection, function, *args, **words)
 
@@ -393,9 +397,9 @@ class Writer:
     async def transaction(self, *, noted: bool = True) -> AsyncIterator[AsyncConnection]:
         """Run the block as a transaction: commit when it ends, roll back when it raises.
 
-        noted  whether to raise LAST_COMMIT; a migration that raised it would hide lost commits
+        noted  whether to set LAST_COMMIT; a migration that set it would hide lost commits
 
-        Raises StorePoisoned or StoreUnavailable for what the database reports.
+        Raises StorePoisoned or StoreUnavailable for errors of the database.
         """
         async with self._alone() as connection, self._transaction(connection):
             yield connection
@@ -403,7 +407,7 @@ class Writer:
                 await run(connection, self.note_commit if noted else self._pass_over)
 
     def note_commit(self, connection: PlainConnection) -> None:
-        """Raise LAST_COMMIT, in the caller's transaction, if that has changed anything."""
+        """Set LAST_COMMIT, in the caller's transaction, if the transaction has changed anything."""
         self._changes = note_commit(connection, at=_CLOCK.now(), counted=self._changes)
 
     def _pass_over(self, connection: PlainConnection) -> None:
@@ -439,23 +443,23 @@ class Writer:
             self._leave()
 
     def check_place(self) -> None:
-        """Raise StorePoisoned, for good, unless the files are still the opened ones. Called before
-        each transaction, and after each commit before it is reported."""
+        """Raise StorePoisoned, and stop writing for good, if a file is lost. Called before each
+        transaction, and after each commit before it is reported."""
         if (loss := self.loss()) is not None:
             self.fail(loss)
             raise StorePoisoned(loss)
 
     def loss(self) -> str | None:
-        """Return which of the files is lost; None while all are the opened ones."""
+        """Return a sentence on which file is lost; None if none is."""
         return None if self._place is None else self._place.loss()
 
     def lost(self) -> tuple[Path, str] | None:
-        """Return the lost file and what happened to it; None while there is none."""
+        """Return the lost file and what happened to it; None if no file is lost."""
         return None if self._place is None else self._place.lost()
 
     async def _wait_for_turn(self) -> None:
-        """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, so that no
-        sender waits for a hanging disk."""
+        """Wait for other writers of this process. Raise StoreUnavailable after TURN_S, because
+        senders must not wait for a hanging disk."""
         self._waiting += 1
         try:
             # Even if the lock looks free, earlier waiters get it first.
@@ -471,7 +475,7 @@ class Writer:
                 self._release()  # the lock may have been kept for this writer
 
     def _leave(self) -> None:
-        """Let the next writer in. While KEEP_S lasts, that is one of this process."""
+        """Let the next writer begin. Until KEEP_S has passed, that is a writer of this process."""
         now = monotonic()
         if self.is_wanted:
             self._wanted_at = now
@@ -489,7 +493,7 @@ class Writer:
             raise
 
     async def disconnect(self) -> None:
-        """Drop the connection to a PostgreSQL server. The next use opens another."""
+        """Drop the connection to a PostgreSQL server. The next use opens a new connection."""
         await self._wait_for_turn()
         try:
             await self._give_up_connection()
@@ -507,8 +511,8 @@ class Writer:
         return False
 
     async def fold(self, mode: Mode) -> bool:
-        """Fold the log as far as readers allow, without waiting for them. Return whether the file
-        has the whole log. Raises the errors of `transaction`."""
+        """Fold the log as far as readers allow, without waiting for them. Return whether the whole
+        log is in the file now. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             return (await self._fold(connection, mode, wait_ms=0)).complete
 
@@ -522,7 +526,7 @@ class Writer:
 
     async def tidy(self, tables: Sequence[str]) -> bool:
         """Erase the remains of deleted rows: empty SQLite's log, or vacuum PostgreSQL's tables.
-        Return False if a reader prevents it. Raises the errors of `transaction`."""
+        Return False if a reader prevents that. Raises the errors of `transaction`."""
         if self.dialect == "sqlite":
             return await self.checkpoint()
         async with self._alone() as connection:
@@ -530,8 +534,8 @@ class Writer:
         return True
 
     async def rewrite(self) -> None:
-        """Rewrite an SQLite database and its log without deleted rows. No other process may have it
-        open. Raises the errors of `transaction`."""
+        """Rewrite an SQLite database and its log without deleted rows. No other process may have
+        the database open. Raises the errors of `transaction`."""
         async with self._alone() as connection:
             await run(connection, _ask, "VACUUM")
             await self._fold(connection, "TRUNCATE")
@@ -539,7 +543,8 @@ class Writer:
                 self._place.note()  # the file has become shorter
 
     async def _fold_long_log(self, connection: AsyncConnection) -> None:
-        """Fold a long log after a commit. Raise only I/O errors; else the log can wait."""
+        """Fold a long log after a commit. Raise only I/O errors: other errors leave the log
+        long."""
         mode = None if self._log is None else self._log.folding_due()
         if mode is None:
             return
@@ -565,7 +570,7 @@ class Writer:
     async def commit(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain function as a transaction. Raises as `make_room` and `transaction` do."""
+        """Run a plain function as a transaction. Raises like `make_room` and `transaction`."""
 
         def whole(plain: PlainConnection) -> Result:
             result = function(plain, *args, **words)
@@ -594,8 +599,8 @@ class Writer:
         self.trouble = None
 
     async def check(self) -> None:
-        """Check the space and, after a failed commit, an empty commit. Raises like
-        `transaction`."""
+        """Check the disk space. After a failed commit, also try an empty commit. Raises the errors
+        of `transaction`."""
         await self.make_room()
         if self.trouble is not None:
             await self.touch()
@@ -605,7 +610,7 @@ class Writer:
         await self.commit(_touch)
 
     def judged(self, error: Exception) -> Exception:
-        """Translate a driver's error. A fatal one, even of a reader, poisons the writer."""
+        """Translate a driver's error. A fatal error poisons the writer, even if a reader had it."""
         if self.dialect == "sqlite" and isinstance(error, OSError):
             return error
         meaning = faults.as_store_error(error)
@@ -648,7 +653,7 @@ class Writer:
             self._beating = asyncio.create_task(self._beat(holder))
 
     async def _beat(self, holder: Holder) -> None:
-        """Renew the holder's row while nothing is committed."""
+        """Renew the holder's row whenever nothing was committed for BEAT_S."""
         while self._poison is None:
             before = holder.newest
             await asyncio.sleep(holders.BEAT_S)
@@ -679,7 +684,8 @@ class Writer:
             self._between_processes.release()
 
     async def close(self) -> None:
-        """Close the connection. On SQLite the last to close folds the log into the file."""
+        """Close the connection. On SQLite the last connection to close folds the log into the
+        file."""
         with anyio.CancelScope(shield=True):
             if self._beating is not None:
                 with suppress(TimeoutError):

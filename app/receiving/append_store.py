@@ -1,4 +1,4 @@
-"""One transaction's worth of arrivals: verdicts, rows, links and due marks.
+"""Append of a batch of arrivals in one transaction: verdicts, rows, links and due marks.
 
 The steps are numbered; each reads or writes for the whole batch at once:
 
@@ -7,8 +7,9 @@ The steps are numbered; each reads or writes for the whole batch at once:
 3. each new event's order
 
 Only one process appends at a time, from taking the lock LINKING to its commit. So on PostgreSQL the
-deliveries are written before that, from a guess at steps 1 and 2. If the guess was wrong, because
-another process has appended the same event meanwhile, they are written again.
+deliveries are written before the lock is taken, from a guess at steps 1 and 2. If the guess was
+wrong, because another process has appended the same event meanwhile, the deliveries are written
+again.
 """
 
 from collections import Counter
@@ -54,13 +55,13 @@ class Arrival(NamedTuple):
     """One verified delivery on its way into the store.
 
     headers  `name: value` lines, Latin-1, credentials left out
-    event    event in the body; None if it could not be read
-    problem  why it could not be read, one sentence
+    event    event in the body; None if the body could not be read
+    problem  sentence on why the body could not be read
     whole    the whole body, if the request had several events and `body` is one of them
     asked_about  whether the provider is asked about an unconfirmed event
     customer  keyed digests by which the event's customer is found, as in `Reading`
-    values   whole values of an unreadable body, which may name an order; empty if it was read, or
-             if anyone could have sent it
+    values   whole values of an unreadable body, which may name an order; empty if the body was
+             read, or if anyone could have sent it
     peer     kind of the sender's address, only for the log; empty if unknown
     lane     sender's share of the questions to the provider about unconfirmed events: see `lane_of`
     """
@@ -90,12 +91,12 @@ Bodies = dict[str, tuple[str | None, str | None]]
 
 @dataclass(slots=True)
 class KnownEvents:
-    """The known bodies of each event id: stored ones, and those of this transaction."""
+    """The known bodies of each event id: stored, or appended in this transaction."""
 
     bodies: dict[tuple[str, str], Bodies] = field(default_factory=dict)
 
     def load(self, connection: PlainConnection, events: Sequence[Event]) -> bool:
-        """Load the stored bodies of these events' ids. Return whether there are any."""
+        """Load the stored bodies of these events' ids. Return whether any is stored."""
         rows = select_rows(
             connection,
             sql="SELECT event_id, source, digest, order_key, order_ref FROM events "
@@ -120,7 +121,7 @@ class KnownEvents:
         return "duplicate_with_different_body"
 
     def order_of(self, event: Event) -> str | None:
-        """Return the order under which an earlier body with this id is stored."""
+        """Return the order under which an earlier body with this event id is stored."""
         bodies = self.bodies.get((event.source, event.event_id), {})
         return next((key for key, _ in bodies.values() if key is not None), None)
 
@@ -142,8 +143,8 @@ class Judged:
 
 
 class Ready(NamedTuple):
-    """Content of one inbox row or suspect, ready to be appended and deleted. `row` is None for
-    content from elsewhere."""
+    """Content of one inbox row or suspect, to be appended before the row is deleted. `row` is None
+    if the content did not come from the inbox."""
 
     row: Unread | Suspect | None
     arrivals: Sequence[Arrival]
@@ -151,7 +152,7 @@ class Ready(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """Arrivals with new ids, the verdict of each, and links that the same commit makes durable."""
+    """Arrivals with new ids, the verdict on each arrival, and links that the commit will store."""
 
     arrivals: Sequence[Arrival]
     verdicts: list[StoredVerdict]
@@ -196,20 +197,18 @@ def append_ready(
 def append_ahead(
     connection: PlainConnection, ready: Sequence[Ready], *, memory: LinkMemory
 ) -> Links:
-    """Append the content of inbox rows, and leave the rows and all marks to `append_ready`.
-
-    Used if deliveries lie on several nodes, where a commit is visible at the coordinator before it
-    is visible on the nodes.
-    """
+    """Append the content of inbox rows, but leave deleting the rows and all marks to
+    `append_ready`. Used if deliveries are stored on several nodes, where a commit is visible at the
+    coordinator before it is visible on the nodes."""
     take_lock(connection, LINKING)  # a reader that took over a claim then sees its rows
     arrivals = _unknown(connection, [arrival for each in ready for arrival in each.arrivals])
     return _stored(connection, arrivals, memory).linking.links
 
 
 def _mark_ahead(connection: PlainConnection, arrivals: Sequence[Arrival]) -> Appended:
-    """Mark orders due, and questions to ask, for events that `append_ahead` stored in this
-    transaction or an interrupted one. Raises StoreUnavailable if some of the events are not visible
-    yet."""
+    """Set orders due, and note questions to ask, for events that `append_ahead` has stored. Raises
+    StoreUnavailable if some of the events are not visible yet. The events may have been stored
+    before this transaction, or before an interrupted one."""
     settle(connection)
     given = [each.delivery_id for each in arrivals]
     found: dict[str, StoredVerdict] = dict(select_rows(connection, sql=_VERDICTS, values=given))
@@ -246,11 +245,9 @@ Came = TypeVar("Came", Arrival, Rejection)
 
 
 def _unknown(connection: PlainConnection, came: Sequence[Came]) -> list[Came]:
-    """Return the arrivals whose id is not stored, each once.
-
-    An id may be known after a restore, because a row is read again; that is not a redelivery. A
-    refused arrival may also have been judged again since then, and stored.
-    """
+    """Return the arrivals whose id is not stored, each once. After a restore an id may be stored
+    already, because its inbox row is read again; this is not a redelivery. A refused arrival may
+    also have been judged again and stored meanwhile."""
     if not came:
         return []
     ids = [each.delivery_id for each in came]
@@ -349,7 +346,7 @@ def read_counts(connection: PlainConnection) -> dict[tuple[str, str], int]:
 def append(
     connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory
 ) -> Appended:
-    """Write the arrivals in the caller's transaction, after which the caller remembers links."""
+    """Write the arrivals in the caller's transaction. The caller then caches the links."""
     mark_unsealed(connection, DELIVERY, [arrival.delivery_id for arrival in arrivals])
     judged = _stored(connection, arrivals, memory)
     named = _keep_unread(connection, arrivals)
@@ -359,7 +356,7 @@ def append(
 
 
 def _stored(connection: PlainConnection, arrivals: Sequence[Arrival], memory: LinkMemory) -> Judged:
-    """Judge arrivals, and write them without marks."""
+    """Judge and write the arrivals, without their marks."""
     events = [arrival.event for arrival in arrivals if arrival.event is not None]
     linking, known = Linking(memory), KnownEvents()
     guessed, any_known = None, True
@@ -414,7 +411,7 @@ def _judge(
 def judge_all(
     came: Iterable[tuple[Event | None, str, Instant]], known: KnownEvents, linking: Linking
 ) -> tuple[list[StoredVerdict], list[NewEvent]]:
-    """Return the verdict on each event, delivery id and arrival, and the new events."""
+    """Return the verdict on each (event, delivery id, arrival), and the new events."""
     verdicts: list[StoredVerdict] = []
     fresh: list[NewEvent] = []
     for event, delivery_id, received_at in came:
@@ -443,7 +440,7 @@ def _write_deliveries(connection: PlainConnection, judged: Judged) -> None:
 
 
 def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> set[str]:
-    """Store messages that could not be read. Return the orders that they name."""
+    """Store the messages that could not be read. Return the orders that they name."""
     unread = [
         unread_store.UnreadMessage(value, each.delivery_id, each.source, each.received_at)
         for each in arrivals
@@ -457,7 +454,7 @@ def _keep_unread(connection: PlainConnection, arrivals: Sequence[Arrival]) -> se
 async def keep_arrivals(
     connection: AsyncConnection, arrivals: Sequence[Arrival]
 ) -> list[StoredVerdict]:
-    """Write arrivals in the caller's transaction, beside its other writes."""
+    """Write arrivals in the caller's transaction. Return their verdicts."""
     return (await run(connection, append, arrivals, LinkMemory())).verdicts
 
 
@@ -491,11 +488,9 @@ _LEFT_AS_IT_IS = "ON CONFLICT (digest) DO NOTHING"
 
 
 def _keep_whole(connection: PlainConnection, arrivals: Sequence[Arrival]) -> None:
-    """Store bodies of several events, each once.
-
-    A deleted body is stored again for a new readable part, because another source may have sent it.
-    Unreadable bodies count as new each time, so they must not bring deleted bodies back.
-    """
+    """Store each body that holds several events, once. A deleted body is stored again if an event
+    from it could be read, because another source may have sent the body. An unreadable body counts
+    as new each time, so it is not stored again."""
     bodies = {a.whole.digest: a.whole.body for a in arrivals if a.whole is not None}
     read = {a.whole.digest for a in arrivals if a.whole is not None and a.event is not None}
     for digests, conflict in ((read, _KEPT_AGAIN), (bodies.keys() - read, _LEFT_AS_IT_IS)):
@@ -538,8 +533,8 @@ _PRUNED: Final = (
 
 
 def _of_pruned(connection: PlainConnection, repeats: Sequence[Arrival]) -> set[str]:
-    """Return the ids of repeats whose first delivery was pruned or erased. Their headers and
-    addresses must not bring its content back."""
+    """Return the ids of redeliveries whose first delivery was pruned or erased. The content of such
+    a first delivery must not return through the redelivery's headers and addresses."""
     events = {each.event.event_id for each in repeats if each.event is not None}
     if not events:
         return set()
@@ -583,12 +578,9 @@ def write_index(connection: PlainConnection, linking: Linking, fresh: Sequence[N
 
 
 def mark_due(connection: PlainConnection, due: dict[str, Instant]) -> None:
-    """Set orders due because new evidence has arrived, so that a running fold does not clear the
-    mark.
-
-    An order that already waits keeps its place ahead of later ones. Marks are locked in the order
-    of their keys, here and in publishing, so that two transactions never wait for each other.
-    """
+    """Set orders due because new evidence has arrived. A running fold does not clear these marks.
+    An order that is already due keeps its place ahead of later ones. Here and in publishing, marks
+    are locked in the order of their keys, so that two transactions never wait for each other."""
     if due:
         insert_rows(
             connection,

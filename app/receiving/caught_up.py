@@ -1,8 +1,8 @@
-"""Waits until accepted deliveries are read, and reports how old the oldest unread one is.
+"""Waits until accepted deliveries are read, and reports how old the oldest unread delivery is.
 
 A delivery counts as unread if it was accepted before the question and is still unread two seconds
-later. Questions about one order wait that long. Lists and pages do not wait. Actions that cannot be
-undone are refused.
+later. A question about one order waits for these two seconds. Lists and pages do not wait. Actions
+that cannot be undone are refused while deliveries are unread.
 """
 
 import asyncio
@@ -40,10 +40,10 @@ async def behind_s(
 ) -> int:
     """Return the age of the oldest unread delivery in seconds, at least 1; 0 if all are read.
 
-    Every answer about orders, and every refusal to give one, rests on this one decision. For a
-    standby that lags behind its primary, it returns the age of the standby's copy.
+    Every answer about orders, and every refusal to answer, uses this result. For a standby that
+    lags behind its primary, the result is the age of the standby's copy.
 
-    as_of  the instant of the question, after which arrivals are ignored; None: now
+    as_of  the instant of the question, after which arrivals are ignored; None means now
     """
     loop = asyncio.get_running_loop()
     ends = loop.time() + (READ_WITHIN_S if patience == "long" else SOON_S)
@@ -90,7 +90,7 @@ def spoken_age(behind: int) -> str:
 
 
 def unread_notice(behind: int) -> str:
-    """Return the sentence that warns of an answer without the oldest unread delivery."""
+    """Return the sentence that warns that an answer may lack the oldest unread deliveries."""
     return (
         f"Deliveries up to {spoken_age(behind)} old may not have been read yet: this answer may "
         "lack them, and missing orders may have arrived. Try again later."

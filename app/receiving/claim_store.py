@@ -1,17 +1,16 @@
-"""Claims: each marks a part of the inbox that one of several readers is reading, so that no other
-does.
+"""Claims on inbox rows: a reader claims the rows that it reads, so that no other reader reads them.
 
     look   find rows and suspects that are free        on a snapshot
     claim  mark them, in a transaction of its own      then they are read, outside of any
     ...    append takes out what is still ours         inbox_store.take_out
     back   give back what is left, at an orderly end
 
-A claim works only by its mark in the row: an append deletes the rows with its own reader's mark.
-Neither a clock nor a connection decides, so an expired claim only costs its reader some work. For
-another reader a claim has expired after that reader has seen it for CLAIM_S without interruption,
-or at once if the claim's process has ended on this machine. A reader that could not look for a
-while, because its machine slept or the server was unreachable, starts counting again: the other
-readers could not continue either, and the rows are not to blame.
+A claim works only by its mark in the row: an append deletes only rows that have its own reader's
+mark. Expiry uses neither the time of day nor a connection, so an expired claim only costs its
+reader some work. A reader treats another reader's claim as expired after it has seen the claim for
+CLAIM_S without interruption, or at once if the claim's process has ended on this machine. A reader
+that could not look for a while, because its machine slept or the server was unreachable, starts
+counting again, because the other readers could not continue either.
 """
 
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ HEADS: Final = 512
 
 
 class Head(NamedTuple):
-    """An inbox row or suspect as listed. `taken_by` is empty if nobody has claimed it."""
+    """An inbox row or suspect as listed. `taken_by` is empty if no reader has claimed the row."""
 
     seq: int
     records: int
@@ -57,7 +56,7 @@ class Claimant:
     """A reader, and the claims of others that it has watched."""
 
     def __init__(self, *, alone: bool = False) -> None:
-        """Start without claims. `alone` means that nobody else reads: only its own claims hold."""
+        """Start without claims. `alone` means that no other process reads or holds claims."""
         self.alone = alone
         self._name = f"{process_name()} {new_salts(1)[0].hex()} "
         self._claims = 0
@@ -67,7 +66,7 @@ class Claimant:
 
     @property
     def marks(self) -> str:
-        """SQL pattern of its own marks."""
+        """SQL pattern that matches this reader's marks."""
         return f"{self._name}%"
 
     def next_mark(self) -> str:
@@ -76,11 +75,11 @@ class Claimant:
         return f"{self._name}{self._claims}"
 
     def ran_out(self, head: Head) -> bool:
-        """Return whether a free row or suspect has another reader's claim, which has expired."""
+        """Return whether a free row or suspect still has another reader's expired claim."""
         return bool(head.taken_by) and not head.taken_by.startswith(self._name)
 
     def free(self, heads: Sequence[Head]) -> list[Head]:
-        """Return what may be claimed: unclaimed heads, its own, and those with expired claims."""
+        """Return the heads that may be claimed: unclaimed, our own, or with an expired claim."""
         now = monotonic()
         if now - self._looked_at > LOOKS_S:
             self._seen.clear()
@@ -101,7 +100,7 @@ class Claimant:
 
 
 def heads_of_rows(connection: PlainConnection, *, after: int = 0) -> list[Head]:
-    """Return rows of the table, oldest first."""
+    """Return heads of the inbox table's rows with a number above `after`, oldest first."""
     return [Head(*row) for row in connection.ask(_ROWS, (after, HEADS))]
 
 
@@ -111,7 +110,7 @@ _ROWS: Final = (
 
 
 def heads_of_suspects(connection: PlainConnection) -> list[Head]:
-    """Return suspects to read, oldest first."""
+    """Return the heads of suspects to read, oldest first."""
     return [Head(*row) for row in connection.ask(_SUSPECTS, (HEADS,))]
 
 
@@ -124,8 +123,8 @@ _SUSPECTS: Final = (
 def claim_rows(
     connection: PlainConnection, claimant: Claimant, *, limit: int, most_bytes: int
 ) -> list[Unread]:
-    """Claim the oldest free rows on PostgreSQL: at least one if there is any, then as many as fit
-    into these records and bytes. No claim waits for another."""
+    """Claim the oldest free rows on PostgreSQL, without waiting for another reader's claim. Claims
+    at least one row if any is free, then as many as fit into `limit` records and `most_bytes`."""
     mark, after = claimant.next_mark(), 0
     while heads := heads_of_rows(connection, after=after):
         free = claimant.free(heads)
@@ -177,7 +176,7 @@ _CLAIM_SUSPECT: Final = statement(
 
 
 def give_back(connection: PlainConnection, claimant: Claimant) -> None:
-    """Release claimed rows that were not read, without counting a try."""
+    """Release claimed rows that were not read. The release does not count as a failed try."""
     for sql in _GIVE_BACK:
         connection.ask(sql, (claimant.marks,))
 

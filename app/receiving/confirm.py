@@ -70,7 +70,7 @@ class Confirmer:
 
 
 async def confirm_due(confirmer: Confirmer, source: str) -> int:
-    """Ask about up to AT_ONCE due events of one source. Return how many there were."""
+    """Ask about up to AT_ONCE due events of one source. Return how many events were due."""
     context = confirmer.context
     now = context.clock.now()
     asking = confirmation_store.Asking(source=source, now=now, lease=LEASE, longest=DAY)
@@ -128,7 +128,8 @@ async def _confirm(confirmer: Confirmer, due: confirmation_store.Confirmation) -
 
 
 def ask_again_after(answer: Event, known: Sequence[Event], *, tries: int) -> Duration | None:
-    """Return the pause before the next question about a position; None if the position is final.
+    """Return the pause before the next question about a payment's position. Return None if the
+    answer is final.
 
     known  the payment's latest stored positions, newest first
     """
@@ -243,7 +244,9 @@ def _read(
 async def _later(
     context: AppContext, due: confirmation_store.Confirmation, asked: Duration, *, answered: bool
 ) -> None:
-    """Postpone the question by our pause, or within limits by what the provider `asked` for."""
+    """Postpone the next question by our own pause, or by the pause that the provider asked for.
+
+    asked  pause that the provider asked for; LONGEST_PAUSE limits it"""
     now = context.clock.now()
     if now - due.asked_since > ASK_FOR:
         await _give_up(context, due, f"the provider gave no final answer in {ASK_FOR // DAY} days")
@@ -256,7 +259,7 @@ async def _later(
 
 
 async def _give_up(context: AppContext, due: confirmation_store.Confirmation, why: str) -> None:
-    """Stop asking. The ledger stays pending and says why; the log says it once."""
+    """Stop asking about an event, and log this once. The ledger stays pending and says why."""
     log.error("event not confirmed", event_id=due.event.event_id, reason=why)
     async with context.database.writing() as connection:
         await confirmation_store.settle(connection, due)
@@ -273,8 +276,9 @@ _LOOK_S: Final = 0.2
 
 
 async def ask_before(context: AppContext, *, until: Instant) -> list[confirmation_store.Waiting]:
-    """Ask providers again about every unfinished event that arrived before `until`. Return those
-    without an answer in time, oldest first; without a running service none is answered."""
+    """Ask providers again about every unfinished event that arrived before `until`. Return the
+    events that got no answer in time, oldest first. Without a running service, no event gets an
+    answer."""
     async with context.database.reading() as connection:
         if not await confirmation_store.any_since(connection, until=until):
             return []
@@ -296,12 +300,9 @@ async def ask_before(context: AppContext, *, until: Instant) -> list[confirmatio
 async def unanswered_by(
     context: AppContext, *, until: Instant, as_of: Instant
 ) -> list[confirmation_store.Waiting]:
-    """Return unfinished events that arrived before `until` and had no answer between then and
-    `as_of`.
-
-    No provider is asked: a present answer was not known at `as_of`, and would not change a report
-    as of that instant.
-    """
+    """Return unfinished events that arrived before `until` and got no answer from `until` to
+    `as_of`. No provider is asked: an answer that arrives now was not known at `as_of`, and would
+    not change a report as of that instant."""
     async with context.database.reading() as connection:
         waiting = await confirmation_store.waiting_before(
             connection, until=until, limit=MOST_ASKED_BEFORE + 1

@@ -1,13 +1,13 @@
 """Events that count only once confirmed, and when to ask their provider next.
 
-A row is written in the transaction that stores an arrival of its event, even a repeated one: an
-event that only says that something changed may report another change. Whoever asks takes the row
-for a while. It is removed once an answer that settles it is stored, unless the event arrived again
-meanwhile.
+A row is written in the transaction that stores an arrival of its event, even a repeated arrival: an
+event that only says that something changed may report another change. A caller takes the row for a
+while before it asks. The row is deleted once an answer that settles the event is stored, unless the
+event arrived again meanwhile.
 
-Events that name what the shop or our checkout named are asked about first, then those asked about
-least often, alternating between lanes. A row whose taker died becomes due again by itself. So does
-a row that a fast clock postponed too far.
+Events that name a reference known from the shop or our checkout are asked about first, then those
+asked about least often, alternating between lanes. A row whose taker died becomes due again by
+itself. So does a row that a fast clock postponed too far.
 """
 
 import zlib
@@ -87,12 +87,12 @@ class ToAsk(NamedTuple):
 
 
 def note_confirmations(connection: PlainConnection, events: Sequence[ToAsk]) -> None:
-    """Note that these events are to be asked about at once.
+    """Set these events due for a question to their provider at once.
 
-    An event that already waits restarts its pauses. Each event gets the turn after the last waiting
-    one of its lane, but never before the first waiting one of all lanes. So a sender of many events
-    waits for other senders, and newcomers do not overtake for long. An event that names a known
-    reference uses that reference's lane, numbered after those of senders.
+    If an event is already waiting, its pauses start again. Each event gets the turn after the last
+    waiting event of its lane, but never a turn before the first waiting event of all lanes. So a
+    sender of many events waits for other senders, and newcomers do not overtake for long. An event
+    that names a known reference uses that reference's lane, numbered after the senders' lanes.
     """
     if not events:
         return
@@ -160,8 +160,10 @@ _LAST_TURN: Final = "SELECT max(turn) FROM confirmations WHERE source=? AND lane
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """Sources whose events are due for a question, and when. lease: how long a taken event stays
-    taken; longest: the longest pause between two questions."""
+    """Source whose due events are asked about, and the time limits.
+
+    lease    how long a taken event stays taken
+    longest  longest pause between two questions"""
 
     source: str
     now: Instant
@@ -183,7 +185,7 @@ class Asking:
 
 
 async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
-    """Return whether any question is due, without taking one."""
+    """Return whether any event is due for a question, without taking it."""
     found = await connection.execute(sa.select(_MARKS.source).where(asking.due()).limit(1))
     return found.first() is not None
 
@@ -191,12 +193,12 @@ async def any_due(connection: AsyncConnection, asking: Asking) -> bool:
 async def take_due(
     connection: AsyncConnection, asking: Asking, *, limit: int
 ) -> list[Confirmation]:
-    """Take up to `limit` due events: first those that name something known, then those asked about
-    least often, alternating between lanes. Each becomes due again after the lease.
+    """Take up to `limit` due events. Each becomes due again after the lease.
 
-    Only one question about a payment runs at a time, because answers that cross could contradict
-    each other. So takers of a source wait for each other, and skip payments with a running
-    question.
+    Events that name a known reference come first, then those asked about least often, alternating
+    between lanes. Only one question about a payment runs at a time, because simultaneous answers
+    could contradict each other. So takers of a source wait for each other, and skip payments with a
+    running question.
     """
     await run(connection, take_lock_of, ASKING, asking.source)
     held = sa.and_(_MARKS.taken_until > asking.now, _MARKS.taken_until <= asking.now + asking.lease)
@@ -248,9 +250,10 @@ async def put_off(
     until: Instant,
     answered: Instant | None = None,
 ) -> None:
-    """Ask again at `until`, or at once if the event arrived again meanwhile.
+    """Postpone the next question about an event to `until`, or to now if it arrived again
+    meanwhile.
 
-    answered  when the provider answered; None if it did not
+    answered  when the provider answered; None if it did not answer
     """
     await connection.execute(
         sa.update(_CONFIRMATIONS)
@@ -278,7 +281,7 @@ async def settle(connection: AsyncConnection, taken: Confirmation) -> None:
 
 
 async def any_since(connection: AsyncConnection, *, until: Instant) -> bool:
-    """Return whether anything that arrived before `until` waits for its provider's answer."""
+    """Return whether any event that arrived before `until` waits for its provider's answer."""
     found = await connection.execute(
         sa.select(_MARKS.source).where(_MARKS.asked_since < until).limit(1)
     )
@@ -297,7 +300,7 @@ class Waiting(NamedTuple):
 async def waiting_before(
     connection: AsyncConnection, *, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Return events that arrived before `until` and wait for their provider, oldest first."""
+    """Return events that arrived before `until` and wait for an answer, oldest first."""
     found = await connection.execute(
         sa.select(*(_MARKS[name] for name in _KEY), _NAMED_PAYMENT)
         .join_from(_CONFIRMATIONS, EVENTS, _OF_EVENT)
@@ -311,8 +314,8 @@ async def waiting_before(
 async def make_due(
     connection: AsyncConnection, *, now: Instant, until: Instant, limit: int
 ) -> list[Waiting]:
-    """Make events due now that arrived before `until` and wait for their provider, except those
-    being asked about. Return them all, like `waiting_before`."""
+    """Set due every event that arrived before `until` and waits for its provider's answer. Events
+    with a running question are not changed. Return all waiting events, like `waiting_before`."""
     waiting = await waiting_before(connection, until=until, limit=limit)
     for each in waiting:
         free = sa.or_(_MARKS.taken_until.is_(None), _MARKS.taken_until <= now)
@@ -344,8 +347,9 @@ async def unanswered(
 
 
 async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int) -> int:
-    """Stop asking about all but `keep` events, dropping first those asked about most often and last
-    those that name something known. Return how many were dropped. Events never asked about stay."""
+    """Stop asking about all but `keep` events of a source. Return how many events were dropped.
+    Events asked about most often are dropped first, and events that name a known reference last.
+    Events never asked about stay."""
     key = [_MARKS[name] for name in _KEY]
     most = (
         sa.select(*key)
@@ -367,8 +371,8 @@ async def drop_most_asked(connection: AsyncConnection, source: str, *, keep: int
 async def await_again(
     connection: AsyncConnection, *, now: Instant, not_known: str, never: Sequence[str] = ()
 ) -> None:
-    """After the index was rebuilt, resume asking about every unconfirmed event that waited before
-    and has no later final answer.
+    """Resume asking about unconfirmed events after the index was rebuilt. Includes every event that
+    waited before and has no later final answer.
 
     not_known  kind of an answer that is final although it claims nothing
     never      sources whose providers are never asked
@@ -385,7 +389,7 @@ async def await_again(
 
 
 async def unasked(connection: AsyncConnection, source: str, *, over: int) -> bool:
-    """Return whether more than `over` events of a source were never asked about."""
+    """Return whether a source has more than `over` events that were never asked about."""
     sql = "SELECT 1 FROM confirmations WHERE source=:source AND tries=0 LIMIT 1 OFFSET :over"
     found = await connection.execute(sa.text(sql), {"source": source, "over": over})
     return found.first() is not None
@@ -416,8 +420,8 @@ async def is_known(connection: AsyncConnection, event: Event) -> bool:
 async def named_references(
     connection: AsyncConnection, sources: Sequence[str], *, since: Instant, limit: int
 ) -> list[tuple[str, str]]:
-    """Return the latest sessions and payments that the shop or our checkout has named since an
-    instant, each with its source, oldest first."""
+    """Return sessions and payments that the shop or our checkout has named since an instant. Each
+    is a (source, reference) pair; the latest `limit` pairs are returned, oldest first."""
     values = {"start": first_id("rec_", since), "sources": list(sources), "limit": limit}
     rows = await connection.execute(
         sa.text(_NAMED).bindparams(sa.bindparam("sources", expanding=True)), values
@@ -453,7 +457,7 @@ async def last_positions(connection: AsyncConnection, event: Event) -> list[Even
 
 
 async def gap_since_answer(connection: AsyncConnection, event: Event) -> bool:
-    """Return whether a gap was accepted since the last answer with the payment's position."""
+    """Return whether a gap was accepted after the last answer with the payment's position."""
     found = await connection.execute(
         sa.text(_GAP_SINCE_ANSWER), {"source": event.source, "payment": event.payment}
     )

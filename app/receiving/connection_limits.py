@@ -20,14 +20,14 @@ SWEEP_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLimits:
-    """Limits of connections. Each is a setting, which gives its reason.
+    """Limits of connections. Each limit is a setting; the setting's description gives the reason.
 
     receive_deadline_s  seconds from a request's first byte, or from the connection's opening, until
                         the whole request has arrived
-    send_deadline_s     seconds until a client has read what waits for it in our memory
-    connections         open at a time, in total
-    per_address         open at a time from one address, except from proxies
-    max_head_bytes      bytes of everything but the body; more is refused
+    send_deadline_s     seconds until a client has read the bytes that wait for it in our memory
+    connections         connections open at a time, in total
+    per_address         connections open at a time from one address, except from proxies
+    max_head_bytes      bytes of a request without its body; larger requests are refused
     """
 
     receive_deadline_s: float
@@ -42,7 +42,7 @@ class Guarded(Protocol):
     """Interface of a connection that these limits watch."""
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed at this loop time; None if it may stay."""
+        """Return why to close the connection at loop time `now`; None if it may stay open."""
         ...
 
     def abort(self) -> None:
@@ -76,7 +76,7 @@ class ConnectionLimits:
         return True
 
     def leaves(self, connection: Guarded) -> None:
-        """Stop counting a connection that has ended. Does nothing for one that was not admitted."""
+        """Stop counting an ended connection. Does nothing if it was not admitted."""
         network = self.open.pop(connection, None)
         if network is not None:
             self._of_address[network] -= 1
@@ -84,7 +84,7 @@ class ConnectionLimits:
                 del self._of_address[network]
 
     def _is_proxy(self, address: str) -> bool:
-        """Return whether the address is a proxy's, which carries connections of many senders."""
+        """Return whether the address is a proxy's, whose connections come from many senders."""
         try:
             found = ipaddress.ip_address(address)
         except ValueError:
@@ -92,7 +92,7 @@ class ConnectionLimits:
         return any(found in network for network in self._proxies)
 
     def sweep(self, now: float) -> None:
-        """Close connections that are overdue at this time of the loop."""
+        """Close connections that are overdue. `now` is the event loop's time."""
         for connection in list(self.open):
             reason = connection.overdue(now)
             if reason is not None:

@@ -1,18 +1,20 @@
 """Links from payments and sessions to orders, and the events that wait for a link.
 
-A nameless event (one that names no order) goes to the order that its payment or session is linked
-to. If there is no link yet, the event waits as an orphan, and the transaction that creates the link
-adopts it. The first link of a reference stays. If a second order names the reference, the two
-orders become contested, and each order's history includes the other's events that touch it.
+A nameless event (an event that names no order) goes to the order that its payment or session is
+linked to. If there is no link yet, the event waits as an orphan, and the transaction that creates
+the link adopts the event. The first link of a reference stays. If a second order names the
+reference, the two orders become contested, and each order's history includes the other's events
+that touch the reference.
 
-An event that says it belongs to another shop's payment counts as nameless: the order that it names
-is the other shop's.
+An event that says it belongs to another shop's payment counts as nameless, because the order that
+it names is the other shop's.
 
-Money that goes back creates no link, whichever order it names. The named order is only noted beside
-the event's references. Once the payment is linked, its order becomes contested with the noted one.
+An event about money that goes back creates no link, whichever order it names. The named order is
+only noted with the event's references. Once the payment is linked, its order becomes contested with
+the noted order.
 
-An unconfirmed event may be anyone's. It goes to the order that it names or is linked to, but does
-not link, adopt or contest anything.
+An unconfirmed event may come from anyone. It goes to the order that it names or is linked to, but
+does not link, adopt or contest anything.
 """
 
 from collections.abc import Iterable, Sequence
@@ -79,13 +81,13 @@ class LinkMemory:
         self.orders.update(links)
 
     def forget(self) -> None:
-        """Clear the cache: the database may have been rebuilt while we could not reach it."""
+        """Clear the cache, because the database may have been rebuilt while it was unreachable."""
         self.orders.clear()
 
 
 @dataclass(slots=True)
 class Linking:
-    """The links of one transaction, found or created, and the events that they adopt or contest.
+    """The links that one transaction found or created, and the events that these links affect.
 
     orders   order of each new event that has one, by the event's key
     torn     (source, event id) pairs whose stored bodies may belong to several orders
@@ -115,7 +117,7 @@ class Linking:
             yield one
 
     def load_of(self, connection: PlainConnection, events: Sequence[Event]) -> None:
-        """Load what `assign` needs: these events' links, and whether orphans exist."""
+        """Load the links of these events, and whether orphans exist. `assign` needs both."""
         self.load(connection, [key for event in events for key in keys_of(event)])
         self._look_for_orphans(connection)
 
@@ -143,7 +145,7 @@ class Linking:
         self._contest_bodies(connection)
 
     def link(self, connection: PlainConnection, links: Links) -> None:
-        """Link references that records name, such as an opened session's, and write all changes."""
+        """Link references that a record names, such as an opened session's. Write all changes."""
         self.load(connection, list(links))
         self._look_for_orphans(connection)
         for key, order in links.items():
@@ -185,7 +187,7 @@ class Linking:
             connection.ask(ADOPTED, (list(self.adopted), list(self.adopted.values())))
 
     def load(self, connection: PlainConnection, keys: list[LinkKey]) -> None:
-        """Load the orders that these references belong to now."""
+        """Load the orders that these references are linked to."""
         known = self.memory.orders
         self.links |= {key: known[key] for key in keys if key in known}
         missing = {key[0] for key in keys if key not in known}
@@ -213,7 +215,7 @@ class Linking:
                 self.contest(order, linked)
 
     def _note_return(self, keys: Iterable[LinkKey], order: str) -> None:
-        """Note the order named by money that goes back, and contest it with the payment's order."""
+        """Note the order that returned money names. Contest it with the payment's order."""
         for key in keys:
             self.contest(order, self.links.get(key))
             noted = _of_return(key)
@@ -222,7 +224,7 @@ class Linking:
             self.contest(order, self.links[noted])
 
     def _assign_nameless(self, nameless: Sequence[tuple[Event, Sequence[LinkKey]]]) -> None:
-        """Assign nameless events until no new link appears: one may make another's link."""
+        """Assign nameless events until no new link appears, because one event may link another."""
         known = -1
         while known != len(self.links):
             known = len(self.links)
@@ -237,7 +239,7 @@ class Linking:
         return next((self.links[key] for key in keys if key in self.links), None)
 
     def _adopt(self, connection: PlainConnection) -> None:
-        """Adopt the orphans of the new links, and of the links that those orphans make in turn."""
+        """Adopt the orphans of the new links, and the orphans that these adoptions link in turn."""
         if not self.orphans:
             return
         tried: set[LinkKey] = set()
@@ -259,7 +261,7 @@ class Linking:
                     self.join(keys, order)
 
     def _contest_bodies(self, connection: PlainConnection) -> None:
-        """Contest orders that share an event id, nameless bodies included."""
+        """Contest orders that share an event id, including orders of nameless bodies."""
         if not self.torn:
             return
         rows = select_rows(
@@ -283,7 +285,7 @@ class Linking:
 
 
 def _of_return(key: LinkKey) -> LinkKey:
-    """Return the key under which money that goes back notes the order it names."""
+    """Return the link key under which returned money notes the order that it names."""
     return (key[0], f"{key[1]}{RETURNED}", key[2])
 
 

@@ -29,12 +29,9 @@ _REFUSED_HALF: Final = sa.select(*_REFUSED_SHOWN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEntry:
-    """One arrival as the receiver judged it, without its body.
-
-    The event's kind, claim, order and money are None if no event was read. The order is also None
-    if the event is in no order's ledger. If `restricted`, the headers are hidden and `problem` says
-    so.
-    """
+    """One arrival as the receiver judged it, without its body. The event's kind, claim, order and
+    money are None if no event was read. The order is also None if the event is in no order's
+    ledger. If `restricted`, the headers are hidden and `problem` says that they are."""
 
     delivery_id: str
     received_at: Instant
@@ -66,18 +63,18 @@ class LogFilter:
 
     @property
     def has_no_index(self) -> bool:
-        """Return whether the filter has no index, so that events must be read one by one."""
+        """Return whether no index serves the filter, so that events must be read one by one."""
         return self.order is None and (self.no_order or self.kind is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawDelivery:
-    """The bytes of a stored delivery, to be read again.
+    """The bytes of a stored delivery, from which it can be read again.
 
-    body   None if it was pruned; `kept` is then the event that was read from it
+    body   None if the body was pruned; `kept` is then the event that was read from it
     whole  the whole body, if the request had several events
-    lone   whether the whole body is gone and only the event's bytes are left; `kept` is then set if
-           they could be read
+    lone   whether the whole body was deleted and only the event's bytes remain; `kept` is then set
+           if these bytes could be read
     """
 
     delivery_id: str
@@ -162,11 +159,11 @@ async def list_log(
 ) -> list[LogEntry]:
     """Return the latest arrivals that match the filter, newest first, at most `limit`.
 
-    before  only arrivals before this id
-    since   only arrivals from this id on, which limits the reading if `has_no_index`
+    before  return only arrivals before this id
+    since   return only arrivals from this id on, to read fewer events if `has_no_index`
 
-    Each half is limited separately: a database that sorts both halves together reads every arrival.
-    A verdict occurs in only one half.
+    Accepted and refused arrivals are each limited separately: a database that sorts both together
+    reads every arrival. A verdict occurs in only one of the two.
     """
     asks_event = wanted.order is not None or wanted.has_no_index
     accepted = wanted.verdict is None or wanted.verdict in _ACCEPTED
@@ -209,8 +206,8 @@ async def list_log(
 async def delivery_before(
     connection: AsyncConnection, before: str | None, *, count: int
 ) -> str | None:
-    """Return the id of the delivery that arrived `count` deliveries before the given one, or before
-    now; None if there are fewer."""
+    """Return the id of the delivery that arrived `count` deliveries before `before`. Return None if
+    there are fewer. If `before` is None, count back from the latest delivery."""
     rows = await connection.execute(
         sa.text(
             "SELECT id FROM deliveries WHERE id < :before ORDER BY id DESC LIMIT 1 OFFSET :count"
@@ -244,15 +241,15 @@ LAST_ARRIVALS: Final = (
 
 
 async def arrivals_since(connection: AsyncConnection, first: int) -> dict[int, tuple[int, int]]:
-    """Return how many arrivals were accepted and refused in each minute (counted since 1970) from
-    `first` on. Minutes without arrivals have no entry."""
+    """Return (accepted, refused) counts of arrivals by minute, from the minute `first` on. Minutes
+    are counted since 1970; minutes without arrivals have no entry."""
     rows = await connection.execute(sa.text(ARRIVALS_SINCE), {"first": first})
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}
 
 
 async def last_arrivals(connection: AsyncConnection, source: str) -> tuple[int | None, int | None]:
-    """Return the minutes in which a delivery of a source was last accepted and last refused; None
-    if none is counted."""
+    """Return the minutes of a source's last accepted and last refused delivery. Either is None if
+    no such delivery is counted."""
     row = (await connection.execute(sa.text(LAST_ARRIVALS), {"source": source})).one()
     return row[0], row[1]
 
@@ -317,13 +314,13 @@ _RAW_ONE: Final = statement(
 
 
 async def raw_delivery(connection: AsyncConnection, delivery_id: str) -> RawDelivery | None:
-    """Return one delivery with its bytes; None if missing, or if another one has its body."""
+    """Return one delivery with its bytes; None if it or its body is not stored under this id."""
     row = (await connection.execute(sa.text(_RAW_ONE), {"id": delivery_id})).first()
     return None if row is None else _raw(row)
 
 
 class DigestRange(NamedTuple):
-    """Digests of bodies from `first` on and before `beyond`."""
+    """Range of body digests, from `first` inclusive to `beyond` exclusive."""
 
     first: str = ""
     beyond: str = LAST
@@ -335,8 +332,8 @@ EVERY_DIGEST: Final = DigestRange()
 async def raw_deliveries(
     connection: AsyncConnection, *, at_once: int, digests: DigestRange = EVERY_DIGEST
 ) -> AsyncIterator[list[RawDelivery]]:
-    """Yield the deliveries that first brought a body with such a digest, by arrival, about
-    `at_once` at a time."""
+    """Yield deliveries by arrival, about `at_once` at a time: for each body with a digest in the
+    range, the delivery that first brought it."""
     values = digests._asdict()
     async for rows in _by_arrival(stream(connection, _RAW_ONES, at_once=at_once, values=values)):
         yield [_raw(row) for row in rows]
@@ -363,11 +360,9 @@ def _raw(row: Sequence[Any]) -> RawDelivery:
 async def _by_arrival(
     partitions: AsyncIterator[Rows],
 ) -> AsyncIterator[Rows]:
-    """Sort rows by arrival; their ids only give the millisecond.
-
-    Rows of a partition's last millisecond are held back until the next partition, which may have
-    more of them.
-    """
+    """Sort rows by arrival, because the order of their ids is exact only to the millisecond. Rows
+    of a partition's last millisecond are held back until the next partition, which may have more
+    rows of that millisecond."""
     waiting: Rows = []
     async for rows in partitions:
         waiting = sorted([*waiting, *rows], key=lambda row: int(row[1]))

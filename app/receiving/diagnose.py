@@ -15,7 +15,8 @@ from app.receiving.refusal_store import Rejection, find_rejection
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosed:
-    """A refused delivery, why it was refused, and every mistake that would explain it.
+    """A refused delivery, why it was refused, and every known mistake that would explain the
+    refusal.
 
     unexplained  what else to check if `diagnoses` is empty; else None
     """
@@ -65,8 +66,8 @@ async def diagnose_delivery(
 
 
 def unexplained(verdict: str, account: Account | None) -> str:
-    """Return a sentence on what else to check. Without a signature no secret can be wrong.
-    Otherwise the sentence names which of the provider's secrets is meant."""
+    """Return a sentence on what else to check when no known mistake explains a refusal. It names
+    the provider's secret to check, unless the signature was missing."""
     beginning = "No known mistake explains this:"
     if verdict in ("signature_missing", "timestamp_missing"):
         missing = verdict.removesuffix("_missing")

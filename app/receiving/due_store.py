@@ -1,8 +1,8 @@
 """Due marks: when each order must be folded, and how much evidence about it has arrived.
 
-One mechanism serves new evidence and deadlines: an order is due at an instant, or never. Its
-generation counts arrived evidence. A fold that read an older generation leaves the mark to the
-next.
+New evidence and deadlines use the same marks: an order is due at an instant, or never. A mark's
+generation counts the evidence that has arrived. A fold that read an older generation does not clear
+the mark, and the next fold does.
 """
 
 from collections.abc import Iterable, Sequence
@@ -59,10 +59,11 @@ def due_orders(connection: PlainConnection, *, now: Instant, limit: int) -> list
 async def claim_orders(
     connection: AsyncConnection, *, now: Instant, limit: int, until: Instant
 ) -> list[Due]:
-    """Claim due orders for the caller to fold. Other workers skip them until `until`.
+    """Claim due orders for the caller to fold. Other workers skip these orders until `until`.
 
-    A claim sets the mark itself to that instant. If the caller dies, the order becomes due again;
-    if evidence arrives, it is due at once. Only PostgreSQL has several workers that fold.
+    A claim sets the due time of the mark to `until`. If the caller dies, the order is due again at
+    that time; if evidence arrives, it is due at once. Only PostgreSQL has several workers that
+    fold.
     """
     rows = await connection.execute(
         text(
@@ -89,7 +90,7 @@ async def marks_of(
 def marks_in(
     connection: PlainConnection, orders: Iterable[str], *, to_write: bool = False
 ) -> list[Due]:
-    """Return the due marks of these orders, due or not.
+    """Return the marks of these orders, whether due or not.
 
     to_write  lock the marks until the transaction ends
     """
@@ -101,13 +102,13 @@ def marks_in(
 
 
 def unchanged(connection: PlainConnection, marks: Sequence[Due]) -> list[Due]:
-    """Return the marks that are unchanged, because no evidence arrived and nobody folded."""
+    """Return the marks unchanged since they were read: without new evidence or a new fold."""
     standing = set(marks_in(connection, [mark.order for mark in marks], to_write=True))
     return [mark for mark in marks if mark in standing]
 
 
 def next_due(connection: PlainConnection) -> Instant | None:
-    """Return when the next order is due; None if none is waiting."""
+    """Return when the next order is due; None if no order will be due."""
     return cast(Instant | None, connection.ask(NEXT_DUE)[0][0])
 
 
@@ -129,11 +130,9 @@ async def count_marks(connection: AsyncConnection) -> int:
 
 
 def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> None:
-    """Set the marks of the orders from `first` to `last` to what their ledgers say, and add missing
-    marks.
-
-    Only for the sole user of a database: evidence that arrived after the folds would be missed.
-    """
+    """Correct the marks of the orders from `first` to `last` to match their ledgers. Add missing
+    marks. Only for the sole user of a database: evidence that arrived after the folds would be
+    missed."""
     connection.ask(_RIGHT_MARKS, (first, last))
     made = connection.ask(
         "SELECT order_key FROM order_due WHERE backwards IS NULL AND order_key BETWEEN ? AND ?",
@@ -148,7 +147,7 @@ def put_marks_right(connection: PlainConnection, *, first: str, last: str) -> No
 async def marks_without_reason(
     connection: AsyncConnection, *, beyond: Instant, limit: int
 ) -> list[str]:
-    """Return orders that wait for an instant after `beyond` that is not their next decision."""
+    """Return orders that become due after `beyond`, but not at the time of their next decision."""
     rows = await connection.execute(
         text(
             "SELECT order_due.order_key FROM order_due LEFT JOIN ledgers "
@@ -163,7 +162,7 @@ async def marks_without_reason(
 async def call_up(
     connection: AsyncConnection, orders: Sequence[str], *, now: Instant, beyond: Instant
 ) -> None:
-    """Set these orders due now if they still wait for an instant after `beyond`."""
+    """Set these orders due now if they would otherwise become due only after `beyond`."""
     marks = [
         (mark.order, now, mark.generation)
         for mark in await marks_of(connection, orders, to_write=True)
@@ -174,7 +173,7 @@ async def call_up(
 
 
 async def mark_all_due(connection: AsyncConnection, *, now: Instant) -> None:
-    """Set every order with a mark due."""
+    """Set every order that has a mark due at `now`."""
     await connection.execute(
         text("UPDATE order_due SET due_at=:now, generation=generation+1"), {"now": now}
     )

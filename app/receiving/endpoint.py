@@ -44,8 +44,8 @@ _DETAILS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Most bytes of one request, and of all long bodies together that are arriving or waiting to be
-    stored. Each is a setting."""
+    """Limits in bytes of one request, and of all long bodies together that are arriving or waiting
+    to be stored. Each limit is a setting."""
 
     max_body_bytes: int
     max_header_bytes: int
@@ -135,8 +135,8 @@ class Webhooks:
         return (b"allow", ", ".join(methods).encode("ascii"))
 
     def _by_headers(self, headers: list[Header]) -> tuple[int | None, int]:
-        """Return the status code if the headers alone refuse the request, else None; and the body's
-        length as declared by the sender, or 0."""
+        """Return the status code if the headers alone are a reason to refuse the request, else
+        None. Also return the body's length as the sender declared it, or 0."""
         size = declared = 0
         for name, value in headers:
             size += len(name) + len(value)
@@ -147,7 +147,8 @@ class Webhooks:
         return (431 if size > self._limits.max_header_bytes else None), declared
 
     def _refusal(self, status: int, address: str) -> tuple[int, str]:
-        """Return status and code of a request refused unread, within its address's allowance."""
+        """Return the status and code for a request that is refused before its body is read. The
+        status becomes 429 if the sender's address has used up its allowance."""
         if status == 503:
             return status, "no_room"
         decided = self.receiver.rejection_rate.decide(address)
@@ -157,7 +158,7 @@ class Webhooks:
         return (429 if decided == "too_many" else status), code
 
     async def _body(self, declared: int, receive: Receive) -> bytes | None:
-        """Read the body. Return None, and keep nothing, once it exceeds the limit."""
+        """Read the body. Return None if the body exceeds the limit; nothing of it is kept."""
         if declared > self._limits.max_body_bytes:
             return None
         message = await receive()
@@ -167,8 +168,8 @@ class Webhooks:
         return await self._long_body(message, receive)
 
     async def _long_body(self, message: Message, receive: Receive) -> bytes | None:
-        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies are too
-        large together."""
+        """Read a body that arrives in several parts. Raises NoRoom if all unfinished bodies
+        together exceed their limit."""
         body, counted = bytearray(), 0  # separate tiny parts take twenty times the memory
         try:
             while True:
@@ -195,8 +196,8 @@ def _address(scope: Scope) -> str:
 
 
 def _url(scope: Scope, source: str) -> str:
-    """Return the requested path and query, with the source's name in place of a secret address.
-    Schemes that sign a URL take it from the profile; their sources have no secret address."""
+    """Return the requested path and query. A secret address is replaced by the source's name.
+    Schemes that sign a URL take the URL from the profile; their sources have no secret address."""
     query = scope.get("query_string", b"")
     path: str = scope["path"]
     if scope["path_params"]["source"] != source:
@@ -213,7 +214,7 @@ class Written(NamedTuple):
 
 
 def _written(answer: ReceiverAnswer) -> Written:
-    """Convert an acknowledgement to HTTP: ours in our form, a provider's own reply in its form."""
+    """Convert an acknowledgement to HTTP. A provider's own reply keeps the provider's form."""
     status, verdict, delivery_id, reply, _ = answer
     if status >= 300:
         return _problem(status)

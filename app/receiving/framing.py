@@ -1,6 +1,6 @@
 """Content of an inbox row: requests as received, framed one after another.
 
-Each frame has the sizes of head and body, the head in JSON, and the body. A head is `[id, at,
+Each frame has the sizes of head and body, then the head in JSON, then the body. A head is `[id, at,
 source, headers, url, peer, lane]` for a delivery, and `[id, at, source, headers, verdict, digest,
 size, problem, count]` for a refused request.
 """
@@ -21,9 +21,12 @@ _SIZES: Final = struct.Struct(">II")
 
 
 class Received(NamedTuple):
-    """One accepted request as received. `headers` are as in `Arrival`. `url` has no secrets. `peer`
-    is the kind of its address (`kind_of`), empty if unknown. `lane` is the sender's share of the
-    questions to the provider: see `lane_of`."""
+    """One accepted request as received.
+
+    headers  as in `Arrival`
+    url      path and query without secrets
+    peer     kind of the sender's address (`kind_of`); empty if unknown
+    lane     sender's share of the questions to the provider: see `lane_of`"""
 
     delivery_id: str
     received_at: Instant
@@ -39,7 +42,7 @@ Item = Received | Rejection
 
 
 class DamagedRow(ValueError):
-    """Error: the bytes of a row do not have the form in which they were framed."""
+    """Error: the bytes of a row are not valid frames."""
 
 
 def framed(items: Sequence[Item]) -> bytes:

@@ -2,9 +2,9 @@
 
 A request that two programs could read in two ways is refused and its connection closed, because the
 bytes after it may be taken for a second request (RFC 9112, sections 3.2, 6.1 and 11.2). The parser
-refuses most of these by itself; the rest is refused here. Requests that were complete before an
+refuses most of these requests; this module refuses the rest. Requests that were complete before an
 ambiguous head still get their answers. If the ambiguity is inside a body, the connection is
-aborted, whatever came before.
+aborted, even if earlier requests have no answer yet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _is_host(value: bytes) -> bool:
 
 
 def _answer(status: int, code: str, detail: str, *, more: bytes = b"") -> bytes:
-    """Build a complete answer once, so that a flood of refused requests costs one write each."""
+    """Build an answer's bytes once, so that each refused request costs only one write."""
     body = problem_body(status, code, detail)
     lines = [
         b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode()),
@@ -87,7 +87,7 @@ class AmbiguousRequest(Exception):
 
 
 class TooManyPipelined(Exception):
-    """Error: too many pipelined requests. Those before it are answered."""
+    """Error: too many pipelined requests. The requests before the limit are answered."""
 
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -95,11 +95,11 @@ _LENGTH_STATED: Final = b"\r\ncontent-length: "
 
 
 class _Answering:
-    """Transport for the handler of one request. Closing it hangs up.
+    """Transport for the handler of one request. Closing it closes the connection.
 
-    A head that declares its answer's length is held until the first part of the body, and both go
-    out in one write: each write is a packet, and wakes the client. Other heads may precede endless
-    answers, whose clients want to see the head at once.
+    A head that declares its answer's length is held until the first part of the body, and both are
+    sent in one write: each write is a packet, and wakes the client. Other heads are sent at once,
+    because an endless answer may follow and the client needs the head.
     """
 
     __slots__ = ("_connection", "_head", "_transport")
@@ -121,7 +121,7 @@ class _Answering:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send a head that is being held, because its answer has no more parts."""
+        """Send the held head of an answer that has no more parts."""
         if self._head:
             self.write(b"")
 
@@ -156,7 +156,7 @@ class GuardedConnection(HttpToolsProtocol):
     connection_limits: ConnectionLimits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Admit the connection, or answer that there are too many."""
+        """Admit the connection, or answer that too many connections are open."""
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(
             socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_BYTES
@@ -178,7 +178,7 @@ class GuardedConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything that the connection held. Waiting requests and the connection refer to
-        each other, so only the cycle collector would free them, and it runs rarely."""
+        each other, so otherwise only the cycle collector would free them, and it runs rarely."""
         self.connection_limits.leaves(self)
         self._note_hanging_up()
         super().connection_lost(exc)
@@ -189,7 +189,7 @@ class GuardedConnection(HttpToolsProtocol):
     # --- receiving --------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Accept bytes of a request; ignore them once a request was refused."""
+        """Accept bytes of a request. Discard the bytes if a request was refused before."""
         if self._deaf:
             self._throw_away(len(data))
             return
@@ -226,14 +226,14 @@ class GuardedConnection(HttpToolsProtocol):
                 cast("dict[str, Any]", cycle.scope)[HUNG_UP] = True
 
     def on_message_begin(self) -> None:
-        """Begin a request. From now on we wait for the rest of it."""
+        """Begin a request. From now on the sender has a deadline to complete it."""
         super().on_message_begin()
         self._stage, self._idle_since = "head", None
         if self._owed_since is None:
             self._owed_since = self.loop.time()
 
     def on_headers_complete(self) -> None:
-        """Refuse the request by its head if its framing or its addressee is ambiguous."""
+        """Raise AmbiguousRequest if the framing or the addressee of the request is ambiguous."""
         version = self.parser.get_http_version()
         if version not in ("1.1", "1.0"):
             raise AmbiguousRequest("a version other than 1.0 and 1.1")
@@ -268,7 +268,7 @@ class GuardedConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note the end of the request. From now on the sender waits for us."""
+        """Note the end of the request. From now on the sender waits for an answer."""
         if len(self.headers) != self._fields:
             raise AmbiguousRequest("header fields after the body, which are not accepted")
         self._stage, self._unframed = "", 0
@@ -278,12 +278,9 @@ class GuardedConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """Start the next request after an answer. Its deadline begins now, because it had to wait
-        for us.
-
-        Replaces uvicorn's method, which sets a keep-alive timer: the limits check all connections
-        anyway, and a timer slows every delivery.
-        """
+        """Start the next request after an answer. Its deadline begins now, because the sender had
+        to wait for our answer. Replaces uvicorn's method, which sets a keep-alive timer: the limits
+        check all connections anyway, and a timer slows every delivery."""
         if self._answering is not None:  # else the connection is lost
             self._answering.flush()
         now = self.loop.time()
@@ -300,11 +297,12 @@ class GuardedConnection(HttpToolsProtocol):
             self._idle_since = now
 
     def shutdown(self) -> None:
-        """Stop with the service: answer all running requests, and any that arrives within LAST_S on
-        an open connection. These answers announce that the connection closes.
+        """Answer all running requests and close when the service stops. Also answer a request that
+        arrives within LAST_S on an open connection.
 
-        Replaces uvicorn's method, which closes a connection whose first request it has not read
-        yet. Behind a socket that stays open, that delivery would be the only one lost in a restart.
+        The answers announce that the connection closes. Replaces uvicorn's method, which closes a
+        connection whose first request it has not read yet. If the listening socket stays open over
+        a restart, that request would be the only delivery lost.
         """
         if self._deaf or self._answers():
             super().shutdown()
@@ -332,14 +330,14 @@ class GuardedConnection(HttpToolsProtocol):
         self.flow.resume_reading()
 
     def _throw_away(self, count: int) -> None:
-        """Discard the rest of a body after its answer, even if the connection stays open."""
+        """Count bytes discarded after an answer. Close after LINGER_BYTES."""
         self._thrown_away += count
         if self._thrown_away > LINGER_BYTES:
             self.transport.close()
 
     def _refuse(self, answer: bytes, reason: str) -> None:
-        """Accept nothing more. Complete requests before this one get their answers. This one gets
-        at most one answer, and anything after it none."""
+        """Refuse a request and accept nothing more. Complete requests before this one get their
+        answers. This request gets at most one answer, and anything after it none."""
         self._deaf = True
         self.connection_limits.refused[reason] += 1
         cycle = cast("RequestResponseCycle | None", self.cycle)
@@ -355,11 +353,9 @@ class GuardedConnection(HttpToolsProtocol):
     # --- deadlines --------------------------------------------------------------------------------
 
     def overdue(self, now: float) -> str | None:
-        """Return why the connection must be closed, because the sender or the client's reading is
-        too slow.
-
-        A connection that was idle too long between requests is closed here without a reason.
-        """
+        """Return why the connection must be closed: the sender sends, or the client reads, too
+        slowly. Return None if it may stay. A connection that was idle too long between requests is
+        closed here without a reason."""
         limits = self.connection_limits.limits
         if self._lingers is not None and now - self._lingers > LINGER_S:
             self.transport.close()

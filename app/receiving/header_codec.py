@@ -1,7 +1,7 @@
 """Writes and reads the stored headers of a delivery: `name: value` lines.
 
-Latin-1 keeps every byte. Values that hold credentials are left out. The method and address, which
-may be signed or read, come first if they matter, under names that no header can have.
+Latin-1 keeps every byte. Values that hold credentials are left out. The method and the address come
+first if they may be signed or needed for reading, under names that no header can have.
 """
 
 import re
@@ -29,8 +29,10 @@ URL: Final = ":url"
 def write_headers(
     headers: Headers, *, method: str = "POST", url: str = "", private: frozenset[bytes]
 ) -> str:
-    """Return the header lines to store. Headers in `private` may hold a token of a source. Only its
-    SHA-256 is stored, which can later tell a wrong token from a right one."""
+    """Return the header lines to store.
+
+    private  headers that may hold a token of a source; only the SHA-256 of their value is stored,
+             which can later tell a wrong token from the right one"""
     before = "" if method == "POST" else f"{METHOD}: {method}\n"
     if "?" in url:
         before += f"{URL}: {url}\n"
@@ -66,17 +68,15 @@ def is_left_out(value: bytes) -> bool:
 
 
 def restored(headers: Headers, tokens: Iterable[bytes]) -> list[tuple[bytes, bytes]]:
-    """Return the headers, and restore each omitted token that is one of `tokens`."""
+    """Return the headers with each omitted token put back if the token is one of `tokens`."""
     known = {left_out(each): each for each in tokens}
     return [(name, known.get(value, value)) for name, value in headers]
 
 
 def phones_in(delivery: "RawDelivery", sources: "Mapping[str, Source]") -> list[str]:
-    """Return the phone numbers that a delivery names, as E.164 digits.
-
-    Returns none if the body is gone, the source is not configured, or the profile does not say
-    where a phone number is.
-    """
+    """Return the phone numbers that a delivery names, as E.164 digits. Returns an empty list if the
+    body was deleted, the source is not configured, or the profile does not say where a phone number
+    is."""
     source = sources.get(delivery.source)
     if source is None or delivery.body is None:
         return []

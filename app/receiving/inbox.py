@@ -1,11 +1,10 @@
-"""The running inbox: it accepts deliveries at one end, and appends them to the database at the
-other.
+"""The running inbox, which accepts deliveries and later appends them to the database.
 
     async with open_inbox(settings, purpose="serving") as inbox:
         await inbox.queue.submit(received)               # a delivery enters the inbox
         await inbox.append(ready)                        # and leaves it
 
-On PostgreSQL its rows are in a table of the database, on SQLite in a file beside it.
+On PostgreSQL the inbox rows are in a table of the database, on SQLite in a file beside it.
 """
 
 import asyncio
@@ -66,8 +65,9 @@ class Inbox(inbox_store.InboxRows):
     """Consecutive failures to append what was read."""
 
     def __init__(self, settings: Settings, *, purpose: Purpose, refuses_gap: bool = True) -> None:
-        """Prepare an inbox that is not open yet. With `refuses_gap`, a database that lost commits
-        is not opened for writing."""
+        """Prepare an inbox that is not open yet.
+
+        refuses_gap  whether to refuse to open, for writing, a database that has lost commits"""
         self.settings = settings
         self.database = Database(settings, purpose=purpose)
         if refuses_gap:
@@ -93,7 +93,7 @@ class Inbox(inbox_store.InboxRows):
     def context(self, *, clock: Clock, policy: Policy | None = None) -> AppContext:
         """Build a context on this inbox and its database.
 
-        policy  None: the settings alone decide
+        policy  None if the settings alone decide
         """
         return AppContext(
             settings=self.settings,
@@ -119,12 +119,9 @@ class Inbox(inbox_store.InboxRows):
     async def append(
         self, ready: Sequence[append_store.Ready]
     ) -> list[tuple[append_store.Arrival, append_store.StoredVerdict]]:
-        """Append read rows, and delete them from the inbox, in one transaction. Return the appended
-        deliveries with their verdicts. Rows that another reader took meanwhile, and deliveries
-        whose id is known, are left out.
-
-        Raises the errors of `Writer.commit`.
-        """
+        """Append the content of read rows and delete the rows, in one transaction. Return the
+        appended deliveries with their verdicts. Rows that another reader took meanwhile, and
+        deliveries whose id is known, are left out. Raises the errors of `Writer.commit`."""
         try:
             if self.database.spread:
                 self._memory.add(await self._append_ahead(ready))
@@ -143,8 +140,8 @@ class Inbox(inbox_store.InboxRows):
         return list(zip(appended.arrivals, appended.verdicts, strict=True))
 
     async def _append_ahead(self, ready: Sequence[append_store.Ready]) -> Links:
-        """Run `append_ahead`. A conflict is with a row of an unfinished commit, and raises an error
-        that means "wait"."""
+        """Run `append_ahead`. A conflict means that another commit of the row is unfinished, and
+        raises StoreUnavailable so that the reader waits."""
         try:
             return await self.database.writer.commit(
                 append_store.append_ahead, ready, memory=self._memory
@@ -157,8 +154,8 @@ class Inbox(inbox_store.InboxRows):
             ) from error
 
     async def cannot_append(self) -> str | None:
-        """Return a sentence on why no delivery can be appended at present; None if one can. To find
-        out, a trial delivery is appended and rolled back."""
+        """Return a sentence on why no delivery can be appended at present; None if one can. As a
+        test, a trial delivery is appended and rolled back."""
         try:
             async with self.database.writer.transaction() as connection:
                 await run(connection, append_store.append, [append_store.TRIAL], LinkMemory())
@@ -176,8 +173,8 @@ class Inbox(inbox_store.InboxRows):
             )
 
     async def tidy(self) -> bool:
-        """Delete read rows from the inbox of an SQLite database. The receiver does this, or this
-        process if no receiver runs. Return False if it was not done in time."""
+        """Delete read rows from the inbox of an SQLite database. Return False if this was not done
+        in time. A running receiver deletes the rows; otherwise this process does."""
         file, lock = self.file, self.database.service
         if file is None or lock is None or not file.is_there():
             return True
@@ -199,19 +196,19 @@ class Inbox(inbox_store.InboxRows):
         return False
 
     async def damage(self) -> list[str]:
-        """Return a sentence for each damage to the file; none if there is no file."""
+        """Return a sentence for each damage to the inbox file; empty if there is no file."""
         there = self.file is not None and self.file.is_there()
         return await self.file.damage() if self.file is not None and there else []
 
     async def rewrite(self) -> None:
-        """Rewrite the file, if there is one."""
+        """Rewrite the inbox file, if there is one."""
         if self.file is not None and self.file.is_there():
             await self.file.writer.rewrite()
 
     # --- opening and closing ---------------------------------------------------------------------
 
     async def open(self, purpose: Purpose) -> None:
-        """Open the database, and the part of the inbox that a purpose needs. Raises the errors of
+        """Open the database, and the part of the inbox that the purpose needs. Raises the errors of
         `Database.open`."""
         with system_errors_explained():
             if purpose in ("serving", "working"):
@@ -239,8 +236,8 @@ class Inbox(inbox_store.InboxRows):
             await self._open_intake()
 
     async def gap(self) -> FoundGap | None:
-        """Return the gap of commits that the database has lost according to its inbox file, or that
-        its server may lack. Return None if nothing was lost, or there is no file."""
+        """Return the gap of commits that the database has lost, or that its server may lack. Return
+        None if nothing was lost, or there is no inbox file."""
         return await self.database.on_snapshot(self._found_gap)
 
     def _found_gap(self, connection: PlainConnection) -> FoundGap | None:
@@ -250,8 +247,8 @@ class Inbox(inbox_store.InboxRows):
         return inbox_store.found_gap(connection, facts_at(path), now=now)
 
     def _check_gap(self, connection: PlainConnection) -> None:
-        """Raise ConfigurationError if the database lost commits: a commit of this process, or a
-        migration, would hide that."""
+        """Raise ConfigurationError if the database lost commits. Otherwise a commit of this
+        process, or a migration, would hide the loss."""
         found = self._found_gap(connection)
         if found is not None:
             what = (
@@ -330,11 +327,11 @@ class Inbox(inbox_store.InboxRows):
     # --- a file that is lost ---------------------------------------------------------------------
 
     async def loss(self) -> FoundGap | None:
-        """Return the loss of the inbox file that a service noted or that is found now: it is
-        missing, damaged, or without rows that were read from it.
+        """Return the loss of the inbox file, noted by a service or found now. A file is lost if it
+        is missing, damaged, or without rows that were read from it.
 
-        Returns None if the file is unchanged, and a gap without deliveries if nothing is lost. Only
-        the holder of the serving lock may call it.
+        Returns None if the file is unchanged, and a gap without deliveries if no delivery was lost.
+        Only the holder of the serving lock may call this.
         """
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         if state.lost is not None or file is None or state.known is None:
@@ -366,8 +363,8 @@ class Inbox(inbox_store.InboxRows):
         return await self.database.on_snapshot(inbox_store.until_now, lost, now=now)
 
     async def make_way(self) -> None:
-        """Prepare for a new file: save the readable unread rows, and move the rest of the file
-        aside. The caller then commits `go_on_without`."""
+        """Prepare for a new inbox file: save the readable unread rows, and rename the damaged file.
+        The caller then commits `go_on_without`."""
         file, state = self.file, await self.database.on_snapshot(inbox_loss_store.left)
         assert file is not None
         facts = facts_at(file.database) if state.lost is not None else None
@@ -382,8 +379,9 @@ class Inbox(inbox_store.InboxRows):
         await file.make_way()
 
     async def _conclude(self, file: InboxFile, kept: InboxWriter) -> None:
-        """Note in the database how the file is left: closed properly, or lost. If it is lost, save
-        unread rows that can still be read. If the database's log is lost, note that in the file."""
+        """Note in the database whether the file was closed properly or lost. If the file is lost,
+        save unread rows that can still be read. If the database's log is lost, note that in the
+        file."""
         if kept.writer.poison is None:
             last = await file.on_snapshot(inbox_store.last_number)
             await self.database.writer.commit(inbox_loss_store.note_closed, last)
@@ -415,7 +413,7 @@ class Inbox(inbox_store.InboxRows):
         log.error("the inbox was lost", problem=found.sentence(), count=saved)
 
     async def close(self) -> None:
-        """Close everything. Does nothing if nothing was opened."""
+        """Close the inbox and its database. Does nothing if nothing was opened."""
         try:
             if self.turn is not None:
                 self.turn.release()
@@ -445,7 +443,7 @@ class _RolledBack(Exception):
 async def open_inbox(
     settings: Settings, *, purpose: Purpose = "serving", refuses_gap: bool = True
 ) -> AsyncIterator[Inbox]:
-    """Open a database with its inbox, as `Database.open` does. `refuses_gap`: see `Inbox`."""
+    """Open a database with its inbox, as `Database.open` does. `Inbox` explains `refuses_gap`."""
     inbox = Inbox(settings, purpose=purpose, refuses_gap=refuses_gap)
     try:
         await inbox.open(purpose)

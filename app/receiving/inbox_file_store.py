@@ -1,9 +1,10 @@
 """The inbox of an SQLite database: a file beside it, with one writer.
 
-It is created, checked and synced like the database itself, before anything is acknowledged. The
-file has an id, which the database stores with its position. So a new file, or another database's,
-is never mistaken for one that was read. A file that was emptied, or restored from an older copy,
-would reuse numbers that were already read; it counts as lost (`inbox_loss_store`).
+The file is created, checked and synced like the database itself, before any delivery is
+acknowledged. The file has an id, which the database stores with its position. So a new file, or
+another database's file, is never mistaken for one that was read. A file that was emptied, or
+restored from an older copy, would reuse numbers that were already read; it counts as lost
+(`inbox_loss_store`).
 """
 
 import hashlib
@@ -105,7 +106,7 @@ class InboxFile:
         return as_store_error(error) or error if loss is None else StorePoisoned(loss)
 
     def is_there(self) -> bool:
-        """Return whether the file exists. One without a table is new, and has no rows."""
+        """Return whether the file exists and has a table. A new file has no table."""
         if not self.path.exists():
             return False
         self._has_tables = self._has_tables or not _is_bare(self.path)
@@ -113,7 +114,7 @@ class InboxFile:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[AsyncConnection]:
-        """Open a connection on one consistent snapshot. Raises StoreUnavailable without one."""
+        """Open a connection on one consistent snapshot, or raise StoreUnavailable."""
         try:
             async with self._reader.connect() as connection, connection.begin():
                 yield connection
@@ -123,8 +124,9 @@ class InboxFile:
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
     ) -> Result:
-        """Run a plain, read-only function. Raises StoreUnavailable if it cannot run, and
-        StorePoisoned if the file was lost meanwhile, since its pages may be read as empty."""
+        """Run a plain, read-only function on a snapshot. Raises StoreUnavailable if it cannot run.
+        Raises StorePoisoned if the file was lost meanwhile, because its pages may be read as empty.
+        """
         try:
             async with self._reader.connect() as connection:
                 found = await run_snapshot(connection, function, *args, **words)
@@ -138,12 +140,13 @@ class InboxFile:
         return found
 
     async def open(self, environment: str, *, known: str | None) -> str:
-        """Create the file if it is missing, and check that it is ours. Return its id.
+        """Create the file if it is missing, and check that it belongs to this database. Return its
+        id.
 
-        environment  environment of its stamp
-        known        id of the file that the database has read from; None: none yet
+        environment  environment of the database's stamp
+        known        id of the file that the database has read from; None if it has read none yet
 
-        Only the holder of the serving lock may call it. Raises ConfigurationError for another
+        Only the holder of the serving lock may call this. Raises ConfigurationError for another
         database's file.
         """
         if not self.path.exists():
@@ -173,7 +176,7 @@ class InboxFile:
         return identity
 
     async def make_way(self) -> None:
-        """Rename what is left of the file, so that a new one can be created."""
+        """Rename the remains of the file, so that a new file can be created."""
         if "_reader" in vars(self):
             await self._reader.dispose()
         self._log.close()
@@ -183,12 +186,12 @@ class InboxFile:
         sync_folder(self.path.parent)
 
     def is_small(self) -> bool:
-        """Return whether the whole file can be checked before anything is acknowledged."""
+        """Return whether the file can be checked before a delivery is acknowledged."""
         return self.path.stat().st_size <= LOOKED_AT_FIRST
 
     async def empty(self, position: int) -> bool:
-        """Delete the rows up to a position from the file and its log. Only the holder of the
-        serving lock may call it."""
+        """Delete the rows up to a position from the file and its log. Return whether the log was
+        emptied, too. Only the holder of the serving lock may call this."""
         await self.writer.commit(delete_up_to, position)
         return await self.writer.checkpoint()
 
@@ -212,7 +215,7 @@ class InboxFile:
 
 
 def facts_at(database: Path) -> FileFacts | None:
-    """Read the facts of the inbox beside a database; None if it is missing or unreadable."""
+    """Read the facts of a database's inbox file; None if the file is missing or unreadable."""
     path = path_of(database)
     if not path.exists() or not path.stat().st_size:  # opening an empty file would delete its log
         return None
@@ -227,7 +230,7 @@ def facts_at(database: Path) -> FileFacts | None:
 
 
 def _is_bare(path: Path) -> bool:
-    """Return whether the file is empty, without a table. An unreadable file counts as not empty."""
+    """Return whether the file has no table. An unreadable file counts as having one."""
     if not path.stat().st_size:
         return True
     try:
@@ -238,8 +241,9 @@ def _is_bare(path: Path) -> bool:
 
 
 def mend_emptied(path: Path) -> None:
-    """Replace an emptied or removed file with the pages of a new one, so that its log can be read;
-    otherwise SQLite would delete the log. Call it only while nothing has the file open."""
+    """Replace an emptied or removed file with the pages of a new one, so that its log can be read.
+    Call this only while no process has the file open. Without these pages, SQLite would delete the
+    log."""
     lengths = [each.stat().st_size if each.exists() else 0 for each in (path, Path(f"{path}-wal"))]
     if not lengths[0] and lengths[1]:
         with tempfile.TemporaryDirectory() as folder:
@@ -254,7 +258,7 @@ def mend_emptied(path: Path) -> None:
 
 
 def path_of(database: Path) -> Path:
-    """Return the path of a database's inbox."""
+    """Return the path of a database's inbox file."""
     return database.with_name(database.name + SUFFIX)
 
 

@@ -58,7 +58,7 @@ def kept_of(items: Sequence[Item]) -> Kept:
 
 
 def refusal(lost: FoundGap) -> ConfigurationError:
-    """Return the error of a start that may not continue without permission."""
+    """Return the error that stops a start until a person has accepted the loss."""
     return ConfigurationError(
         [
             f"TALLYHOOK_DATABASE_URL: {lost.sentence()}; put the file back unchanged, or continue "
@@ -84,22 +84,22 @@ def _this_boot() -> str:
 
 
 def note_of(identity: str, last: int) -> bytes:
-    """Return the note of a file's last number. With each commit the receiver writes it to its lock
-    file, because a log that vanishes after a kill takes its own numbers along."""
+    """Return the note of a file's last number. The receiver writes this note to its lock file with
+    each commit, because a log that vanishes after a kill loses the numbers in it."""
     note = json.dumps({"inbox": identity, "last": last, "boot": _this_boot()})
     return note.ljust(NOTE_BYTES - 1).encode() + b"\n"
 
 
 class Noted(NamedTuple):
-    """The last number that was noted. `complete` means that no later one was assigned, because the
-    machine has not restarted. Otherwise the note may be older than the file."""
+    """The last row number that was noted. `complete` means that no later number was assigned,
+    because the machine has not restarted. Otherwise the note may be older than the file."""
 
     last: int
     complete: bool
 
 
 def noted_in(content: bytes, identity: str) -> Noted | None:
-    """Parse a file's note; None if it has none."""
+    """Parse the note of a file with this id. Return None if the content has no such note."""
     try:
         note = json.loads(content)
         if note["inbox"] != identity:
@@ -115,8 +115,8 @@ def noted_in(content: bytes, identity: str) -> Noted | None:
 class Left(NamedTuple):
     """State of the inbox as last noted in the database.
 
-    known     id of the file that the database reads; None: none yet
-    position  last number that it has read
+    known     id of the file that the database reads; None if it reads none yet
+    position  number of the last row that the database has read
     closed    last number of the file when it was closed properly; None otherwise
     lost      loss that a service noted
     since     instant before which nothing is unread: arrival of the newest read delivery, or when
@@ -131,7 +131,7 @@ class Left(NamedTuple):
 
 
 def left(connection: PlainConnection) -> Left:
-    """Load the state."""
+    """Load the noted state of the inbox."""
     noted, newest = inbox_store.fact(connection, LOST), connection.ask(inbox_store.LAST_ARRIVAL)
     since = max(inbox_store.counter(connection, inbox_store.OPENED), newest[0][0] if newest else 0)
     return Left(
@@ -146,7 +146,7 @@ def left(connection: PlainConnection) -> Left:
 
 
 def note_closed(connection: PlainConnection, last: int) -> None:
-    """Note that the file was closed properly, and its last number."""
+    """Note that the file was closed properly, with this last number."""
     inbox_store.put_counter(connection, inbox_store.CLOSED, last + 1)
 
 
@@ -158,7 +158,7 @@ def note_open(connection: PlainConnection, *, last: int, now: Instant) -> None:
 
 
 def note_lost(connection: PlainConnection, lost: FoundGap, *, now: Instant) -> FoundGap:
-    """Note a loss for the next start. Return it with its end at now if it is in the future."""
+    """Note a loss for the next start. Return it, with an end in the future replaced by now."""
     found = inbox_store.until_now(connection, lost, now=now)
     inbox_store.put_fact(connection, LOST, json.dumps(asdict(found)))
     return found
@@ -174,7 +174,7 @@ def save(connection: PlainConnection, rows: Sequence[Sequence[Any]], up_to: int)
 
 
 def go_on_without(connection: PlainConnection) -> None:
-    """Allow the next start to create a new file."""
+    """Delete the noted loss, so that the next start creates a new file."""
     connection.ask("DELETE FROM meta WHERE name=?", (LOST,))
     connection.ask("DELETE FROM counters WHERE name=?", (inbox_store.CLOSED,))
     inbox_store.adopt(connection, None)
@@ -184,7 +184,7 @@ def go_on_without(connection: PlainConnection) -> None:
 
 
 def numbers_in(connection: PlainConnection, after: int) -> set[int]:
-    """Return the row numbers above `after` that can be found from either end of a damaged file."""
+    """Return the row numbers above `after` that are readable from either end of a damaged file."""
     found = set[int]()
     for sql in (_FORWARD, _BACKWARD):
         least, most = after, LAST_NUMBER
@@ -207,7 +207,7 @@ _BACKWARD: Final = "SELECT seq FROM inbox WHERE seq > ? AND seq < ? ORDER BY seq
 
 
 def readable(connection: PlainConnection, numbers: Iterable[int]) -> list[tuple[Any, ...]]:
-    """Return the intact rows with these numbers: number, count, arrival, size and records."""
+    """Return the intact rows with these numbers as (number, count, arrival, size, records)."""
     found = []
     for number in numbers:
         try:
@@ -258,7 +258,7 @@ WITHOUT_LOG: Final = (
 def loss_among(
     lost: Collection[int], kept: Mapping[int, Kept], *, detail: str, now: Instant
 ) -> FoundGap:
-    """Return the gap left by lost rows. `kept` has facts of rows that a running process knows."""
+    """Return the gap left by lost rows. `kept` has facts that a running process has about rows."""
     known = [kept[number] for number in lost if number in kept]
     exact = len(known) == len(lost)
     return FoundGap(
@@ -273,7 +273,7 @@ def loss_among(
 def loss_after(
     state: Left, *, detail: str, found: Collection[int], on_its_way: Duration, now: Instant
 ) -> FoundGap:
-    """Return the loss that a start finds.
+    """Return the loss that a service finds when it starts.
 
     found       numbers of the unread rows that can be read
     on_its_way  longest time from a delivery's arrival to its storage
@@ -293,8 +293,8 @@ _SIZES: Final = struct.Struct(">H10xI")
 
 
 def mend_length(path: Path) -> None:
-    """Extend a truncated file to its former length with empty pages, because SQLite does not open a
-    shorter one. Call it only while nothing has the file open."""
+    """Extend a truncated file to its former length with empty pages. Call this only while no
+    process has the file open. SQLite does not open a file that is shorter than its header says."""
     with path.open("rb+") as file:
         head = file.read(len(_MAGIC) + _SIZES.size)
         if head.startswith(_MAGIC) and len(head) == len(_MAGIC) + _SIZES.size:
@@ -307,7 +307,7 @@ LOST_AS: Final = ".lost-"
 
 
 def move_aside(path: Path) -> Path | None:
-    """Rename the rest of the file and its log. Return the new name; None if nothing is left."""
+    """Rename the remains of the file and its log. Return the new name; None if nothing remains."""
     suffixes = ("-shm", "-wal", "")
     left = [suffix for suffix in suffixes if Path(f"{path}{suffix}").exists()]
     for number in count(1):

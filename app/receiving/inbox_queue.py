@@ -2,8 +2,8 @@
 
 A request submits its delivery and waits. One task takes all submitted items, writes them in one
 transaction and then answers each request. While the disk works, the next batch gathers, so batches
-grow with the load. If deliveries arrive meanwhile, commits are spaced a little: each costs as much
-processor time as receiving two or three deliveries.
+grow with the load. If deliveries arrive meanwhile, commits are spaced a little, because each commit
+costs as much processor time as receiving two or three deliveries.
 """
 
 import asyncio
@@ -53,9 +53,11 @@ class InboxQueue:
         batch_limit: int,
         on_commit: Callable[[int], None],
     ) -> None:
-        """queue_limit: waiting arrivals beyond which more are refused, never dropped silently.
-        batch_limit: most arrivals in one transaction, which limits how long others wait.
-        on_commit: called with the number of arrivals after each commit.
+        """Create a queue without items.
+
+        queue_limit  waiting arrivals beyond which more are refused
+        batch_limit  most arrivals in one transaction, which limits how long others wait
+        on_commit    called with the number of arrivals after each commit
         """
         self._inbox = inbox
         self._queue_limit = queue_limit
@@ -79,11 +81,9 @@ class InboxQueue:
         return len(self._waiting)
 
     async def submit(self, item: Item) -> None:
-        """Wait until the item is durably committed.
-
-        Raises StoreUnavailable when the queue is full or the store cannot write now, StorePoisoned
-        when it never will again. In both cases the item may have been stored.
-        """
+        """Wait until the item is durably committed. Raises StoreUnavailable if the queue is full or
+        the store cannot write now, and StorePoisoned if the store will never write again. In both
+        cases the item may have been stored."""
         if self.stalled is not None:
             raise StoreUnavailable(self.stalled, reason="slow")
         # Rejections may fill half of the queue: a flood of them always leaves room for deliveries.
@@ -101,7 +101,7 @@ class InboxQueue:
         await answer
 
     async def run(self) -> None:
-        """Write batches until `close` is called and nothing waits."""
+        """Write batches until `close` is called and no item is waiting."""
         while not (self._closing and not self._waiting):
             await self._wake.wait()
             self._wake.clear()
@@ -118,12 +118,12 @@ class InboxQueue:
             await asyncio.sleep(early)
 
     def close(self) -> None:
-        """Accept nothing more. `run` ends when everything that waits is written."""
+        """Accept no more items. `run` ends when all waiting items are written."""
         self._closing = True
         self._wake.set()
 
     def abandon(self) -> None:
-        """Accept nothing more, and refuse waiting items, because no writer is left."""
+        """Accept no more items, and refuse waiting ones, because no writer is left."""
         self.close()
         while self._waiting:
             _, answer = self._waiting.popleft()
@@ -169,7 +169,7 @@ class InboxQueue:
         )
 
     def _failed(self, batch: list[_Waiting], error: Exception) -> Exception:
-        """Return the answer to the senders of a batch that could not be written."""
+        """Return the error with which the senders of an unwritten batch are answered."""
         if _brings_deliveries(batch):
             self.faults += 1
             if self.faults == FAULTS:
@@ -197,8 +197,8 @@ class InboxQueue:
         self.faults = 0
 
     async def still_faulty(self) -> str | None:
-        """Return a sentence on why deliveries cannot be written, if several consecutive batches
-        failed; None if they can. To find out, a trial delivery is written and rolled back."""
+        """Return a sentence on why deliveries cannot be written; None if they can be. Only after
+        several consecutive batches failed, a trial delivery is written and rolled back."""
         if self.faults < FAULTS:
             return None
         try:
@@ -217,8 +217,9 @@ class InboxQueue:
             )
 
     def _lose_patience(self) -> None:
-        """Tell all waiting senders to try again, including those of the running batch, whose
-        outcome is unknown. Drop items that are not being written, and accept no more meanwhile."""
+        """Tell all waiting senders to try again. Drop the items that are not being written, and
+        accept no more until the running batch ends. The senders of the running batch are told, too,
+        although its outcome is unknown."""
         self.stalled = _SLOW
         log.error("the store is slow to answer", batch=len(self._under_way), queue=self.depth)
         waiting = [*self._under_way, *self._waiting]
@@ -247,8 +248,7 @@ def _class_of(error: Exception) -> str:
 
 
 def _brings_deliveries(batch: Sequence[_Waiting]) -> bool:
-    """Return whether a batch has deliveries. Writing only rejections does not show that deliveries
-    can be written."""
+    """Return whether a batch has deliveries. Success with rejections alone proves little."""
     return any(isinstance(item, Received) for item, _ in batch)
 
 

@@ -6,17 +6,18 @@
 A row is durable before its senders are answered, and it is deleted in the transaction that appends
 its content. So nothing is read twice or lost, whichever process dies.
 
-On PostgreSQL the inbox is a table of the database. With several receivers, numbers commit out of
-order. With several readers, each claims rows first (`claim_store`), and its transaction deletes
-exactly those rows that it has read and still owns. On SQLite the inbox is a separate file
-(`inbox_file`), so that no import, fold or backup delays a sender. The receiver is its only writer,
-so its numbers rise with each commit. The reader's transaction stores its position in the database.
-A row counts as read if its number is at or below the position. It is deleted once the database's
-file holds that position without its write-ahead log, so that a lost log takes no delivery along. On
-SQLite the database has the table, too: a backup stores in it what its copy had not read.
+On PostgreSQL the inbox is a table of the database. With several receivers, row numbers commit out
+of order. With several readers, each reader claims rows first (`claim_store`), and its transaction
+deletes exactly those rows that it has read and still owns. On SQLite the inbox is a separate file
+(`inbox_file`), so that no import, fold or backup delays a sender. The receiver is the only writer
+of the file, so row numbers rise with each commit. The reader's transaction stores the reader's
+position in the database. A row counts as read if its number is at or below the position. It is
+deleted once the database's file holds that position without its write-ahead log, so that a lost log
+takes no delivery along. On SQLite the database has the table, too: a backup stores in it the rows
+that its copy had not read.
 
-A row on which readers died, or that the database refused, is split into suspects: each of its
-records gets a row of its own. A suspect is claimed before it is read. One whose claims expired or
+A row on which readers died, or that the database refused, is split into suspects: each record of
+the row gets its own row. A suspect is claimed before it is read. A suspect whose claims expired or
 that failed three times is set aside.
 """
 
@@ -80,9 +81,12 @@ _NEW_SUSPECT: Final = ("received_at", "tries", "aside", "orders", "record")
 
 
 class Unread(NamedTuple):
-    """One unread row with its number of records. `items` is None if its bytes are damaged.
-    `in_file` tells the file from the table. `taken_by` is the claim under which it is read, or
-    None. `tries` counts its expired claims."""
+    """One unread row with its number of records.
+
+    items     None if the bytes are damaged
+    in_file   whether the row is in the file, not in the table
+    taken_by  claim under which the row is read, or None
+    tries     number of expired claims"""
 
     seq: int
     holds: int
@@ -95,9 +99,11 @@ class Unread(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """One record that is read alone. `tries` counts readings that did not end well. `orders` are
-    those that are, or would be, held because of it, if known. `taken_by` is the claim under which
-    it is read."""
+    """One record that is read alone.
+
+    tries     number of readings that failed
+    orders    known orders that are held, or would be held, because of this record
+    taken_by  claim under which the record is read"""
 
     seq: int
     tries: int
@@ -118,8 +124,8 @@ def tidied(connection: PlainConnection) -> int:
 
 
 class Progress(NamedTuple):
-    """Row numbers of the file, from the database: the last one read, the last that an erasure wants
-    deleted, the last that may be deleted; and LAST_COMMIT."""
+    """Row numbers of the file, from the database: the last row read, the last row that an erasure
+    wants deleted, the last row that may be deleted; and LAST_COMMIT."""
 
     position: int
     tidy_up_to: int
@@ -138,7 +144,7 @@ def keep_row(connection: PlainConnection, items: Sequence[Item]) -> tuple[int, i
 
 
 def inbox_row(items: Sequence[Item]) -> tuple[int, Instant, int, bytes]:
-    """Return the values of KEEP for a row with these items."""
+    """Return the parameters of the statement KEEP for a row with these items."""
     records = framed(items)
     return len(items), min(item.received_at for item in items), len(records), records
 
@@ -190,7 +196,7 @@ def items_of(records: bytes) -> list[Item] | None:
 
 
 def delete_up_to(connection: PlainConnection, last: int) -> None:
-    """Delete read rows of the file up to a number, and note it."""
+    """Delete read rows of the file up to a number, and note the last deleted number."""
     rows = connection.ask("DELETE FROM inbox WHERE seq <= ? RETURNING seq, count", (last,))
     if rows:
         put_counter(connection, DELETED, max(seq for seq, _ in rows))
@@ -198,16 +204,16 @@ def delete_up_to(connection: PlainConnection, last: int) -> None:
 
 
 def cover(connection: PlainConnection) -> None:
-    """Note that the database's file has everything that was read: its log was just folded."""
+    """Note that the database's file, without its log, has everything that was read."""
     position = position_of(connection)
     if position > counter(connection, COVERED):
         put_counter(connection, COVERED, position)
 
 
 def take_out(connection: PlainConnection, rows: Sequence[Unread]) -> list[Unread]:
-    """Delete rows that are read in this transaction, which all belong to one claim or to none.
-    Return those that still existed under that claim, since another reader may have claimed some.
-    Another reader of such a row waits for the commit."""
+    """Delete rows that are read in this transaction. Return the rows that still existed. All rows
+    belong to one claim, or to none. A row that another reader has claimed meanwhile is not deleted.
+    Another reader of a deleted row waits for the commit."""
     in_file = [row for row in rows if row.in_file]
     table = [row for row in rows if not row.in_file]
     claim = table[0].taken_by or "" if table else ""
@@ -231,7 +237,7 @@ _DELETE: Final = "DELETE FROM inbox WHERE coalesce(taken_by, '') = ? AND seq IN 
 
 
 def position_of(connection: PlainConnection) -> int:
-    """Return the last row number of the file that was read."""
+    """Return the number of the last row of the file that was read."""
     return counter(connection, POSITION)
 
 
@@ -289,8 +295,8 @@ class FileFacts(NamedTuple):
 
 
 def adopt(connection: PlainConnection, file: FileFacts | None) -> None:
-    """Make the position refer to this file from now on, with nothing of it read. None stands for a
-    file that is still to be created."""
+    """Make the position refer to this file from now on, with no row read. None means a file that
+    will be created later."""
     if file is None:
         connection.ask("DELETE FROM meta WHERE name=?", (IDENTITY,))
         return
@@ -343,8 +349,8 @@ def found_gap(
 
 
 def until_now(connection: PlainConnection, found: FoundGap, *, now: Instant) -> FoundGap:
-    """Return the gap with its end moved to now if it lies in the future. If a clock was ahead, the
-    gap begins after the newest arrival that is not in the future."""
+    """Return the gap, with an end in the future replaced by now. If the gap begins in the future
+    because a clock was ahead, it begins after the newest arrival that is not in the future."""
     since = found.since
     if since > now:
         ((arrived,),) = connection.ask(_ARRIVED_BY, (now,))
@@ -361,9 +367,9 @@ def gap_since_backup(
     """Return the gap of commits that are missing in a copy that replaces the database; None if none
     is missing.
 
-    file  facts of the inbox file that is there
-    last  LAST_COMMIT of the replaced database; None if it cannot be read. Then it may have been
-          written until now: the file's note may be a second old, and commands leave none
+    file  facts of the present inbox file
+    last  LAST_COMMIT of the replaced database; None if it cannot be read. The database may then
+          have been written until now: the file's note may be a second old, and commands leave none
     """
     has = Instant(counter(connection, LAST_COMMIT))
     if file is not None and fact(connection, IDENTITY) == file.identity:
@@ -384,8 +390,8 @@ _SINCE_BACKUP: Final = "the backup lacks everything since it was made"
 def gap_of_inbox(
     connection: PlainConnection, file: FileFacts | None, *, now: Instant
 ) -> FoundGap | None:
-    """Return the gap if the file is missing or differs from the one that the database has read;
-    None if it is the same, or no file was read yet."""
+    """Return the gap if the file is missing or is not the one that the database has read. Return
+    None if it is that file, or the database has read no file yet."""
     known = fact(connection, IDENTITY)
     if known is None or (file is not None and file.identity == known):
         return None
@@ -409,7 +415,7 @@ LAST_ARRIVAL: Final = "SELECT received_at FROM deliveries ORDER BY id DESC LIMIT
 
 
 def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
-    """Move each record of these rows into its own row. Damaged rows cannot be split."""
+    """Move each record of these rows into its own row. A damaged row is moved as a whole."""
     alone: list[tuple[Any, ...]] = []
     for row in take_out(connection, rows):
         if row.items is None:
@@ -420,7 +426,7 @@ def suspect(connection: PlainConnection, rows: Sequence[Unread]) -> None:
 
 
 def next_suspects(connection: PlainConnection, *, aside: bool, limit: int) -> list[Suspect]:
-    """Return the suspects to read, oldest first; with `aside`, those that are set aside."""
+    """Return the suspects to read, oldest first; with `aside`, the suspects that are set aside."""
     rows = connection.ask(_SUSPECTS, (int(aside), limit))
     return [suspect_of(row) for row in rows]
 
@@ -434,7 +440,7 @@ _SUSPECTS: Final = statement(
 
 
 def suspect_of(row: Sequence[Any]) -> Suspect:
-    """Return the suspect in a row with SUSPECT_COLUMNS."""
+    """Build a suspect from a row with SUSPECT_COLUMNS."""
     seq, tries, orders, record, taken_by = row
     items = items_of(bytes(record))
     named = orders.split("\n") if orders else []
@@ -442,8 +448,8 @@ def suspect_of(row: Sequence[Any]) -> Suspect:
 
 
 def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> None:
-    """Note the orders that a suspect mentions, which are held if it is set aside. Does nothing if
-    another reader has it."""
+    """Note the orders that a suspect mentions. Does nothing if another reader has the suspect. The
+    orders are held if the suspect is set aside."""
     connection.ask(
         "UPDATE suspects SET orders=? WHERE seq=? AND aside=0 AND coalesce(taken_by, '')=?",
         ("\n".join(orders), one.seq, one.taken_by or ""),
@@ -453,7 +459,7 @@ def note_orders(connection: PlainConnection, one: Suspect, *, orders: Sequence[s
 def set_aside(connection: PlainConnection, one: Suspect, *, orders: Sequence[str]) -> bool:
     """Stop reading a suspect until a person asks for it. Return False if another reader has it.
 
-    orders  orders that are held meanwhile
+    orders  orders that are held until the suspect is read
     """
     found = connection.ask(
         "UPDATE suspects SET aside=1, taken_by=NULL, orders=? "
@@ -479,7 +485,7 @@ def orders_waiting(connection: PlainConnection) -> set[str]:
 
 
 def try_again(connection: PlainConnection) -> int:
-    """Have all suspects that are set aside read again. Return how many there are."""
+    """Make all suspects that were set aside readable again. Return how many there are."""
     return len(connection.ask("UPDATE suspects SET aside=0, tries=0 WHERE aside=1 RETURNING seq"))
 
 
@@ -492,7 +498,7 @@ def count_set_aside(connection: PlainConnection) -> int:
 
 
 class Lender(Protocol):
-    """Interface to snapshots of a database, or of the file beside it."""
+    """Interface to snapshots of a database, or of its inbox file."""
 
     async def on_snapshot(
         self, function: Plain[Words, Result], *args: Words.args, **words: Words.kwargs
@@ -510,7 +516,7 @@ class FileLender(Lender, Protocol):
 
 
 class InboxRows:
-    """Content of the inbox for readers, wherever its rows are."""
+    """Unread rows of the inbox for readers, in the database and in the file."""
 
     def __init__(self, database: Lender, file: FileLender | None) -> None:
         """Read from a database and its inbox file. `file` is None on PostgreSQL."""
@@ -519,7 +525,7 @@ class InboxRows:
 
     @property
     def _file(self) -> Lender | None:
-        """The file; None if it does not exist, as for a database that was never served."""
+        """The inbox file; None if it does not exist, as for a database that was never served."""
         lender = self._lender
         return None if lender is None or not lender.is_there() else lender
 
@@ -527,7 +533,7 @@ class InboxRows:
         self, *, limit: int, most_bytes: int, brought: bool = False
     ) -> list[Unread]:
         """Return unread rows, oldest first; see `rows_after`. Rows from a backup come first. With
-        `brought`, only those are returned."""
+        `brought`, only rows from a backup are returned."""
         file = None if brought else self._file
         rows, position = await self._database.on_snapshot(_next_in_database, limit, most_bytes)
         if rows or file is None:
@@ -548,8 +554,8 @@ class InboxRows:
         return await file.on_snapshot(_kept_bytes, (await self.progress()).position)
 
     async def rows_of_file(self) -> tuple[list[tuple[int, int, int, Instant]], int, int]:
-        """Return number, records, size and arrival of every row of the file, in order; the number
-        up to which rows are read and deleted; and the noted LAST_COMMIT."""
+        """Return (number, records, size, arrival) of every row of the file, in order. Also return
+        the number up to which read rows are deleted, and the noted LAST_COMMIT."""
         file = self._file
         assert file is not None
         return await file.on_snapshot(_rows_of_file)
@@ -559,7 +565,7 @@ class InboxRows:
         return (await self.backlog_and_end(up_to=up_to))[0]
 
     async def backlog_and_end(self, *, up_to: InboxEnd = EVERYTHING) -> tuple[Backlog, InboxEnd]:
-        """Count like `backlog`. Also return the present last numbers, whatever `up_to` is."""
+        """Count like `backlog`. Also return the last row numbers, even those beyond `up_to`."""
         file, asked_before = self._file, -1
         while True:
             # The position first, so that rows read meanwhile are still counted.
@@ -576,7 +582,7 @@ class InboxRows:
 def _next_in_database(
     connection: PlainConnection, limit: int, most_bytes: int
 ) -> tuple[list[Unread], int]:
-    """Return the next rows of the table, and the position in the file."""
+    """Return the next unread rows of the table, and the position in the file."""
     rows = rows_after(connection, 0, limit=limit, most_bytes=most_bytes, in_file=False)
     return rows, position_of(connection)
 
@@ -622,7 +628,7 @@ def counted_after(connection: PlainConnection, after: int, *, up_to: int) -> Bac
 
 def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backlog, int, bool]:
     """Count the unread rows of the file. Also return its last number, and whether every row above
-    `after` still exists, since numbers are consecutive."""
+    `after` still exists. A missing number shows that a row is gone."""
     last = last_number(connection)
     ((first,),) = connection.ask("SELECT min(seq) FROM inbox WHERE seq > ?", (after,))
     complete = (last if first is None else first - 1) <= after
@@ -630,7 +636,7 @@ def _in_file(connection: PlainConnection, after: int, up_to: int) -> tuple[Backl
 
 
 def _in_database(connection: PlainConnection, up_to: int) -> tuple[Backlog, int, int]:
-    """Count the table's unread rows. Also return the file's position and the last number."""
+    """Count the table's unread rows. Also return the file's position and the table's last id."""
     rows = counted_after(connection, 0, up_to=up_to)
     ((records, size, oldest, newest),) = connection.ask(
         "SELECT count(*), sum(length(record)), min(received_at), max(received_at) "

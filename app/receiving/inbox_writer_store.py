@@ -1,10 +1,10 @@
-"""The receiver's side of the inbox: writes its rows, and on SQLite deletes read ones.
+"""The receiver's side of the inbox: writes its rows, and on SQLite deletes read rows.
 
-It deletes only what the database reports as read, polled on a read-only connection, and never
-trusts a message. The database's file must hold those rows without its write-ahead log, which is
-folded after some quiet seconds. After a reader has crashed, nothing is deleted until the next
-reader has checked the disk. In the file it notes the newest LAST_COMMIT that it saw: a database
-that later has an older one has lost commits.
+The writer deletes only rows that the database reports as read, polled on a read-only connection. It
+never trusts a message. The database's file must hold the effect of those rows without its
+write-ahead log, which is folded after some quiet seconds. After a reader has crashed, nothing is
+deleted until the next reader has checked the disk. In the inbox file the writer notes the newest
+LAST_COMMIT that it saw: a database that later has an older LAST_COMMIT has lost commits.
 """
 
 import asyncio
@@ -66,9 +66,11 @@ class InboxWriter:
         shared: bool,
         max_bytes: int,
     ) -> None:
-        """Prepare a writer that has not counted its rows yet. `database` is the database's writer,
-        whose files are checked, too. `shared` is True on PostgreSQL, where the reader deletes.
-        `max_bytes` is the limit of unread bytes, beyond which nothing is accepted."""
+        """Prepare a writer that has not counted its rows yet.
+
+        database   writer of the database, whose files are checked, too
+        shared     True on PostgreSQL, where the reader deletes the rows
+        max_bytes  limit of unread bytes, beyond which no delivery is accepted"""
         self.writer = writer
         self._database = database
         self._inbox = inbox
@@ -116,7 +118,7 @@ class InboxWriter:
 
     async def keep(self, items: Sequence[Item]) -> None:
         """Wait until a row with these items is durable and the database that will read it still
-        exists. Raises the errors of `Writer.commit`, and StoreUnavailable while too much is
+        exists. Raises the errors of `Writer.commit`, and StoreUnavailable while too many bytes are
         unread."""
         if self.size > self._max_bytes:
             raise StoreUnavailable(
@@ -141,7 +143,7 @@ class InboxWriter:
         self.on_kept(seq)
 
     def unread_after(self, position: int) -> list[int]:
-        """Return the numbers of unread rows above a position that are known here."""
+        """Return the known numbers of unread rows above a position."""
         return [seq for seq, *_ in self._unread if seq > position]
 
     def _count(self, seq: int, records: int, size: int, came: Instant) -> None:
@@ -161,8 +163,8 @@ class InboxWriter:
         self.oldest = self._unread[0][-1] if self._unread else None
 
     def _next_deleted(self, size: int) -> int | None:
-        """Return the number up to which rows should be deleted next, about `size` bytes of them;
-        None if there are none."""
+        """Return the number up to which to delete rows next, so that about `size` bytes are
+        deleted. Return None if there is nothing to delete."""
         last = None
         for seq, its_size in self._read:
             if seq > self._covered or (last is not None and its_size > size):
@@ -171,7 +173,7 @@ class InboxWriter:
         return last
 
     def _to_note(self) -> int | None:
-        """Return LAST_COMMIT if the file has an older one, else None."""
+        """Return LAST_COMMIT if it is newer than the file's note, else None."""
         return self._seen if self._seen > self._noted else None
 
     def _wrote(self, deleted: int | None, noted: int | None) -> None:
@@ -225,7 +227,7 @@ class InboxWriter:
             self._wrote(last, note)
 
     async def _tidy(self, progress: inbox_store.Progress) -> None:
-        """Delete the read rows that an erasure wants deleted, from the file and its log."""
+        """Delete the read rows that an erasure wants deleted from the file and its log."""
         up_to = progress.tidy_up_to
         if progress.covered < min(up_to, progress.position):
             await self._database.fold("PASSIVE")  # the next look sees how far it got
@@ -237,14 +239,14 @@ class InboxWriter:
             self._tidied = up_to
 
     async def note_lost_commits(self) -> None:
-        """Note, as the service ends, that the database's log was lost. No commit in it can be as
-        new as the noted one, so the next start finds a gap."""
+        """Note that the database's log was lost, as the service ends. The noted commit is newer
+        than any in the database, so the next start finds a gap."""
         newer = max(SystemClock().now(), self._seen + 1)
         with self.writer.though_poisoned():
             await self.writer.commit(_keep, (), None, newer)
 
     async def _note(self, last_commit: int) -> None:
-        """Note the database's last commit. If there was none for a while, fold its log."""
+        """Note the database's last commit. After QUIET_S without a commit, fold its log."""
         now = monotonic()
         if last_commit != self._seen:
             self._seen, self._seen_at = last_commit, now

@@ -1,4 +1,4 @@
-"""A stored delivery as the request that brought it, to be sent on again.
+"""Rebuilds the request that brought a stored delivery, so that it can be sent on.
 
 Leaves out: sending, and whether the request was genuine.
 """
@@ -21,15 +21,15 @@ from reconcile.instants import HOUR
 
 
 class Kept(NamedTuple):
-    """A request, and the names of its headers whose values, such as credentials, are not stored."""
+    """A request, and the names of its headers whose values are not stored, such as credentials."""
 
     request: Recorded
     left_out: list[str]
 
 
 def no_delivery(delivery_id: str) -> NotFoundError:
-    """Return the error for an id that is in no log, or that the caller may not see. Both have the
-    same text, so that nobody learns which it is."""
+    """Return the error for an id that is in no log, or that the caller may not see. Both cases have
+    the same text, so that the caller cannot tell them apart."""
     return NotFoundError(
         f"there is no delivery {delivery_id!r}: `tallyhook deliveries list` shows the newest, and "
         "old refused ones are deleted"
@@ -42,11 +42,9 @@ SHOWN_WITHIN: Final = HOUR
 async def refuse_too_many(
     context: AppContext, connection: Connection, who: Operator, *, more: int
 ) -> None:
-    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed.
-
-    A body or a full bundle counts as one number. Numbers of an approved proposal don't count. The
-    machine's owner has the database anyway, and has no limit.
-    """
+    """Raise UsageError if a person would see more numbers within SHOWN_WITHIN than is allowed. A
+    body or a full bundle counts as one number. Numbers shown for an approved proposal do not count.
+    The machine's owner has no limit, because the owner can read the database anyway."""
     if not proved(who):
         return
     most = context.settings.phones.shown_per_hour
@@ -63,11 +61,9 @@ async def refuse_too_many(
 
 
 async def kept_request(context: AppContext, delivery_id: str, *, to: str, by: str | None) -> Kept:
-    """Return the request that brought a delivery. The audit trail notes who sends it where.
-
+    """Return the request that brought a delivery. Note in the audit trail who sends it where.
     Raises NotFoundError if there is no such delivery. Raises UsageError if its body is restricted
-    or not stored whole, and for callers who may not see bodies, or no more of them this hour.
-    """
+    or not stored whole, if the caller may not see bodies, or has seen too many this hour."""
     async with context.database.reading() as connection:
         await refuse_restricted(connection, delivery=delivery_id)
         entry = await find_in_log(connection, delivery_id)

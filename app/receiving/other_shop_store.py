@@ -2,8 +2,9 @@
 
 If only the order number links a payment to an order, and the payment exceeds the price, the number
 may be another shop's. That is likely if the account also brings payments for orders that nobody
-placed. The order is then held until a person releases it. This is judged once, from what is stored
-when the reader reads the payment, in live and if an order needs the shop's own price.
+placed. The order is then held until a person releases it. This is judged once, when the reader
+reads the payment, from the data stored at that time. It is judged only in live, and only if an
+order needs the shop's own price.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ def _is_of_more_than_the_price(event: Event, records: Mapping[str, Sequence[Reco
 
 
 def _is_placed(connection: PlainConnection, event: Event, records: Sequence[Record]) -> bool:
-    """Return whether a person or the shop assigned the payment, directly or by its session."""
+    """Return whether a person or the shop assigned the payment, or its session, to the order."""
     claims = [each for each in records if each.kind in CLAIMS]
     if not claims:
         return False

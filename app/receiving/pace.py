@@ -1,7 +1,7 @@
-"""Size of a short transaction, learnt from the durations of earlier ones.
+"""Size of a short transaction, learnt from the durations of earlier transactions.
 
 Only one transaction at a time writes to an SQLite database, in whichever process. Deliveries and
-the shop's calls wait for earlier transactions. What a row costs depends on the row, the disk and
+the shop's calls wait for earlier transactions. The cost of a row depends on the row, the disk and
 the machine's load, so work of many pieces is limited by time, not by rows.
 """
 
@@ -24,9 +24,10 @@ _GROWTH: Final = 2
 
 
 class Pace:
-    """Number of pieces for the next in a series of transactions.
+    """Number of pieces to process in the next of several similar transactions.
 
-    first  pieces of the first transaction; most  largest number, however fast they are
+    first  pieces of the first transaction
+    most   largest number of pieces, however fast they are
     """
 
     def __init__(self, *, first: int, most: int) -> None:
@@ -35,11 +36,9 @@ class Pace:
 
     @asynccontextmanager
     async def writing(self, database: Database, *, pieces: int) -> AsyncIterator[Connection]:
-        """Run one transaction with this many pieces. Raises the errors of `Database.writing`.
-
-        If another process waited for it, rest as long afterwards: a service has many short
-        transactions, and would otherwise fit only one between two of these.
-        """
+        """Run one transaction with this many pieces. Raises the errors of `Database.writing`. If
+        another process waited for the transaction, rest as long afterwards. Otherwise a service
+        with many short transactions could run only one between two of these."""
         async with database.writing() as connection:
             began = perf_counter()
             yield connection
@@ -50,13 +49,13 @@ class Pace:
             await anyio.sleep(worked)
 
     def fitting(self, database: Database) -> int:
-        """Return the number of pieces for the next transaction of endless work: enough for a short
-        one while another process waits, else the largest allowed."""
+        """Return the number of pieces for the next transaction of endless work. It is small enough
+        for a short transaction while another process waits, else the largest allowed."""
         return self.size if database.writer.was_wanted else self._most
 
     def learn(self, pieces: int, *, seconds: float) -> None:
-        """Learn from the duration of a transaction. A small, quick one tells nothing about larger
-        ones, since most of its time is the commit's. One that is more than half full counts."""
+        """Adjust the size to the duration of a transaction. A short transaction with at most half
+        of the pieces changes nothing, because most of its time was the commit's."""
         if pieces > self.size // 2 or seconds > SHORT_S:
             fitting = int(pieces * SHORT_S / max(seconds, 1e-6))
             self.size = max(1, min(fitting, self.size * _GROWTH, self._most))

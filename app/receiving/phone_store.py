@@ -1,7 +1,7 @@
 """Orders by phone number, found through keyed digests. The numbers themselves are not stored here.
 
 A digest points to an order, or to the delivery of an event that names no order. Such an event may
-get its order later, through a link.
+be linked to an order later.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ _ORDERS: Final = (
 
 
 def phone_note(digest: bytes, order: str | None, delivery_id: str, now: Instant) -> PhoneNote:
-    """Return the note of one event's customer."""
+    """Return the note of a customer: of the order, or of the delivery if there is no order."""
     kind, thing = ("delivery", delivery_id) if order is None else ("order", order)
     return digest, kind, thing, now
 
@@ -65,7 +65,7 @@ async def orders_by_phone(connection: AsyncConnection, digest: bytes, *, limit: 
 
 
 async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> list[str]:
-    """Return deliveries with a number whose events named no order when they arrived."""
+    """Return deliveries with a phone number's digest whose events named no order on arrival."""
     rows = await connection.execute(
         text("SELECT thing FROM phones WHERE digest = :digest AND kind = 'delivery'"),
         {"digest": digest},
@@ -74,7 +74,7 @@ async def deliveries_by_phone(connection: AsyncConnection, digest: bytes) -> lis
 
 
 def recipient_note(digest: bytes, payment: str, now: Instant) -> PhoneNote:
-    """Return the note on who received a statement's payment. It is lost with the phone key."""
+    """Return the note of who received a statement's payment. It is lost with the phone key."""
     return digest, RECIPIENT, f"stm:{payment}", now
 
 
@@ -96,7 +96,7 @@ _OF_RECIPIENTS: Final = (
 async def orders_of_recipients(
     connection: AsyncConnection, *, as_of: Instant
 ) -> dict[str, set[str]]:
-    """Return the orders of the phone number that each payment to a person went to, by payment."""
+    """Return, for each payment to a person, the orders with that person's phone number."""
     found: dict[str, set[str]] = {}
     for thing, order in await connection.execute(text(_OF_RECIPIENTS), {"as_of": as_of}):
         found.setdefault(thing.partition(":")[2], set()).add(order)
@@ -125,8 +125,8 @@ async def use_key(connection: AsyncConnection, name: bytes) -> None:
 
 
 async def uses_other_key(connection: AsyncConnection, name: bytes) -> bool:
-    """Return whether the database uses another key than the one with this name, or has digests of
-    another."""
+    """Return whether the database uses a key other than the one with this name, or has digests of
+    other keys."""
     used = await key_in_use(connection)
     return used not in (None, name.hex()) or await has_other_keys(connection, name)
 
@@ -180,7 +180,7 @@ async def drop_notes(connection: AsyncConnection, notes: Iterable[PhoneNote]) ->
 
 
 async def drop_other_keys(connection: AsyncConnection, name: bytes) -> None:
-    """Delete digests of other keys, by which nothing can be found any more."""
+    """Delete digests of keys other than this one, because nothing can be found by them any more."""
     await connection.execute(
         text("DELETE FROM phones WHERE substr(digest, 1, :length) <> :name"),
         {"length": len(name), "name": name},

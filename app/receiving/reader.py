@@ -6,14 +6,15 @@
     3 append   events, links and due marks, and take those rows out,
                in one transaction                                      receiving/append_store.py
 
-A repeat is harmless: what was not committed is still in the inbox. What cannot be read is stored as
-`unreadable`; nothing that was accepted is dropped.
+A repeat is harmless: a row that was not committed is still in the inbox. A delivery that cannot be
+read is stored as `unreadable`; no accepted delivery is dropped.
 
 Rows on which two readers ended, or which the database refuses, become suspects: each of their
 records is read alone, under its own claim. A suspect that has failed three times is set aside,
 stored and reported, and its orders are held if they are known. The other rows are read as usual. An
-ended reader is noticed by its claims. On SQLite, where the only reader does not write the file, the
-next reader notices it: each reader counts its start, and any append resets the count.
+ended reader is noticed by its claims. On SQLite there are no claims, because the only reader does
+not write the file: each reader counts its start, any append resets the count, and the next reader
+sees the count.
 """
 
 import asyncio
@@ -78,9 +79,9 @@ class Holding(NamedTuple):
 
     orders_of  returns the orders that arrivals mention
     hold       sets the delivery aside, and holds these orders
-    release    releases these orders after the delivery was read, unless another one of theirs is
-               set aside
-    release_left  does the same for all orders, after a reader ended between reading and releasing
+    release    releases these orders after the delivery was read, except orders of another delivery
+               that is set aside
+    release_left  releases the orders that a reader left held because it ended before releasing them
     """
 
     orders_of: Callable[[AppContext, Sequence[Arrival]], Awaitable[list[str]]]
@@ -91,9 +92,9 @@ class Holding(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReaderContext:
-    """Everything needed to read: the context, its inbox, the configured sources, the environment,
-    the holding of orders of unreadable deliveries, failures to append, and the claims of this
-    reader and of others."""
+    """Everything needed to read the inbox. Includes the configured sources, the functions that hold
+    orders of unreadable deliveries, the failures to append, and the claims of this reader and of
+    others."""
 
     context: AppContext
     inbox: Inbox
@@ -105,8 +106,8 @@ class ReaderContext:
 
 
 class Reader:
-    """Reads the inbox until it is stopped: on SQLite only while no other process does, on
-    PostgreSQL beside others. `alive` tells readiness whether it is running."""
+    """Reader of the inbox until it is stopped. `alive` tells readiness whether it is running. On
+    SQLite only one process reads at a time; on PostgreSQL several readers may run."""
 
     def __init__(self, reading: ReaderContext) -> None:
         # The holder of an SQLite file's lock is the only reader.
@@ -128,12 +129,12 @@ class Reader:
         self.alive = False
 
     def stop(self, *, drain: bool = True) -> None:
-        """Stop now, or with `drain` once the inbox is empty or cannot be read."""
+        """Stop now; with `drain`, stop once the inbox is empty or cannot be read."""
         self._stopping, self._draining = True, drain
         self._signals.accepted.set()
 
     async def run(self) -> None:
-        """Read until stopped, or until an error that does not pass."""
+        """Read until stopped, or until a permanent error."""
         self.alive = True
         try:
             while not (self._stopping and not self._draining):
@@ -165,8 +166,8 @@ class Reader:
                 self._turn.release()
 
     async def read_brought(self) -> None:
-        """Read all unread rows in the database itself, such as those from a backup, and none from
-        its inbox file. Only for a database that nobody serves. Raises StoreUnavailable."""
+        """Read all unread rows in the database itself, such as rows from a backup, but no rows in
+        its inbox file. Only for a database without a running service. Raises StoreUnavailable."""
         self._reading.claimant.alone = True
         while await self._read_suspect() or await read_some(self._reading, brought=True):
             pass
@@ -180,7 +181,7 @@ class Reader:
                 return
 
     async def _round(self) -> int:
-        """Run one round. Return how much there was to do."""
+        """Read once: one suspect or the next rows. Return how many were found."""
         if not self._began:
             await self._begin()
         await self._beat()
@@ -207,7 +208,7 @@ class Reader:
                 await self._database.writer.commit(inbox_store.suspect, rows)
 
     async def _end(self) -> None:
-        """Note that the reader ended normally, so that unread rows are not suspected."""
+        """Note that the reader ended normally, so that its unread rows do not become suspects."""
         if self._began:
             try:
                 await self._database.writer.commit(_end, self._reading.claimant)
@@ -313,8 +314,8 @@ def _pace(database: Database) -> Pace:
 
 
 async def _claimed(reading: ReaderContext, limit: int) -> list[inbox_store.Unread]:
-    """Claim rows. Without a backlog, first look whether any row is free: most looks find nothing,
-    and then nothing is written."""
+    """Claim rows. If there was no backlog, first look on a snapshot whether any row is free, so
+    that nothing is written when there is nothing to read."""
     claimant, database = reading.claimant, reading.context.database
     quiet = reading.context.signals.drained.is_set()
     if quiet and not claimant.free(await database.on_snapshot(claim_store.heads_of_rows)):

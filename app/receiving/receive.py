@@ -1,5 +1,5 @@
-"""Path of a delivery from the socket's bytes to a durable row of the inbox. It never folds or makes
-requests; events are interpreted afterwards.
+"""Path of a delivery from the socket's bytes to a durable row of the inbox. This path never folds
+or makes requests; events are interpreted afterwards.
 
 1 source      4 age           6 inbox: committed together with many others
 2 size        5 account and   7 acknowledgement
@@ -59,9 +59,11 @@ class ReceiverAnswer(NamedTuple):
 
 
 class Unstored:
-    """Reporter of reasons for 503 answers: at once, once a minute, and when the problem is over. If
-    only a few of many deliveries are refused, as by a full queue, it is over once none was refused
-    for as long as senders are asked to wait."""
+    """Log of the reasons for 503 answers: logged at once, once a minute, and when the problem is
+    over.
+
+    The problem is over once no delivery was refused for RETRY_AFTER_S, as long as senders are asked
+    to wait. So a few refusals among many deliveries, as by a full queue, count as one problem."""
 
     def __init__(self) -> None:
         self._reason: NotStored | None = None
@@ -91,10 +93,12 @@ a mistyped or retired one."""
 
 @dataclass(frozen=True, kw_only=True)
 class Receiver:
-    """Everything needed to receive. `rejected_body_bytes` of one refused body are stored, if
-    `rejection_rate` allows it. `unsigned` limits requests that nobody signs, because each is
-    written and makes us ask its provider. `ages` records deliveries refused for their age, and
-    accepted ones."""
+    """Everything needed to receive deliveries.
+
+    rejected_body_bytes  bytes of one refused body that are stored, if `rejection_rate` allows it
+    unsigned             allowances for unsigned requests, because each request is written and makes
+                         us ask its provider
+    ages                 counts of deliveries refused for their age, reset by accepted deliveries"""
 
     sources: Mapping[str, Source]
     queue: InboxQueue
@@ -116,9 +120,9 @@ class Receiver:
         }
 
     def source_of(self, end: str) -> str:
-        """Return the name of the source that currently accepts deliveries at this last path
-        segment. If there is none, return the segment, masked if it may be a secret address or the
-        name of a source that has one."""
+        """Return the name of the source that accepts deliveries at this last path segment now. If
+        there is none, return the segment. It is masked if it may be a secret address, or the name
+        of a source that has a secret address."""
         name, until = self._ends.get(end, ("", None))
         if name and (until is None or self.clock.now() < until):
             return name
@@ -133,7 +137,7 @@ class Receiver:
 
 
 class Rejected(NamedTuple):
-    """A refused request: the verdict, one sentence for our own log, and its delivery."""
+    """A refused request: verdict, sentence for our own log, arrival and delivery id."""
 
     verdict: str
     problem: str
@@ -142,7 +146,7 @@ class Rejected(NamedTuple):
 
 
 async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer:
-    """Judge one request and store it. Returns only after the commit; raises nothing of its own."""
+    """Judge one request and store it. Returns after the commit, and raises nothing."""
     decided = _decide(receiver, incoming)
     if isinstance(decided, Rejected):
         return await _reject(receiver, incoming, decided)
@@ -158,7 +162,7 @@ async def receive_delivery(receiver: Receiver, incoming: Incoming) -> ReceiverAn
 
 
 def _decide(receiver: Receiver, incoming: Incoming) -> ReceiverAnswer | Rejected | Received:
-    """Do steps 1 to 5: return a delivery to store, a rejection, or an answer without storing."""
+    """Run steps 1 to 5. Return a delivery to store, a rejection, or an answer without storing."""
     now = receiver.clock.now()
     delivery_id = new_id("dlv_", now)
     source = receiver.sources.get(incoming.source)
@@ -211,14 +215,14 @@ def _accepted(receiver: Receiver, incoming: Incoming, received: Received) -> Rec
 def _not_stored(
     receiver: Receiver, received: Received, error: StoreUnavailable | StorePoisoned
 ) -> ReceiverAnswer:
-    """Return the answer after storing failed. The delivery may still have been stored; if it is
-    sent again, it is then a duplicate."""
+    """Return the answer after storing failed. The delivery may have been stored nevertheless; a
+    resent copy is then a duplicate."""
     receiver.unstored.note(error.reason)
     return ReceiverAnswer(503, None, received.delivery_id, reason=error.reason)
 
 
 async def _reject(receiver: Receiver, incoming: Incoming, refusal: Rejected) -> ReceiverAnswer:
-    """Store a rejection and answer. If storing fails, the answer stays the same."""
+    """Store a rejection and return its answer. The answer is the same even if storing fails."""
     verdict, problem, received_at, delivery_id = refusal
     decided = receiver.rejection_rate.decide(incoming.address)
     if decided == "too_many":

@@ -1,5 +1,5 @@
-"""Ring of refused arrivals, stored with their reason and bytes. It is limited so that a flood can
-never fill the disk; the oldest are deleted first."""
+"""Ring of refused arrivals, stored with their reason and bytes. Its size is limited so that a flood
+can never fill the disk; the oldest arrivals are deleted first."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,8 +41,8 @@ ring, where they would push out rejections that can be judged again."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
     """One refused arrival, or a count of arrivals that are not stored. `body` is truncated to the
-    stored length. `size` and `digest` cover everything that was read, which is nothing if the body
-    was too large."""
+    stored length. `size` and `digest` cover the whole body that was read; if the body was too
+    large, nothing was read."""
 
     delivery_id: str
     received_at: Instant
@@ -57,8 +57,8 @@ class Rejection:
 
 
 class RejectionRing:
-    """Ring to which rejections are appended and from which old ones are trimmed. On SQLite, with no
-    other writer, they are counted once and then in memory."""
+    """Ring to which rejections are appended and from which old rejections are trimmed. On SQLite,
+    with no other writer, the rejections are counted in the database only once."""
 
     def __init__(self, *, max_count: int, max_bytes: int) -> None:
         self._max_count = max_count
@@ -119,7 +119,7 @@ class RejectionRing:
 
 
 def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
-    """Return the date of the latest rejection if it lies in the future, else now."""
+    """Return the arrival of the latest rejection if that lies in the future, else now."""
     ((newest,),) = connection.ask(
         "SELECT max(received_at) FROM rejections WHERE id >= ? AND received_at > ?",
         (first_id("dlv_", now), now),
@@ -128,7 +128,7 @@ def newest_refusal_ahead(connection: PlainConnection, now: Instant) -> Instant:
 
 
 def redate_rejections(connection: PlainConnection, now: Instant) -> int:
-    """Redate rejections that a fast clock dated in the future to now. Return how many."""
+    """Set the arrival of rejections that are dated in the future to now. Return how many."""
     take_lock(connection, REFUSING)
     rows = connection.ask(
         "UPDATE rejections SET received_at=? WHERE id >= ? AND received_at > ? RETURNING id",
@@ -167,8 +167,8 @@ async def kept_rejections(
 
 
 async def delete_rejections(connection: AsyncConnection, delivery_ids: Sequence[str]) -> set[str]:
-    """Delete rejections from the ring whose arrivals are stored in this transaction. Return the ids
-    of those that were still in it."""
+    """Delete rejections whose arrivals are stored in this transaction. Return the ids that were
+    still in the ring."""
     # Taken before any row lock, like in the reader, which may be deleting the same rows.
     for lock in (LINKING, REFUSING):
         await run(connection, take_lock, lock)

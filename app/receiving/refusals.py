@@ -1,13 +1,12 @@
-"""Alarm about clocks: one is wrong if genuine deliveries are refused for their age and none is
+"""Alarm about a wrong clock, when genuine deliveries are refused for their age and none is
 accepted.
 
 Age is judged only after the signature was found right, so the sender knows the secret. Then either
 the two clocks differ, or an old request was sent again.
 
-What this receiver judged is remembered in memory, in the order in which it was judged. The stored
-times show no order while the clock is in doubt: after it was set back, deliveries that were
-accepted earlier have the same times as deliveries refused now. Also, each receiver has its own
-clock.
+The receiver keeps its judgements in memory, in the order in which it made them. Stored times show
+no order while the clock is in doubt: after the clock was set back, deliveries that were accepted
+earlier have the same times as deliveries refused now. Also, each receiver has its own clock.
 """
 
 import ipaddress
@@ -43,7 +42,7 @@ class Allowance:
         self._at = now
 
     def take(self, now: float, amount: int = 1) -> bool:
-        """Take an amount if that much is left, and return whether it was. `now` in seconds."""
+        """Use up an amount if that much is left. Return whether it was. `now` is in seconds."""
         refilled = self._left + (now - self._at) * self._per_minute / 60
         self._left, self._at = min(refilled, float(self._per_minute)), now
         if self._left < amount:
@@ -53,7 +52,7 @@ class Allowance:
 
 
 class RejectionRate:
-    """The allowances of one receiver. Times are of a monotonic clock."""
+    """The rejection allowances of one receiver. Times come from a monotonic clock."""
 
     def __init__(
         self, *, in_all: int, per_address: int, clock: Callable[[], float] = monotonic
@@ -65,7 +64,7 @@ class RejectionRate:
         self._addresses: OrderedDict[str, Allowance] = OrderedDict()
 
     def decide(self, address: str) -> Decision:
-        """Decide whether one more rejection from this address is kept."""
+        """Decide whether to store one more rejection from this address."""
         now = self._clock()
         if not self._of(network_of(address), now).take(now):
             return "too_many"
@@ -84,10 +83,8 @@ class RejectionRate:
 
 def network_of(address: str) -> str:
     """Return the network whose allowance an address uses: the address itself, or for IPv6 its /64,
-    which belongs to one subscriber.
-
-    All texts that are no address, which a proxy may pass on, share one allowance.
-    """
+    which belongs to one subscriber. All texts that are not addresses, which a proxy may pass on,
+    share one allowance."""
     if "." in address and ":" not in address:
         return address if len(address) <= 15 else "none"
     try:
@@ -104,14 +101,14 @@ nobody: about a million IPv4 addresses share each."""
 
 
 def lane_of(address: str) -> int:
-    """Return an address's lane, below LANES."""
+    """Return the lane of an address's network, below LANES."""
     return zlib.crc32(network_of(address).encode()) % LANES
 
 
 @lru_cache(maxsize=1_024)  # called for each delivery; most come from few addresses
 def kind_of(address: str) -> str:
-    """Return the kind of address: `loopback`, `private`, `public`, or `none` for a text that is no
-    address, such as a Unix socket's."""
+    """Return the kind of an address: `loopback`, `private` or `public`. Return `none` for a text
+    that is not an address, such as a Unix socket's."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -149,17 +146,15 @@ class RefusedBody:
 
 
 class RefusedAges:
-    """Refusals for age at one receiver, by source, since it last accepted a delivery of that
-    source.
-
-    Only configured sources are included, so they are few.
-    """
+    """Refusals for age at one receiver, by source. A source's refusals are cleared when the
+    receiver accepts a delivery of that source. Only configured sources are included, so they are
+    few."""
 
     def __init__(self) -> None:
         self._sources: dict[str, OrderedDict[str, RefusedBody]] = {}
 
     def taken(self, source: str) -> None:
-        """Note a genuine delivery of this source with a valid time: the clocks agree."""
+        """Clear a source's refusals after a genuine delivery with a valid time."""
         self._sources.pop(source, None)
 
     def refused(
@@ -170,7 +165,7 @@ class RefusedAges:
         at: Instant,
         problem: str,
     ) -> None:
-        """Count a genuine delivery with an invalid timestamp. `problem` says by how much."""
+        """Count a genuine delivery with an invalid timestamp. `problem` explains the timestamp."""
         bodies = self._sources.setdefault(source, OrderedDict())
         body = bodies.setdefault(digest, RefusedBody())
         body.times, body.last, body.problem = body.times + 1, at, problem

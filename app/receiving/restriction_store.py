@@ -8,7 +8,7 @@ from reconcile.instants import Instant
 
 
 class RestrictionRow(NamedTuple):
-    """One row. `look_at`: when it is judged again; `erasure`: when the last one was requested."""
+    """One restriction. `look_at`: when to judge it again; `erasure`: its last erasure's instant."""
 
     kind: str
     thing: str
@@ -59,7 +59,7 @@ def has_restrictions(connection: PlainConnection) -> bool:
 def restrictions_of(
     connection: PlainConnection, kind: str, things: Collection[str]
 ) -> list[RestrictionRow]:
-    """Return the restrictions of some things of a kind."""
+    """Return the restrictions of these things of one kind."""
     rows = select_rows(connection, sql=_OF, values=things, first=(kind,))
     return [RestrictionRow(*row) for row in rows]
 
@@ -92,7 +92,7 @@ def restriction_totals(
 
 
 def write_restrictions(connection: PlainConnection, rows: Sequence[RestrictionRow]) -> None:
-    """Restrict things, as an erasure does."""
+    """Restrict things because of an erasure."""
     insert_rows(connection, table="restrictions", columns=_COLUMNS, rows=rows, conflict=_AGAIN)
 
 
@@ -110,6 +110,6 @@ def end_restriction(connection: PlainConnection, kind: str, thing: str) -> None:
 
 
 def order_beside(connection: PlainConnection, erasure: Instant) -> str | None:
-    """Return one order that an erasure restricted and whose data are still needed, if any."""
+    """Return one order that an erasure restricted and that is still needed; None if none is."""
     found: str | None = connection.ask(_BESIDE, (erasure,))[0][0]
     return found

@@ -1,8 +1,7 @@
-"""Restricted data, which an erasure may not empty yet and which is kept only for finance and
-claims.
+"""Restricted data: an erasure may not empty it yet, and it is kept only for finance and claims.
 
 A restriction is stored with the erasure that created it, and ends by itself
-(`app/privacy/pending_erasures.py`). Leaves out: when something must be kept (`erase_rules`).
+(`app/privacy/pending_erasures.py`). Leaves out: when data must be kept (`erase_rules`).
 """
 
 from collections.abc import Collection, Mapping
@@ -72,7 +71,7 @@ class RestrictionDocument(TypedDict):
 class Restriction:
     """One restricted thing.
 
-    until  when it ends; None: when its reason ends, which is checked daily
+    until  when the restriction ends; None if it ends with its reason, which is checked daily
     why    a key of REASONS
     """
 
@@ -84,7 +83,7 @@ class Restriction:
 
     @property
     def sentence(self) -> str:
-        """Return a sentence: that it is restricted, since when, until when and why."""
+        """Return a sentence on since when, until when and why the thing is restricted."""
         because, ground = REASONS[self.why]
         until = f"until {format_known(self.until) or 'that ends'}"
         if self.why == "in_the_reference":

@@ -2,11 +2,11 @@
 corrected.
 
 The clock that dated an arrival may have been wrong. It may have been ahead by as much as clocks
-differ, or for longer since an instant that was noted when it was put right. It may also have been
-behind, so that the rejection arrived at any instant until now. It is genuine if it is valid at one
-of these instants: a replay has no second effect. A rejection that proves genuine becomes a delivery
-with its own id and time of arrival, in the transaction that deletes it from the ring. All others
-stay in the ring.
+differ, or for longer since an instant that was noted when the clock was put right. It may also have
+been behind, so that the rejection arrived at any instant until now. A rejection is genuine if it is
+valid at one of these instants: a replay has no second effect. A rejection that proves genuine
+becomes a delivery with its own id and time of arrival, in the transaction that deletes the
+rejection from the ring. All other rejections stay in the ring.
 """
 
 import asyncio
@@ -45,10 +45,10 @@ FIRST_ACCEPTED: Final = 20
 class Reverified:
     """Result of a pass over refused deliveries.
 
-    judged    rejections that were judged
-    accepted  (delivery, verdict) of each that became a delivery
-    refused   those that are still refused, by their present reason
-    cut       those of which too little was stored to judge them
+    judged    number of rejections that were judged
+    accepted  (delivery, verdict) of each rejection that became a delivery
+    refused   number of rejections that are still refused, by their present reason
+    cut       number of rejections of which too little was stored to judge them
     """
 
     judged: int = 0
@@ -69,10 +69,8 @@ async def reverify(
     by: str | None = None,
     why: str = "",
 ) -> Reverified:
-    """Judge all rejections in the ring once, oldest first. `only` names one source; None: all.
-
-    Raises ConfigurationError if the source is not configured, UsageError without permission.
-    """
+    """Judge all rejections in the ring once, oldest first. `only` names one source; None means all.
+    Raises ConfigurationError if the source is not configured, UsageError without permission."""
     if only is not None and only not in context.sources:
         raise ConfigurationError(
             [f"TALLYHOOK_SOURCES__{only.upper()}__PROFILE: no source with this name is configured"]
@@ -134,8 +132,8 @@ async def _spans_ahead(context: AppContext) -> list[tuple[Instant, Instant]]:
 
 
 async def previewed(context: AppContext, *, only: str | None) -> Reverified:
-    """Return the result that a pass would have now, without changing anything. Each accepted
-    delivery is shown with its old verdict."""
+    """Return the result that a pass would have now, without changing anything. Each delivery that
+    would be accepted is listed with its old verdict."""
     done, spans = Reverified(), await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -158,8 +156,8 @@ async def count_genuine(
     since: Instant,
     until: Instant,
 ) -> int:
-    """Count stored rejections that arrived from `since` on and before `until` and would be accepted
-    now. Nothing is changed."""
+    """Count stored rejections that would be accepted now and that arrived from `since` on and
+    before `until`. Nothing is changed."""
     count, spans = 0, await _spans_ahead(context)
     async for page in _pages(context):
         for each in page:
@@ -197,7 +195,7 @@ async def _judge_page(
 def _judged(
     context: AppContext, rejection: Rejection, spans: Sequence[tuple[Instant, Instant]]
 ) -> verify.RefusedDelivery | list[Arrival] | None:
-    """Judge a rejection as of its arrival; None if too little was stored for that.
+    """Judge a rejection as of its arrival. Return None if too little of its body was stored.
 
     spans  time spans during which the clock was ahead
     """
@@ -236,8 +234,9 @@ def _refusal_within(
     *,
     environment: str,
 ) -> verify.RefusedDelivery | ProviderReply | None:
-    """Judge as of an instant. If the timestamp does not allow it, find by bisection one within the
-    bounds that it allows: only the verifier knows where the timestamp is."""
+    """Judge a request as of an instant. If its timestamp is refused at that instant, search the
+    bounds by bisection for an instant that it allows, because only the verifier can read the
+    timestamp."""
     earliest, latest = bounds
     while True:
         refused = verify.refusal_of(source, incoming, now=at, environment=environment)

@@ -2,8 +2,8 @@
 
     counts outside the ring, its last deliveries ──judge──▶ state ──a refusing one──▶ explanation
 
-`doctor`, the page Setting up and readiness show the same states. They are judged by what arrived,
-not by the settings.
+`doctor`, the page Setting up and readiness show the same states. The states are judged by the
+deliveries that arrived, not by the settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,11 +51,11 @@ One of them may be a stranger's."""
 class SourceState:
     """State of one source.
 
-    since        refusing: the first refusal; not_placed, not_ours: the first examined delivery;
-                 quiet: the last accepted delivery; else None
+    since        start of the state: the first refusal if refusing; the first examined delivery if
+                 not_placed or not_ours; the last accepted delivery if quiet; else None
     last         the last delivery that could be read
     do           what to do, or None
-    explanation  for a refusing source: the signature doctor's finding, if it was asked
+    explanation  finding of the signature doctor, if it was asked about a refusing source
     """
 
     source: str
@@ -68,13 +68,13 @@ class SourceState:
 
     @property
     def whole_sentence(self) -> str:
-        """Return the sentence, followed by the explanation of refusals."""
+        """Return the sentence, followed by the explanation of refusals if there is one."""
         if self.explanation is None:
             return self.sentence
         return f"{self.sentence} The latest: {self.explanation}"
 
     def document(self) -> dict[str, Any]:
-        """Return the state as JSON values, without what to do."""
+        """Return the state as JSON values, without `do`."""
         return {
             "source": self.source,
             "state": self.state,
@@ -235,8 +235,8 @@ def _judged(
 
 
 async def explained_states(context: AppContext) -> list[SourceState]:
-    """Return the source states. Those of refusing sources include the signature doctor's findings
-    on their latest refused deliveries: the first known mistake, else what to check."""
+    """Return the source states. If a source is refusing, its state includes the signature doctor's
+    finding on its latest refused delivery: the first known mistake, or else what to check."""
     found = await source_states(context)
     known = accounts(context.settings) if any(s.state == "refusing" for s in found) else {}
     for number, each in enumerate(found):

@@ -1,6 +1,7 @@
 """Last deliveries of each source, and later refusals by hour.
 
-The ring of rejections is limited, so junk pushes genuine ones out of it. These counts stay.
+The ring of rejections is limited, so junk pushes genuine rejections out of it. These counts are not
+affected.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -39,7 +40,7 @@ class SourceArrivals:
     last_accepted_at    when a delivery was last accepted
     last_read_at        when a readable delivery last arrived
     refusing_since      first refusal after the last accepted delivery; None if there is none
-    refused_since_then  refusals since then, as counted in `refused_by_verdict`
+    refused_since_then  refusals since `refusing_since`, as counted in `refused_by_verdict`
     """
 
     last_accepted_at: Instant | None = None
@@ -52,10 +53,8 @@ class SourceArrivals:
 def note_sources(
     connection: PlainConnection, came: Iterable[Accepted], rejections: Sequence[Rejection] = ()
 ) -> None:
-    """Note accepted and refused deliveries of each source, in the order in which they are read.
-
-    The caller holds the lock LINKING, so that no other transaction writes these rows.
-    """
+    """Note accepted and refused deliveries of each source, in the order in which they are read. The
+    caller holds the lock LINKING, so that no other transaction writes these counters."""
     last: dict[str, Instant] = {}
     for source, received_at, is_read in came:
         names = (ACCEPTED, READ_AT) if is_read else (ACCEPTED,)
@@ -119,7 +118,7 @@ _MORE: Final = (
 
 
 def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
-    """Reset to now any instants that a fast clock noted for sources, and another counter's."""
+    """Set back to now the sources' instants, and the counter `also`, that lie in the future."""
     connection.ask(
         "UPDATE counters SET value=? WHERE value > ? AND (name LIKE ? OR name LIKE ? OR name = ?)",
         (now, now, f"{ACCEPTED}%", f"{READ_AT}%", also),
@@ -129,8 +128,8 @@ def put_back(connection: PlainConnection, now: Instant, *, also: str) -> None:
 def arrivals_by_source(
     connection: PlainConnection, sources: "Mapping[str, Source]"
 ) -> dict[str, SourceArrivals]:
-    """Return the arrivals of each of these sources. Oversized bodies do not count for a source that
-    signs nothing, because anyone can send them."""
+    """Return the arrivals of each of these sources. For an unsigned source, oversized bodies do not
+    count, because anyone can send them."""
     names = [prefix + source for prefix in (ACCEPTED, READ_AT) for source in sources]
     instants = {}
     for name in names:
@@ -162,7 +161,7 @@ _REFUSED: Final = (
 
 
 def last_read(connection: PlainConnection, source: str, *, until: Instant) -> Instant | None:
-    """Return when a source's last readable delivery arrived, up to an instant. Answers to our own
+    """Return when a source's last readable delivery up to `until` arrived. Answers to our own
     questions do not count."""
     rows = connection.ask(_LAST_READ, (source, until, _ANSWERS))
     return Instant(rows[0][0]) if rows else None
@@ -178,7 +177,7 @@ _LAST_READ: Final = (
 def refused_in(
     connection: PlainConnection, sources: Collection[str], *, since: Instant, until: Instant
 ) -> int:
-    """Return how many deliveries of these sources were refused in the hours of a time span."""
+    """Return how many deliveries of these sources were refused from `since` to `until`."""
     return _counted(connection, _REFUSED_IN, sources, since, until)
 
 
@@ -208,8 +207,8 @@ class LastEvent(NamedTuple):
 
     of_payment  whether its event is about a payment, and is not merely an unverified claim
     placed      whether its event is in an order's ledger
-    others      whether its event names another shop or seller, or none although its source requires
-                one
+    others      whether its event names another shop or seller, or names none although its source
+                requires one
     """
 
     received_at: Instant

@@ -1,7 +1,7 @@
-"""Alarm about accepted deliveries that could not be read, by their number.
+"""Alarm about accepted deliveries that could not be read.
 
-Leaves out: how they are counted. They are stored and were answered 200, but what they say about
-money is in no ledger until a person corrects the profile.
+Leaves out: how they are counted. These deliveries are stored and were answered 200, but no ledger
+includes what they say about money until a person corrects the profile.
 """
 
 from collections.abc import Mapping

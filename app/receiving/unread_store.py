@@ -16,7 +16,7 @@ NO_VALUE: Final = ""
 
 
 class UnreadMessage(NamedTuple):
-    """One message that could not be read, and one value of it; NO_VALUE if it has none."""
+    """One value of a message that could not be read; NO_VALUE if it has none."""
 
     value: str
     delivery_id: str
@@ -36,7 +36,7 @@ def keep_unread(connection: PlainConnection, messages: Iterable[UnreadMessage]) 
 
 
 def forget_unread(connection: PlainConnection, deliveries: Collection[str]) -> set[str]:
-    """Delete the rows of these messages. Return the orders that they may concern."""
+    """Delete the stored values of these messages. Return the orders that they may concern."""
     if not deliveries or not any_unread(connection):
         return set()
     rows = select_rows(connection, sql=_OF_DELIVERIES, values=deliveries)
@@ -67,7 +67,7 @@ def any_unread(connection: PlainConnection) -> bool:
 
 
 def is_unread(connection: PlainConnection, delivery: str) -> bool:
-    """Return whether a message is stored."""
+    """Return whether values of this delivery's unreadable message are stored."""
     return bool(select_rows(connection, sql=_OF_DELIVERIES, values=[delivery]))
 
 
@@ -109,7 +109,7 @@ _WITH: Final = (
 
 
 def problems_of(connection: PlainConnection, deliveries: Collection[str]) -> Mapping[str, str]:
-    """Return one sentence for each of these deliveries on why it could not be read."""
+    """Return, for each of these deliveries, a sentence on why it could not be read."""
     rows = select_rows(connection, sql=_PROBLEMS, values=deliveries) if deliveries else []
     return {row[0]: row[1] or "" for row in rows}
 

@@ -1,7 +1,7 @@
 """Whole values in a message that could not be read, which may name orders or payments.
 
-Leaves out: which orders they belong to. Values are found without the rules that the message broke:
-a profile may be wrong, and a body may not even be JSON.
+Leaves out: to which orders the values belong. The values are found without the rules that the
+message broke: a profile may be wrong, and a body may not even be JSON.
 """
 
 import hashlib
@@ -35,10 +35,10 @@ _DEEPEST: Final = 3
 def values_of(
     source: Source | None, incoming: Incoming, *, item: bytes | None = None
 ) -> frozenset[str]:
-    """Return the values of an unreadable request that may name an order or a payment. Return none
-    for a trial, or for a source whose requests anyone can send.
+    """Return the values of an unreadable request that may name an order or a payment. The result is
+    empty for a trial, or for a source whose requests anyone can send.
 
-    source  None if it is no longer configured
+    source  None if the source is no longer configured
     item    the bytes of one event, if the body has several
     """
     if incoming.body.startswith(TRIAL) or (source is not None and not source.vouches):

@@ -1,9 +1,10 @@
 """Allowances of the receiver for requests that nobody signs.
 
-Anyone can send such a request, and each is written and makes us ask its provider. A callback that
-names a session or payment known from the shop or our checkout has its own allowance, so that a
-flood of others leaves it room. Requests beyond both allowances are answered 429 and counted: an
-answer about an order of that time cannot say that no payment came.
+Anyone can send such a request, and each request is written and makes us ask its provider. A
+callback that names a session or payment known from the shop or our checkout has its own allowance,
+so that a flood of other requests does not crowd it out. Requests beyond both allowances are
+answered 429 and counted. While requests were refused like this, no answer about an order can say
+that no payment came.
 
 Leaves out: the order in which providers are asked; see `confirmation_store`.
 """
@@ -59,7 +60,7 @@ LOOK_S: Final = 1.0
 
 
 class UnsignedAllowance:
-    """Allowances of one receiver for unsigned requests. Times are of a monotonic clock.
+    """Allowances of one receiver for unsigned requests. Times come from a monotonic clock.
 
     rate  allowances of all addresses together and of each
     """
@@ -73,19 +74,19 @@ class UnsignedAllowance:
         self._noted: dict[str, float] = {}
 
     def name(self, references: Iterable[tuple[str, str]]) -> None:
-        """Remember sessions and payments that our side has named, each with its source."""
+        """Remember (source, reference) pairs of sessions and payments that our side has named."""
         for each in references:
             self._named.setdefault(each, None)
         while len(self._named) > MAX_REFERENCES:
             self._named.popitem(last=False)
 
     def fill(self, sources: Iterable[str]) -> None:
-        """Set the sources with too many waiting requests. For these, only requests that name
-        something known are stored."""
+        """Set which sources have too many waiting requests. From these sources, only requests that
+        name a known reference are stored."""
         self._full = frozenset(sources)
 
     def takes(self, source: str, incoming: Incoming) -> bool:
-        """Return whether to store a request. If so, use up its allowance."""
+        """Return whether to store a request. If it is stored, use up its allowance."""
         now = self._clock()
         size = len(incoming.body) + len(incoming.url)
         size += sum(len(name) + len(value) for name, value in incoming.headers)
@@ -111,7 +112,7 @@ class UnsignedAllowance:
 
     def to_note(self, source: str) -> int:
         """Return how many requests of a source were not stored since its last log line. Return 0 if
-        that line is recent."""
+        less than EVERY_S has passed since that line."""
         now = self._clock()
         if now - self._noted.get(source, now - EVERY_S) < EVERY_S:
             return 0

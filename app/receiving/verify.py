@@ -1,8 +1,9 @@
 """Steps 3 to 5 of a delivery's path (`receive.py`), which verify signature, age, account and
-environment; and the reading of a stored delivery.
+environment. Also reads stored deliveries.
 
-Both a new request and a stored one that is verified again pass through here; none is stored here.
-The receiver only asks whether a request is refused. Its content is read later from what was stored.
+A new request is verified here, and so is a stored request that is judged again. Nothing is stored
+here. The receiver only asks whether a request is refused. The request's content is read later from
+the stored bytes.
 """
 
 import hashlib
@@ -34,7 +35,7 @@ def refusal_of(
     """Return why a request is refused; None if it is genuine, recent, and for this source's account
     and this environment. A ProviderReply means a handshake, which is not stored.
 
-    now  when it arrived
+    now  when the request arrived
     """
     refusal = source.verify(incoming, now=now)  # 3, 4
     if refusal is not None:
@@ -59,11 +60,13 @@ def _not_ours(reading: Belonging | Reading | None, *, environment: str) -> Refus
 
 
 def read_delivery(source: Source | None, received: Received, *, environment: str) -> list[Arrival]:
-    """Return an arrival for each event of an accepted request, in order. An event that cannot be
-    read has the reason instead. Nothing accepted is refused here: if the profile or the sources
-    have changed since, it is unreadable.
+    """Return an arrival for each event of an accepted request, in order. For an event that cannot
+    be read, the arrival has the reason instead.
 
-    source  None if it is no longer configured
+    No accepted request is refused here: if it no longer fits the profile or the sources because
+    they have changed, it is unreadable.
+
+    source  None if the source is no longer configured
     """
     kept, body = read_request(received.headers), received.body
     private = source is not None and source.private_query
@@ -119,7 +122,7 @@ def _several(
 
 
 def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
-    """Return the bytes of each event, with the event or why it could not be read."""
+    """Return (bytes, event, problem) of each event. Event or problem is None."""
     read = zip(reading.raws, reading.events, strict=True)
     return [(raw, event, None) for raw, event in read] + [
         (raw, None, why) for raw, why in reading.unread
@@ -127,7 +130,7 @@ def _parts(reading: Reading) -> list[tuple[bytes, Event | None, str | None]]:
 
 
 def readable_url(source: Source, url: str) -> str:
-    """Return a URL as it is stored until it is read, without secret values."""
+    """Return a URL without secret values, as it is stored until it is read."""
     if not source.private_query:
         return url
     path, _, query = url.partition("?")
@@ -149,7 +152,7 @@ def digest_of(body: bytes, url: str) -> str:
 def kept_head(
     incoming: Incoming, source: Source | None, private: frozenset[bytes] = frozenset()
 ) -> str:
-    """Return the request's headers as stored, and its URL if that may matter.
+    """Return the request's headers as stored, with its method and its URL if they may matter.
 
     private  headers whose value may be a token of any source
     """

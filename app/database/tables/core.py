@@ -1,4 +1,4 @@
-"""Metadata, column types and indexes that all tables share; and the tables of deliveries, events,
+"""Metadata, column types and indexes that all tables share. Also the tables of deliveries, events,
 records and folded results."""
 
 from typing import Any, Final
@@ -34,7 +34,7 @@ TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 def text_column(
     mark: marks.Mark, *, primary: bool = False, null: bool = False, default: str | None = None
 ) -> Any:
-    """Declare a text column, compared and sorted by bytes as on SQLite, whatever the server's
+    """Declare a text column, compared and sorted by bytes as on SQLite, regardless of the server's
     locale.
 
     default  SQL of the database's default value
@@ -67,7 +67,7 @@ def big_column(*, null: bool = False, primary: bool = False, default: str | None
 
 
 def numbered_column() -> Any:
-    """Declare a primary key that the database numbers."""
+    """Declare a primary key whose numbers the database assigns."""
     return Field(default=None, sa_column=sa.Column(BIG, primary_key=True, autoincrement=True))
 
 
@@ -99,8 +99,8 @@ class MetaRow(Table, table=True):
 
 
 class CounterRow(Table, table=True):
-    """A number that changes with the rows it counts: the last number of a series without gaps, or
-    how many orders have an outcome or a finding."""
+    """A counter that changes together with the counted rows: the last number of a series without
+    gaps, or the number of orders with an outcome or a finding."""
 
     __tablename__ = "counters"
     __table_args__ = CLUSTERED
@@ -109,9 +109,9 @@ class CounterRow(Table, table=True):
 
 
 class HolderRow(Table, table=True):
-    """One writing connection to PostgreSQL, and what its process does (`kind`). Each of its
+    """One writing connection to PostgreSQL, and the work of its process (`kind`). Each of its
     transactions sets `newest` to a random mark and extends `until`. A holder that takes over raises
-    `epoch`, which stops this one."""
+    `epoch`, which stops this connection."""
 
     __tablename__ = "holders"
     __table_args__ = CLUSTERED
@@ -131,7 +131,7 @@ for one that it has read."""
 class InboxRow(Table, table=True):
     """Deliveries and rejections of one commit that are not read yet: `count` framed records in
     `size` bytes, the oldest received at `received_at`. `taken_by` is the claim of the reader that
-    has taken them, NULL for none. `tries` counts the claims that expired."""
+    reads the row, or NULL. `tries` counts expired claims."""
 
     __tablename__ = "inbox"
     __table_args__ = NUMBERED
@@ -149,7 +149,7 @@ class InboxRow(Table, table=True):
 class SuspectRow(Table, table=True):
     """One record of the inbox that is read separately, because readers ended or failed on it.
     `taken_by` is the claim under which it is read, `tries` counts the claims that expired or
-    failed. `aside` is 1 if it is no longer tried. The `orders`, one a line, are then held."""
+    failed. `aside` is 1 if it is no longer tried; the `orders`, one a line, are then held."""
 
     __tablename__ = "suspects"
     __table_args__ = NUMBERED
@@ -164,8 +164,8 @@ class SuspectRow(Table, table=True):
 
 class UnreadValueRow(Table, table=True):
     """One whole value of a provider's message that could not be read. The empty value marks a
-    message without any. A row is deleted once the message is read or judged. After an erasure,
-    values that name a known order stay."""
+    message without any value. The row is deleted once the message is read or judged. After an
+    erasure, values that name a known order stay."""
 
     __tablename__ = "unread_values"
     __table_args__ = (sa.Index("ix_unread_values_delivery_id", "delivery_id"), CLUSTERED)
@@ -179,8 +179,8 @@ class UnreadValueRow(Table, table=True):
 
 
 class DeliveryRow(Table, table=True):
-    """One verified arrival. `body` is NULL if an earlier delivery has the same bytes, and after
-    pruning, when `headers` are empty, too."""
+    """One verified arrival. `body` is NULL if an earlier delivery has the same bytes. After
+    pruning, `body` is NULL and `headers` are empty."""
 
     __tablename__ = "deliveries"
     __table_args__ = (
@@ -207,7 +207,7 @@ class DeliveryRow(Table, table=True):
 
 class EnvelopeRow(Table, table=True):
     """The whole body of a request with several events. Each of its deliveries has the bytes of one
-    event, while the signature may cover the whole body."""
+    event, but the signature may cover the whole body."""
 
     __tablename__ = "envelopes"
     __table_args__ = STRICT
@@ -216,7 +216,7 @@ class EnvelopeRow(Table, table=True):
 
 
 class EventRow(Table, table=True):
-    """One event, read from the delivery that first brought it. An index over raw bytes."""
+    """One event, read from the delivery that first brought it. An index of the stored bytes."""
 
     __tablename__ = "events"
     __table_args__ = (
@@ -307,7 +307,7 @@ class ConfirmationRow(Table, table=True):
     """An event that does not count until its provider's own answer settles it.
 
     taken_until  while the provider is asked: when to ask again if no answer is stored
-    answered_at  when the provider last gave an answer that settled nothing
+    answered_at  when the provider last gave an answer that did not settle the event
     """
 
     __tablename__ = "confirmations"
@@ -331,7 +331,8 @@ class ConfirmationRow(Table, table=True):
 
 
 class LinkRow(Table, table=True):
-    """The order of a payment or session reference, from the first event or record with both."""
+    """The order to which a payment or session reference belongs, from the first event or record
+    that names both."""
 
     __tablename__ = "links"
     __table_args__ = CLUSTERED
@@ -476,8 +477,8 @@ class OrderListingRow(Table, table=True):
 
 
 class ArrivalsRow(Table, table=True):
-    """Accepted and refused deliveries of a source in one minute, numbered since 1970. The empty
-    source stands for names that are not configured."""
+    """Numbers of accepted and refused deliveries of a source in one minute. Minutes are counted
+    since 1970. The empty source is for names that are not configured."""
 
     __tablename__ = "arrivals"
     __table_args__ = (sa.Index("ix_arrivals_source", "source", "minute"), CLUSTERED)
@@ -488,10 +489,10 @@ class ArrivalsRow(Table, table=True):
 
 
 class RefusalsRow(Table, table=True):
-    """Refused deliveries of a source by verdict in one hour, numbered since 1970. These counts
-    outlast the ring. `since_accepted` counts refusals since the source's last accepted delivery;
-    the first of them came at `first_at`. The empty source stands for names that are not
-    configured."""
+    """Number of refused deliveries of a source by verdict in one hour. Hours are counted since
+    1970. These counts are kept when the ring deletes the deliveries. `since_accepted` counts
+    refusals since the source's last accepted delivery; the first of them came at `first_at`. The
+    empty source is for names that are not configured."""
 
     __tablename__ = "refusals"
     __table_args__ = (

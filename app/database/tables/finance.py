@@ -1,8 +1,8 @@
 """The tables of finance: imports and their lines, runs, breaks and closings.
 
 A line is never changed. `since` is the number of the import that brought this version of the line,
-`until` the number of the import that brought the next. Lines of an import are visible once it is
-published.
+`until` the number of the import that brought the next version. Lines of an import are visible once
+the import is published.
 """
 
 from sqlalchemy import Index
@@ -46,7 +46,7 @@ class LedgerLineRow(Table, table=True):
 
 
 class RulesRow(Table, table=True):
-    """One saved set of rules, stored as its file. The last one is in force. Append-only."""
+    """One saved set of rules, stored as its file. The last set applies. Append-only."""
 
     __tablename__ = "match_rules"
     __table_args__ = STRICT
@@ -58,11 +58,8 @@ class RulesRow(Table, table=True):
 
 
 class RunRow(Table, table=True):
-    """One reconciliation: its question, its rules and its result.
-
-    `lived` is 1 if it opened and closed breaks, because it ran as of the present with the rules in
-    force.
-    """
+    """One reconciliation: its question, its rules and its result. `lived` is 1 if the run opened
+    and closed breaks, because it ran as of the present with the rules that applied."""
 
     __tablename__ = "runs"
     __table_args__ = STRICT
@@ -100,7 +97,7 @@ class BreakRow(Table, table=True):
 
 
 class BreakVersionRow(Table, table=True):
-    """Money, age and evidence of a break. Runs that find these unchanged share one version."""
+    """Money, age and evidence of a break. Runs that find the break unchanged share one version."""
 
     __tablename__ = "break_versions"
     __table_args__ = CLUSTERED
@@ -136,7 +133,7 @@ class BreakTurnRow(Table, table=True):
 
 
 class BreakDeedRow(Table, table=True):
-    """A person's act on a break. `value` is a name, an action or a line. Append-only."""
+    """A person's act on a break. `value` is a name, an action or a line of a file. Append-only."""
 
     __tablename__ = "break_deeds"
     __table_args__ = (Index("ix_break_deeds_break_id", "break_id", "number"), STRICT)
@@ -169,8 +166,8 @@ class ClosingRow(Table, table=True):
 
 
 class ReopeningRow(Table, table=True):
-    """The reopening of a closed month as canonical JSON, and its SHA-256. `version` is the closing
-    that it reversed. Append-only."""
+    """The reopening of a closed month as canonical JSON, and its SHA-256. `version` is the version
+    of the closing that was reversed. Append-only."""
 
     __tablename__ = "reopenings"
     __table_args__ = STRICT
@@ -260,8 +257,8 @@ class CoverageRow(Table, table=True):
 
 class BankBalancesRow(Table, table=True):
     """Opening and closing balance of one statement in a bank file, with the bank's days.
-    `difference` is the part of their change that the entries do not explain, as two people accepted
-    by `proposal`. Append-only."""
+    `difference` is the part of their change that the entries do not explain. Two people accepted it
+    with `proposal`. Append-only."""
 
     __tablename__ = "bank_balances"
     __table_args__ = CLUSTERED
@@ -290,7 +287,7 @@ class MappingRow(Table, table=True):
 
 
 class ImportTaskRow(Table, table=True):
-    """A file in the watched import folder that needs a person. Deleted when the file is gone."""
+    """A file in the watched import folder that needs a person. Deleted when the file is removed."""
 
     __tablename__ = "import_tasks"
     __table_args__ = CLUSTERED
@@ -315,10 +312,8 @@ class ImportTaskRow(Table, table=True):
 
 class BookLineRow(Table, table=True):
     """One version of a line of an order book: a reference of one kind, normalized by `match_key`.
-
-    `refunded` is the part of `minor` that was refunded, NULL if the book does not say. `phone` is
-    empty, not NULL, after an erasure.
-    """
+    `refunded` is the part of `minor` that was refunded; NULL if the book does not say. After an
+    erasure `phone` is empty, not NULL."""
 
     __tablename__ = "book_lines"
     __table_args__ = (
@@ -355,8 +350,8 @@ class BookLineRow(Table, table=True):
 
 
 class BankLineRow(Table, table=True):
-    """One version of a line of a bank account: the `ordinal`-th of identical lines. `subject` is
-    the digest of the line. Erased phone numbers in texts are replaced by dots."""
+    """One version of a line of a bank account: the `ordinal`-th of several identical lines.
+    `subject` is the digest of the line. Erased phone numbers in texts are replaced by dots."""
 
     __tablename__ = "bank_lines"
     __table_args__ = (
@@ -380,10 +375,10 @@ class BankLineRow(Table, table=True):
 
 
 class ScheduledRunRow(Table, table=True):
-    """One run of a schedule entry, or one that a person asked for (`asked`). In the state `seen`,
-    the row holds the instant from which an entry is watched. `until` is the end of the lease while
-    it runs, and the next try after a failure. `delivered` lists, as JSON, where the result was
-    sent."""
+    """One run of a schedule entry, or a run that a person asked for (`asked`). In the state `seen`,
+    the row has the instant from which an entry is watched. `until` is the end of the lease during a
+    run, and the time of the next try after a failure. `delivered` lists, as JSON, where the result
+    was sent."""
 
     __tablename__ = "scheduled_runs"
     __table_args__ = CLUSTERED

@@ -39,7 +39,7 @@ class LogNodeRow(Table, table=True):
 
 
 class LogCheckpointRow(Table, table=True):
-    """The head of the log at this size, and its signed note. Append-only."""
+    """The head of the log at one size, and its signed note. Append-only."""
 
     __tablename__ = "log_checkpoints"
     __table_args__ = STRICT
@@ -51,7 +51,8 @@ class LogCheckpointRow(Table, table=True):
 
 class LogKeyRow(Table, table=True):
     """A public key, in hex, that has signed checkpoints since `since`. `endorsement` is the
-    previous key's signature over it, in hex; NULL if that key was lost. Append-only."""
+    previous key's signature over this key, in hex; NULL if the previous key was lost. Append-only.
+    """
 
     __tablename__ = "log_keys"
     __table_args__ = STRICT
@@ -62,8 +63,8 @@ class LogKeyRow(Table, table=True):
 
 
 class LogDepartureRow(Table, table=True):
-    """A published checkpoint. `way` names the channel, or the verifier key of a witness that
-    cosigned it. `line` is then the cosignature. Append-only."""
+    """A checkpoint that was published. `way` is the name of a channel, or the verifier key of a
+    witness that cosigned the checkpoint; `line` is then the cosignature. Append-only."""
 
     __tablename__ = "log_departures"
     __table_args__ = CLUSTERED
@@ -91,7 +92,7 @@ class LogWitnessRow(Table, table=True):
 
 
 class UnsealedRow(Table, table=True):
-    """Ids of rows of one kind that one transaction wrote and that have no leaf yet."""
+    """Ids of rows of one kind that one transaction wrote and that have no leaf in the log yet."""
 
     __tablename__ = "unsealed"
     __table_args__ = NUMBERED
@@ -103,8 +104,8 @@ class UnsealedRow(Table, table=True):
 
 class OrderKeyRow(Table, table=True):
     """The pseudonym of an order in the log's leaves: `commitment` is HMAC-SHA256 of `order_key`
-    under `key`. `leaves` counts its leaves, and `last` is the number of the newest. An erasure sets
-    order and key to NULL."""
+    under `key`. `leaves` counts the order's leaves, and `last` is the number of the newest leaf. An
+    erasure sets order and key to NULL."""
 
     __tablename__ = "order_keys"
     __table_args__ = (UniqueConstraint("order_key"), STRICT)
@@ -122,8 +123,8 @@ class OrderKeyRow(Table, table=True):
 
 
 class OrderTreeRow(Table, table=True):
-    """The tree of all orders in the log's first `size` leaves. One leaf has its root.
-    Append-only."""
+    """The tree of all orders in the first `size` leaves of the log. A leaf of the log has the
+    tree's root. Append-only."""
 
     __tablename__ = "order_trees"
     __table_args__ = STRICT
@@ -135,8 +136,8 @@ class OrderTreeRow(Table, table=True):
 
 
 class OrderStateRow(Table, table=True):
-    """Number of an order's leaves in the log of `size` leaves, and the newest one's number.
-    Stored only if they changed since the tree before. Append-only."""
+    """Number of an order's leaves in the log of `size` leaves, and the number of the newest leaf.
+    Stored only if they changed since the previous tree. Append-only."""
 
     __tablename__ = "order_states"
     __table_args__ = CLUSTERED
@@ -148,7 +149,7 @@ class OrderStateRow(Table, table=True):
 
 class OrderNodeRow(Table, table=True):
     """The hash of all orders whose commitments begin with the first `level` bits of `place`, in the
-    log of `size` leaves. Stored only if it changed since the last tree. Append-only."""
+    log of `size` leaves. Stored only if the hash changed since the previous tree. Append-only."""
 
     __tablename__ = "order_nodes"
     __table_args__ = CLUSTERED
@@ -159,7 +160,7 @@ class OrderNodeRow(Table, table=True):
 
 
 class UnansweredRow(Table, table=True):
-    """A session request without an answer: the bytes that must be sent again with the same key."""
+    """A session request that got no answer: the bytes to send again with the same key."""
 
     __tablename__ = "unanswered"
     __table_args__ = (Index("ix_unanswered_due_at", "due_at"), CLUSTERED)
@@ -197,9 +198,9 @@ class NotificationRow(Table, table=True):
 
 
 class DestinationAwayRow(Table, table=True):
-    """A notification destination that currently accepts none. `destination` is a digest of its
-    address, which may hold a credential. `only_seq` is set if only the notification with that
-    number failed; the destination then counts as available."""
+    """A notification destination that currently accepts no notification. `destination` is a digest
+    of its address, which may hold a credential. `only_seq` is set if only the notification with
+    that number failed; the destination then counts as available."""
 
     __tablename__ = "destinations_away"
     __table_args__ = CLUSTERED
@@ -213,7 +214,7 @@ class DestinationAwayRow(Table, table=True):
 
 class PhoneRow(Table, table=True):
     """The keyed digest of a customer's phone number, email address, name or card, or of another id
-    of their payment, with an order or delivery that belongs to them."""
+    of the customer's payment. Each row has an order or delivery of that customer."""
 
     __tablename__ = "phones"
     __table_args__ = (Index("ix_phones_thing", "thing"), CLUSTERED)
@@ -227,7 +228,7 @@ class PhoneRow(Table, table=True):
 
 
 class ErasureRow(Table, table=True):
-    """One line of the journal of erasures that this database knows. Append-only."""
+    """One line of the erasure journal that this database has carried out. Append-only."""
 
     __tablename__ = "erasures"
     __table_args__ = CLUSTERED
@@ -237,8 +238,8 @@ class ErasureRow(Table, table=True):
 
 
 class PendingErasureRow(Table, table=True):
-    """A line of the journal that is not carried out here yet, by number, and since when. `why` is
-    the code of the reason to wait; empty while the erasure runs."""
+    """A line of the erasure journal that is not carried out here yet, by number, and since when.
+    `why` is the code of the reason to wait; empty while the erasure runs."""
 
     __tablename__ = "pending_erasures"
     __table_args__ = CLUSTERED
@@ -264,8 +265,8 @@ class RestrictionRow(Table, table=True):
 
 
 class TokenRow(Table, table=True):
-    """A program's or an `operator`'s token for commands and the API. Only its SHA-256 is stored.
-    `scopes` are separated by blanks. It expires at `until`."""
+    """A token for commands and the API, of a program or of an `operator`. Only its SHA-256 is
+    stored. `scopes` are separated by blanks. The token expires at `until`."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("hash"), STRICT)
@@ -279,7 +280,8 @@ class TokenRow(Table, table=True):
 
 
 class SignoffRow(Table, table=True):
-    """A person's or a check's statement on one item of the go-live checklist. Append-only."""
+    """A person's or an automatic check's statement on one item of the go-live checklist.
+    Append-only."""
 
     __tablename__ = "signoffs"
     __table_args__ = STRICT
@@ -293,7 +295,7 @@ class SignoffRow(Table, table=True):
 
 class GapRow(Table, table=True):
     """A time span whose evidence may be lost, and whose loss a person accepted. `deliveries` is
-    NULL if the number of lost ones is unknown. Append-only."""
+    NULL if the number of lost deliveries is unknown. Append-only."""
 
     __tablename__ = "gaps"
     __table_args__ = STRICT
@@ -309,8 +311,8 @@ class GapRow(Table, table=True):
 
 
 class OperatorRow(Table, table=True):
-    """A person with a role, which decides what they may change or unmask. `company` is the issuer
-    and subject of the company account with which they sign in, if any."""
+    """A person with a role, which decides what the person may change or unmask. `company` is the
+    issuer and subject of the company account with which the person signs in, if any."""
 
     __tablename__ = "operators"
     __table_args__ = (UniqueConstraint("company"), CLUSTERED)
@@ -336,7 +338,7 @@ class CredentialRow(Table, table=True):
 
 class PasskeyRow(Table, table=True):
     """An operator's passkey, by its credential id in base64url: the public key as COSE, the counter
-    of its last signature, and its owner's name for it."""
+    of the last signature, and the name that the operator gave the passkey."""
 
     __tablename__ = "passkeys"
     __table_args__ = (Index("ix_passkeys_name", "name"), CLUSTERED)
@@ -365,8 +367,8 @@ class InvitationRow(Table, table=True):
 
 
 class SessionRow(Table, table=True):
-    """A console session, stored by the SHA-256 of its cookie. `way` is how it began, `proved_at`
-    when the person last proved their identity."""
+    """A console session, stored by the SHA-256 of its cookie. `way` says how the session began.
+    `proved_at` is when the person last proved their identity."""
 
     __tablename__ = "sessions"
     __table_args__ = (Index("ix_sessions_name", "name"), CLUSTERED)
@@ -391,8 +393,8 @@ class UsedFormRow(Table, table=True):
 
 class ProposalRow(Table, table=True):
     """An act that an operator proposed and that needs a second person. `given` is a JSON object
-    with its parameters. `state` describes its subject at that time. It expires at `until`.
-    Append-only."""
+    with the act's parameters. `state` describes the act's subject when it was proposed. The
+    proposal expires at `until`. Append-only."""
 
     __tablename__ = "proposals"
     __table_args__ = (Index("ix_proposals_until", "until"), CLUSTERED)
@@ -465,8 +467,8 @@ class AlarmMessageRow(Table, table=True):
 
 
 class NoticeChoiceRow(Table, table=True):
-    """An operator's choice of notices, with the last audit entry that was sent to them and the time
-    of the next check. Deleted with the choice."""
+    """An operator's choice of notices, with the last audit entry that was sent to the operator and
+    the time of the next check. Deleted with the choice."""
 
     __tablename__ = "notice_choices"
     __table_args__ = CLUSTERED
@@ -503,8 +505,9 @@ class AuditRow(Table, table=True):
 
 class AttachmentRow(Table, table=True):
     """A file attached to an order or a break. `order_key` is the order, "" for a break without one.
-    `deed` is the audit entry that seals it. `details` has its personal data as JSON until it is
-    emptied. `gone_at` is when it was detached or erased. Only `details` and `gone_at` change."""
+    `deed` is the audit entry that seals the file. `details` has the file's personal data as JSON
+    until it is emptied. `gone_at` is when the file was detached or erased. Only `details` and
+    `gone_at` change."""
 
     __tablename__ = "attachments"
     __table_args__ = (
