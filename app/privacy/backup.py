@@ -1,4 +1,4 @@
-"""Backup and restore: the database copied while it is served, and a copy put in its place.
+"""Backup and restore: copies the database while it is served, and puts a copy in its place.
 
 SQLite only. For PostgreSQL, use its own tools, which are better than a command of ours. The steps
 of a restore:
@@ -11,8 +11,8 @@ of a restore:
     5 follow   what every restored database needs before its first start: see `follow_on`
     6 switch   the database that is there is kept under another name; the copy gets its name
 
-Until the last step nothing is changed, so a failed or interrupted restore leaves the database as it
-was. `db restored` runs steps 3 to 5 on a database that PostgreSQL's own tools have restored.
+Nothing is changed before the last step, so a failed or interrupted restore leaves the database as
+it was. `db restored` runs steps 3 to 5 on a database that PostgreSQL's own tools have restored.
 """
 
 import asyncio
@@ -80,11 +80,9 @@ async def back_up(
     replace: bool,
     progress: backup_store.Progress,
 ) -> backup_store.Contents:
-    """Copy the database to `target`, which appears only when complete.
-
-    Raise UsageError if `target` exists and may not be replaced, or is the database itself;
-    ConfigurationError if the database is of the other environment.
-    """
+    """Copy the database to `target`. The file `target` appears only when the copy is complete.
+    Raise UsageError if `target` exists and may not be replaced, or is the database itself. Raise
+    ConfigurationError if the database is of the other environment."""
     source = file_of(settings.database_url, instead=_POSTGRESQL)
     _check_target(source, target, replace=replace)
 
@@ -101,8 +99,8 @@ async def back_up(
 
 
 def file_of(url: str, *, instead: str) -> Path:
-    """Return the database's file. For PostgreSQL, raise UsageError that says what to use
-    instead."""
+    """Return the database's file. For PostgreSQL, raise UsageError with the text `instead`, which
+    says what to use."""
     if not is_sqlite(url):
         raise UsageError(instead)
     return sqlite_path(url)
@@ -127,7 +125,8 @@ def _check_target(source: Path, target: Path, *, replace: bool) -> None:
 async def in_thread(
     work: Callable[[backup_store.Progress], Result], progress: backup_store.Progress
 ) -> Result:
-    """Run blocking work in a thread. If this command is stopped, the work ends at its next step."""
+    """Run blocking work in a thread. If this command is stopped, the work ends at its next call of
+    `progress`."""
     ended = False
 
     def watched(done: int, total: int) -> None:
@@ -155,7 +154,6 @@ class People:
     operators: tuple[str, ...]
 
     def document(self) -> dict[str, list[str]]:
-        """Return their JSON document."""
         return {"tokens": list(self.tokens), "operators": list(self.operators)}
 
 
@@ -163,10 +161,11 @@ class People:
 class FollowedLog:
     """The transparency log after a restore.
 
-    leaves   of the backup's log; 0 where none has begun
-    cut      leaves of the replaced log, if the backup's log lacks the last of them; else 0
-    renamed  the origin under which it continues; None: it keeps its origin
-    sure     whether it is known to continue where it ended
+    leaves   number of leaves in the backup's log; 0 if no log has begun
+    cut      number of leaves in the replaced log, if the backup's log lacks the last of them; else
+        0
+    renamed  the new origin under which the log continues; None if it keeps its origin
+    sure     whether the log is known to continue where it ended
     """
 
     leaves: int
@@ -175,7 +174,6 @@ class FollowedLog:
     sure: bool = True
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {"leaves": self.leaves, "renamed": self.renamed, "compared": self.sure}
 
     def sentences(self) -> list[str]:
@@ -201,12 +199,12 @@ class FollowedLog:
 class Followed:
     """Steps that were done on a restored database before its first start.
 
-    head      the last revision that the backup holds
-    first     the number of the next one
+    head      number of the last revision in the backup
+    first     number of the next revision
     may       operators and tokens that may sign in; after a comparison, only those that could not
-              do so before it
-    gone      those that could sign in before and are not in the backup; None if that could not be
-              compared
+              do so before the restore
+    gone      operators and tokens that could sign in before the restore and are not in the backup;
+              None if that could not be compared
     log       how the log continues
     """
 
@@ -217,7 +215,6 @@ class Followed:
     log: FollowedLog
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "next_revision": self.first,
             "compared": self.gone is not None,
@@ -262,7 +259,6 @@ class Restored:
     gap: FoundGap | None
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "kept": None if self.kept is None else str(self.kept),
             "gap": None if self.gap is None else self.gap.sentence(),
@@ -282,15 +278,15 @@ async def restore(
     progress: backup_store.Progress,
     accepts: str | None = None,
 ) -> Restored:
-    """Put `backup` in the database's place; the former database is kept beside it.
+    """Put `backup` in the database's place. The former database is kept beside it.
 
-    erase_again  carries the journal of erasures out in the copy; what it raises ends the restore
-    accepts      the reason for which it is accepted that the backup lacks what came after it
+    erase_again  carries out the journal of erasures in the copy; its errors end the restore
+    accepts      reason for accepting the loss of data that came after the backup; None if the loss
+                 is not accepted
 
     Raise ConfigurationError while a service runs and for a gap that is not accepted, NotFoundError
-    where there is no such backup, UsageError where there is a database that may not be replaced,
-    and StoreUnavailable for a backup that is damaged, or has objects that no migration of ours
-    makes.
+    if there is no such backup, UsageError if there is a database that may not be replaced, and
+    StoreUnavailable for a backup that is damaged, or has objects that no migration of ours makes.
     """
     url = settings.database_url
     database = file_of(url, instead=_RESTORED_BY_POSTGRESQL)
@@ -340,8 +336,8 @@ async def restore(
 async def after_restore(
     again: ErasureReplay, *, without: Without | None
 ) -> tuple[Followed, Replayed]:
-    """Do the remaining steps in a database that other tools have restored. Needs a database
-    opened `alone`, so that nobody serves it.
+    """Run the remaining steps of a restore in a database that other tools have restored. The
+    database must be opened `alone`, so that nobody serves it.
 
     again, without  see `replay_after_restore`
     """
@@ -366,7 +362,7 @@ async def follow_on(
     5 server     the server and its timeline are recorded, which `doctor` would otherwise ask for
     6 audit      an entry in the trail says what was done, and by whom
 
-    files  names for the trail: the backup (`file`), and the former database if kept (`kept`)
+    files  names for the trail: the backup (`file`), and the former database if it was kept (`kept`)
     """
     async with database.writing() as connection:
         given = 0 if replaced is None else replaced.head
@@ -399,9 +395,9 @@ async def _log(
     environment: str | None,
     at: Instant,
 ) -> FollowedLog:
-    """Return how the log continues after a restore. It keeps its origin if it has the last leaf of
-    the replaced log. Otherwise later leaves may have been signed under that origin, and others may
-    know them."""
+    """Return how the log continues after a restore. The log keeps its origin if it has the last
+    leaf of the replaced log. Otherwise it needs a new origin, because others may know leaves that
+    were signed under the old one."""
     known = await log_store.identity(connection)
     if known is None:
         return FollowedLog(leaves=0)
@@ -421,14 +417,15 @@ async def _log(
 async def adopt_inbox(
     settings: Settings, *, clock: Clock, accepts: str | None
 ) -> tuple[int, FoundGap | None]:
-    """Make the database continue with the inbox beside it, whatever it read before. Everything in
-    the inbox counts as unread, and stored deliveries are skipped. The remains of a lost file are
-    kept beside it, and `serve` makes a new one.
+    """Make the database continue with the inbox file beside it, even if it read another file
+    before. All records in the inbox count as unread, and deliveries that are already stored are
+    skipped. The remains of a lost file are kept beside it, and `serve` creates a new file.
 
-    accepts  the reason for which a gap is accepted; None: none is
+    accepts  reason for accepting a gap; None if no gap is accepted
 
     Return how many records are unread, and the gap. Raise UsageError for PostgreSQL, where the
-    inbox is a table, and ConfigurationError for a gap that is not accepted. Nobody may serve.
+    inbox is a table, and ConfigurationError for a gap that is not accepted. No process may serve
+    the database meanwhile.
     """
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
         database, at = inbox.database, clock.now()
@@ -462,7 +459,7 @@ def _compared(
     now: backup_store.InForce, replaced: backup_store.Replaced | None
 ) -> tuple[People, People | None]:
     """Return the tokens and operators that only the restored database has, and those that only the
-    replaced one had."""
+    replaced database had."""
     if replaced is None:
         return _named(now), None
     before = replaced.in_force

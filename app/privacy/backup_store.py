@@ -9,8 +9,8 @@
     6 name    it, and sync its directory
 
 The source is read through SQLite only, on a connection that cannot write or checkpoint. Its one
-read transaction lasts for the whole copy: otherwise every commit of a service would make the
-backup begin again. The log cannot be emptied meanwhile and grows by what is written.
+read transaction lasts for the whole copy: otherwise every commit of a service would make the backup
+begin again. During the copy the log cannot be emptied, so it grows with every write.
 """
 
 import fcntl
@@ -70,11 +70,11 @@ class Contents:
     """Content of a database file, as the file itself states it.
 
     environment    the stamp: sandbox or live
-    version        of the schema
-    size           bytes
-    counts         rows by table
-    last_revision  the last place in the outcome feed; 0 where nothing was published
-    last_arrival   when the latest delivery was received; None without one
+    version        version of the schema
+    size           size of the file in bytes
+    counts         number of rows by table
+    last_revision  last number in the outcome feed; 0 if nothing was published
+    last_arrival   when the latest delivery was received; None if there is none
     """
 
     environment: str | None
@@ -105,13 +105,13 @@ class Contents:
 
 @contextmanager
 def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[Path, Contents]]:
-    """Copy all of `source` under a temporary name beside `target`; yield the copy and its counts.
+    """Copy all of `source` under a temporary name beside `target`. Yield the copy and its counts.
 
     Every index is compared with its table, both when the copy is made and when it is restored. A
     copy that the restore would refuse is no backup.
 
     The copy is deleted when the block ends, unless the caller renames it with `put_in_place`. Raise
-    StoreUnavailable where the source is no sound database of ours or the copy cannot be written.
+    StoreUnavailable if the source is not a sound database of ours or the copy cannot be written.
     """
     part = target.with_name(target.name + ".part")
     descriptor = _locked(part)  # 1
@@ -135,7 +135,7 @@ def copied(source: Path, target: Path, *, progress: Progress) -> Iterator[tuple[
 
 
 def put_in_place(part: Path, target: Path) -> None:
-    """Rename a finished copy to its final name (6). This replaces an earlier file in one step."""
+    """Rename a finished copy to its final name (6), and replace an earlier file in one step."""
     os.replace(part, target)
     sync_folder(target)
 
@@ -169,7 +169,8 @@ def _not_copied(path: Path, error: Exception) -> errors.StoreUnavailable:
 
 
 def _one_line(found: object) -> str:
-    """Return SQLite's report about a file as one printable line; it may contain any bytes."""
+    """Return SQLite's report about a file as one printable line, because it may contain any
+    bytes."""
     return printable(" ".join(str(found).split()))
 
 
@@ -197,11 +198,11 @@ def reading(path: Path) -> sqlite3.Connection:
 
 
 def _locked(part: Path) -> int:
-    """Create the temporary file for this user alone. Its descriptor is closed after SQLite has
-    closed its own.
+    """Create the temporary file for this user alone, and return its descriptor. Close the
+    descriptor only after SQLite has closed its own.
 
     A leftover file of an interrupted copy is removed. A file that somebody else put there would let
-    them read the copy, and a hard link would overwrite another file.
+    that person read the copy, and a hard link would overwrite another file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -228,8 +229,8 @@ _HEADER: Final = b"SQLite format 3\0"
 
 
 def _require_whole_pages(source: Path) -> None:
-    """Refuse a truncated file, since SQLite reads the missing part of the last page as zeros. A
-    file of another type is reported as such."""
+    """Raise an error for a truncated file, because SQLite reads the missing part of the last page
+    as zeros. A file of another type gets its own error."""
     try:
         with source.open("rb") as file:
             begins = file.read(len(_HEADER))
@@ -323,10 +324,10 @@ class InForce:
 class Replaced:
     """The readable facts of the database that a backup replaces.
 
-    head     its last revision
+    head     number of its last revision
     last_commit  when it was last written
-    log      how many leaves its log has, and the hash of the last; None where it has none
-    origins  every one that its log has had, the one that it has last
+    log      number of leaves in its log, and the hash of the last leaf; None if it has no log
+    origins  every origin that its log has had, the present origin last
     """
 
     in_force: InForce
@@ -338,7 +339,8 @@ class Replaced:
 
 @asynccontextmanager
 async def alone(database: Path) -> AsyncIterator[None]:
-    """Prevent others from serving or writing. Raise ConfigurationError while a service runs."""
+    """Prevent other processes from serving or writing. Raise ConfigurationError while a service
+    runs."""
     database.parent.mkdir(parents=True, exist_ok=True)
     serving, writing = ServiceLock(database), WriteLock(database)
     serving.serve()
@@ -354,13 +356,13 @@ async def alone(database: Path) -> AsyncIterator[None]:
 def laid_beside(
     backup: Path, database: Path, *, environment: str | None, progress: Progress
 ) -> Iterator[tuple[Path, Contents]]:
-    """Copy the backup beside the database, and yield the copy and its counts; it is deleted when
-    the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
+    """Copy the backup beside the database, and yield the copy and its counts. The copy is deleted
+    when the block ends, unless `in_place` was called. Blocks for as long as the copy takes.
 
-    environment  the stamp that the backup must have; None: any
+    environment  the stamp that the backup must have; None accepts any
 
     Raise ConfigurationError for a backup of the other environment or of a newer program, and
-    StoreUnavailable for one that is damaged or none of ours.
+    StoreUnavailable for a backup that is damaged or not ours.
     """
     _require_whole_pages(backup)
     with copied(backup, database, progress=progress) as (part, contents):
@@ -370,7 +372,7 @@ def laid_beside(
 
 @contextmanager
 def found_in(backup: Path) -> Iterator[None]:
-    """Raise StoreUnavailable about the backup for an error of the copy."""
+    """Turn errors of the block about the copy into a StoreUnavailable about the backup."""
     try:
         yield
     except (errors.StrangeSchema, errors.StorePoisoned, DBAPIError) as error:
@@ -389,8 +391,8 @@ _IDENTITY: Final = "SELECT value FROM meta WHERE name = 'id'"
 
 
 def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
-    """Rename the copy to the database's name. Return the path under which the former database is
-    kept."""
+    """Rename the copy to the database's name. Return the path of the former database, which is
+    kept; None if there was none."""
     _sync_whole(part)
     with closing(reading(part)) as connection:
         ((identity,),) = connection.execute(_IDENTITY).fetchall()
@@ -409,7 +411,8 @@ def in_place(part: Path, database: Path, *, keep_as: str) -> Path | None:
 
 
 def _free_name(wanted: Path) -> Path:
-    """Return the wanted name; append a number if two restores happen within one second."""
+    """Return the wanted name, with a number appended if it is taken, as by a restore in the same
+    second."""
     numbered = (wanted.with_name(f"{wanted.name}-{number}") for number in count(2))
     return next(each for each in chain([wanted], numbered) if not each.exists())
 
@@ -430,8 +433,8 @@ async def in_force(connection: AsyncConnection, *, now: Instant) -> InForce:
 
 
 def replaced_by(database: Path, *, now: Instant) -> Replaced | None:
-    """Read the relevant facts of the database that is about to be replaced. Return None if there is
-    none, or this program cannot read it."""
+    """Read the facts of the database that a restore will replace. Return None if there is no
+    database, or this program cannot read it."""
     if not database.exists():
         return None
     try:
@@ -479,7 +482,8 @@ def _sync_whole(part: Path) -> None:
 
 
 def _set_aside(database: Path, kept: Path) -> None:
-    """Keep the old database under a second name, with its log if that could not be folded in."""
+    """Keep the old database under a second name. If its log could not be folded, keep the log,
+    too."""
     log, kept_log = Path(f"{database}-wal"), Path(f"{kept}-wal")
     if log.exists():
         shutil.copy2(log, kept_log)  # SQLite deletes the log of a file that it cannot read
@@ -493,10 +497,8 @@ def _set_aside(database: Path, kept: Path) -> None:
 
 
 def _fold_log(database: Path) -> bool:
-    """Return whether the whole log is now in the file; False if the database is damaged.
-
-    Raise StoreUnavailable if it failed for another reason.
-    """
+    """Fold the log into the file. Return whether the whole log is now in it; False if the database
+    is damaged. Raise StoreUnavailable if folding failed for another reason."""
     try:
         with closing(sqlite3.connect(database, timeout=BUSY_TIMEOUT_MS / 1000)) as connection:
             (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

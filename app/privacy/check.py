@@ -14,14 +14,14 @@
                   histories give, as in `refold --all`
     7 erasures    their journal can be read, is this database's, and was carried out in it
 
-A deep check looks at all of this. The quick form takes a sample for 6, and does not find what the
-index has beside it; of the file's indexes it counts the entries. If there are no more deliveries
-than a sample has, it looks at all of 6.
+A deep check covers all of this. The quick form takes a sample of deliveries for 6, and cannot find
+rows that the index has in excess. Of the file's indexes it only counts the entries. If there are no
+more deliveries than a sample has, it covers all of 6.
 
-It runs on one snapshot, while the service runs; the file is checked beside it. Orders that are due
-are not compared: their mark says that their ledger is behind. No order is compared where orders
-were folded by another policy than ours, or are to be folded anew: that is one problem, not one of
-each order.
+The check runs on one snapshot while the service runs; the file is checked at the same time. Due
+orders are not compared, because their due mark says that their ledger is outdated. If orders were
+folded by another policy than ours, or must be folded again, no order is compared: this is reported
+as one problem, not as a problem of each order.
 """
 
 import asyncio
@@ -80,8 +80,8 @@ Row = tuple[Any, ...]
 
 
 def waits_after(context: AppContext, now: Instant) -> Instant:
-    """Return the latest instant of a mark that is due, or may be claimed. Later marks wait. A
-    worker's claim moves the mark of a due order to the claim's end."""
+    """Return the instant after which marks are not due. Marks up to this instant are due, or may be
+    claimed: a worker's claim sets the mark of a due order to the end of the claim."""
     return now + (CLAIM if context.database.shared else NO_TIME)
 
 
@@ -96,7 +96,7 @@ async def check_orders(context: AppContext, orders: history_store.Range) -> tupl
 
 @dataclass(slots=True)
 class OrderComparison:
-    """Compares orders with their histories, and adds each mismatch to `problems`."""
+    """Comparison of orders with their histories, which adds each mismatch to `problems`."""
 
     context: AppContext
     count: int = 0
@@ -114,7 +114,7 @@ class OrderComparison:
             self.problems.append(f"orders are not compared, because a row cannot be read: {error}")
 
     async def compare(self, connection: Any, histories: Sequence[History]) -> None:
-        """Compare orders that are not due. A due order is known to be behind."""
+        """Compare orders that are not due. The ledger of a due order is known to be outdated."""
         orders = [history.order for history in histories]
         marks = {mark.order: mark for mark in await due_store.marks_of(connection, orders)}
         cached = await consistency_store.cached_rows(connection, orders)
@@ -168,7 +168,7 @@ class OrderComparison:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilder:
-    """Functions that read and fold while the worker processes run."""
+    """Functions that read deliveries and fold orders while the worker processes run."""
 
     read: Callable[[Sequence[RawDelivery]], Awaitable[list[index_store.Reread]]]
     fold: Callable[[history_store.Range], Awaitable[tuple[int, list[str]]]]
@@ -176,8 +176,8 @@ class Rebuilder:
 
 @asynccontextmanager
 async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuilder]:
-    """Start this many processes, and end them afterwards; with 1, use this process. Raises
-    UnreachableError if one died."""
+    """Start `jobs` processes that read and fold again, and end them afterwards. With 1, use this
+    process. Raises UnreachableError if a process died."""
     environment = context.database.environment
     if jobs == 1:
 
@@ -215,7 +215,8 @@ async def doing_again(context: AppContext, *, jobs: int) -> AsyncIterator[Rebuil
 
 @cache
 def _sources() -> Mapping[str, Source]:
-    """Compile sources when they are first needed, so that their mistakes are errors of the call."""
+    """Compile the sources when they are first needed, so that their mistakes become errors of the
+    call."""
     settings, _ = begun_with[0]
     return compile_sources(settings, phone_key=read_phone_key(settings.phone_key_path))
 
@@ -270,11 +271,12 @@ SAMPLE: Final = 3_000
 
 @dataclass(slots=True, kw_only=True)
 class CheckReport:
-    """Result of a check: how much was checked, and the first of the `found` problems.
+    """Result of a check: how much was checked, how many problems were `found`, and the first of
+    them.
 
     deep     whether bodies were read and orders folded again
-    seed     chose the sample of the deliveries; None: all of them were read again
-    sampled  how many it has
+    seed     number that chose the sample of deliveries; None if all deliveries were read again
+    sampled  number of deliveries in the sample
     unread   why no body was read again
     """
 
@@ -304,7 +306,6 @@ class CheckReport:
         return f"{looked} {checked}{gone}: {verdict}"
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return asdict(self)
 
     def add(self, problems: Iterable[str]) -> None:
@@ -325,10 +326,10 @@ async def check_database(
 ) -> CheckReport:
     """Check the store. Raise ConfigurationError if a deep check lacks the source of a delivery.
 
-    deep      processes in which every body is read and every order folded; None: a sample is
-    seed      chooses the sample; None: a new one
-    progress  is called with how many rows were checked since it was called last
-    ahead     is called once, with about how many there are, before the first is checked
+    deep      number of processes that read every body and fold every order; None checks a sample
+    seed      number that chooses the sample; None chooses a new one
+    progress  called with the number of rows that were checked since the last call
+    ahead     called once, with the approximate number of rows, before the first row is checked
     """
     return await _Check(context, deep, seed, progress, ahead, CheckReport(deep=bool(deep))).run()
 
@@ -401,7 +402,7 @@ class _Check:
         self.report.add(await self._erasures())  # 7
 
     async def _sample(self, connection: Any) -> DigestRange | None:
-        """Choose the digests whose deliveries are read again; None: all."""
+        """Choose the digests whose deliveries are read again. Return None if all are read again."""
         deliveries = await facts_store.count_deliveries(connection)
         rows = deliveries + await import_digest_store.count_lines(connection)
         if self.deep is not None or deliveries <= SAMPLE:
@@ -443,7 +444,7 @@ class _Check:
     async def _index(
         self, connection: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> list[str] | None:
-        """Compare the index of a sample, or all of it. Return the orders of a sample."""
+        """Compare the index of a sample, or the whole index. Return the orders of a sample."""
         progress = self.progress if digests is None else silent
         orders = None if digests is None else await consistency_store.orders_of(connection, digests)
         async with consistency_store.scratch_index(connection, sampled=bool(digests)) as scratch:
@@ -478,7 +479,7 @@ class _Check:
     async def _verdicts(
         self, connection: Any, scratch: Any, doing: Rebuilder, digests: DigestRange | None
     ) -> None:
-        """Build the index of a sample, or of all, and compare verdicts."""
+        """Build the index of a sample, or the whole index, and compare verdicts."""
         progress, now = (self.progress if digests is None else silent), self.context.clock.now()
         bodies = raw_deliveries(connection, at_once=AT_ONCE, digests=digests or EVERY_DIGEST)
         async for rereads in in_order(bodies, doing.read, ahead=AHEAD * (self.deep or 1)):
@@ -502,7 +503,8 @@ class _Check:
     async def _ledgers(
         self, connection: Any, doing: Rebuilder, orders: Sequence[str] | None
     ) -> None:
-        """Compare these orders, or all, unless they were folded by other settings."""
+        """Compare the ledgers of these orders, or of all orders, unless they were folded by other
+        settings."""
         noted = await policy_version_store.noted_policy(connection)
         if noted is not None and noted != policy_text(self.context.policy):
             self.report.add([_OTHER_POLICY])
@@ -521,7 +523,7 @@ class _Check:
 
 
 def _has_lost_event(reread: index_store.Reread) -> bool:
-    """Return whether an event was read from a body that was pruned, and is gone as well."""
+    """Return whether an event was read from a body that was pruned, and the event is gone, too."""
     was = reread.delivery
     pruned = was.pruned_at is not None and was.body is None
     return pruned and reread.event is None and was.verdict in _READ

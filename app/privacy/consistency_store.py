@@ -2,7 +2,8 @@
 
 The index is built in a scratch database, by the code that `reindex` runs. The scratch database
 holds references and no bodies, and is deleted afterwards. For a sample of the deliveries, stored
-links and contests are copied into it first, since other deliveries may have made them.
+links and contests are first copied into the scratch database, because deliveries outside the sample
+may have created them.
 
 If several orders contest a reference, the first to arrive decides which order an event or link is
 stored under. Histories do not depend on that, so orders of one contest count as equal here.
@@ -37,11 +38,11 @@ AT_ONCE: Final = 1_000
 class Derived(NamedTuple):
     """Rows that follow from other rows.
 
-    name     of a row, with places for its columns
-    columns  their names
+    name     name of a row, with placeholders for its columns
+    columns  names of the columns
     key      the columns that identify a row
-    basis    what the rows follow from
-    mend     how to correct them
+    basis    the data from which the rows follow
+    mend     how to correct the rows
     """
 
     name: str
@@ -75,7 +76,7 @@ class Derived(NamedTuple):
 
 
 class IndexTable(NamedTuple):
-    """A table of the index, with the place of the column that its rows are found by."""
+    """A table of the index, with the position of the column by which its rows are found."""
 
     table: str
     place: int
@@ -87,7 +88,7 @@ class IndexTable(NamedTuple):
         return statement(_SELECT, columns=columns, table=self.table, which=which)
 
     async def same(self, connection: AsyncConnection, rows: Rows) -> Rows:
-        """Return the rows of a database that have the keys of other rows."""
+        """Return the rows of a database that have the same keys as the given rows."""
         found = statement("{column} IN ({})", column=self.rows.columns[self.place])
         values = {row[self.place] for row in rows}
         keys = {row[self.rows.key] for row in rows}
@@ -125,8 +126,8 @@ Contests = dict[str, frozenset[str]]
 async def scratch_index(
     connection: AsyncConnection, *, sampled: bool
 ) -> AsyncIterator[AsyncConnection]:
-    """Create an empty index beside the stored one. For a sample of the deliveries it has the stored
-    contests, otherwise the links that stored records make."""
+    """Create an empty index beside the stored index. For a sample of the deliveries, copy the
+    stored contests into it, otherwise the links that stored records make."""
     async with scratch_database() as scratch:
         if sampled:
             await _copy(connection, scratch, "contested", ("order_key", "other"), _ALL_CONTESTED)
@@ -165,7 +166,7 @@ async def copy_links(
 
 
 async def rows_to_check(connection: AsyncConnection) -> int:
-    """Return about how many rows a check reads: bodies, what was read from them, and orders."""
+    """Return about how many rows a check reads: bodies, rows read from the bodies, and orders."""
     return int((await connection.execute(text(_ROWS))).scalar_one())
 
 
@@ -186,8 +187,9 @@ async def differences(
 ) -> AsyncIterator[Sequence[str]]:
     """Yield sentences on differences between the stored and the rebuilt index.
 
-    progress  is called with how many stored rows were compared since its last call
-    digests   of the events in a sample, which lacks the links of other events; None: all are there
+    progress  called with the number of stored rows that were compared since the last call
+    digests   digests of the events in a sample, which lacks the links of other events; None if the
+              rebuilt index is complete
     """
     stored, contests = await _contests(connection), await _contests(scratch)
     yield _CONTESTS.compare(stored.items(), contests.items())
@@ -206,7 +208,8 @@ async def differences(
 
 
 def _as_stored(key: slice, stored: Rows, built: Rows, contests: Contests) -> Rows:
-    """Return rebuilt rows under the order of the stored row, where both orders contest it."""
+    """Return rebuilt rows; move a row to the order of its stored row if both orders contest the
+    row."""
     orders = {row[key]: row[0] for row in stored}
     return [
         (orders[row[key]], *row[1:]) if row[0] in contests.get(orders[row[key]], ()) else row
@@ -220,8 +223,8 @@ async def orders_of(connection: AsyncConnection, digests: DigestRange) -> list[s
 
 
 async def phones_not_noted(connection: AsyncConnection, scratch: AsyncConnection) -> int:
-    """Return how many customers' numbers the bodies name and the store lacks; each counts once per
-    order. The store may have others, from bodies that were deleted."""
+    """Return how many customers' numbers the bodies name but the store lacks. A number counts once
+    for each order. The store may have more numbers, from bodies that were deleted."""
     missing, contests = 0, await _contests(connection)
     noted = "SELECT digest, kind, thing FROM phones WHERE digest IN ({})"
     named = "SELECT digest, kind, thing FROM phones ORDER BY digest"
@@ -290,7 +293,7 @@ _LISTS: Final = Derived(
 
 
 async def differing_counts(connection: AsyncConnection) -> list[str]:
-    """Return sentences on counters and lists of orders that the cached ledgers do not give."""
+    """Return sentences on counters and lists of orders that differ from the cached ledgers."""
     found = _COUNTERS.compare(
         (await counter_store.stored_counts(connection)).items(),
         (await counter_store.full_counts(connection)).items(),
@@ -335,5 +338,6 @@ async def cached_rows(
 
 
 async def ledgers_without_history(connection: AsyncConnection) -> list[str]:
-    """Return orders with a cached ledger and no evidence now: it was read differently before."""
+    """Return orders that have a cached ledger but no evidence now, because the evidence was read
+    differently before."""
     return list(await connection.scalars(text(WITHOUT_HISTORY)))

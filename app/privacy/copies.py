@@ -1,7 +1,7 @@
 """Copies of stored data: when the last backup was made, and copies that an erasure does not reach.
 
-The last backup is a counter in the database itself, for alarms. So a restored database states when
-the backup before its own was made. The trail names backups, and everything that was exported about
+The time of the last backup is a counter in the database itself, for alarms. So a restored database
+has the time of the backup before the restored one. The trail names backups, and every export about
 an order or a person. Leaves out log lines and period reports, which have only references, and
 copies made by other tools.
 """
@@ -29,8 +29,8 @@ see deploy/compose/compose.yaml."""
 
 
 async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
-    """Record the moment of a complete backup of the database, in the trail too. An erasure lists
-    each recorded backup that it does not reach."""
+    """Record the time of a complete backup, in the database and in the trail. An erasure lists each
+    recorded backup that it does not reach."""
     async with context.database.writing() as connection:
         await run(connection, put_counter, LAST_BACKUP, at)
         await note_in_trail(
@@ -44,7 +44,7 @@ async def note_backup(context: AppContext, *, at: Instant, file: Path) -> None:
 
 
 def shown_name(file: Path) -> str:
-    """Return a file's name for the trail, without its folder and with numbers masked."""
+    """Return a file's name for the trail, without the folder and with numbers masked."""
     return masked_at_sight(file.stem) + file.suffix
 
 
@@ -71,8 +71,8 @@ _TAKEN: Final[dict[Action, str]] = {
 class TakenCopy:
     """A copy that an erasure does not reach.
 
-    name   the backup's file, or the order or person it was taken of
-    until  when it is deleted by the shop's own rule; None: not known
+    name   the backup's file, or the order or person whose data were copied
+    until  when the copy is deleted by the shop's own rule; None if unknown
     """
 
     what: str
@@ -83,7 +83,7 @@ class TakenCopy:
 
     @property
     def sentence(self) -> str:
-        """Say when and by whom the copy was taken, and for how long it is kept."""
+        """Return a sentence on when and by whom the copy was taken, and for how long it is kept."""
         kept = "its period is not known here"
         if self.until is not None:
             kept = f"kept until {format_instant(self.until)}"
@@ -93,7 +93,6 @@ class TakenCopy:
         )
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "what": self.what,
             "name": self.name,
@@ -111,11 +110,11 @@ async def earlier_copies(
     person: str | None,
     since: Instant,
 ) -> list[TakenCopy]:
-    """Return the copies that may hold erased data, the oldest first.
+    """Return the copies that may hold erased data, oldest first.
 
-    subjects  its orders and deliveries
-    person    whose data are erased; None for an erasure by order
-    since     when the first of it arrived: earlier backups do not hold it
+    subjects  orders and deliveries of the erasure
+    person    person whose data are erased; None for an erasure by order
+    since     when the first of the erased data arrived: earlier backups do not hold them
     """
     found = await _backups(context, connection, since=since)
     found += lost_inboxes(context, since=since)
@@ -138,7 +137,7 @@ async def earlier_copies(
 
 
 def lost_inboxes(context: AppContext, *, since: Instant) -> list[TakenCopy]:
-    """Return the kept files of inboxes lost since an instant. They hold bodies."""
+    """Return the kept inbox files that were lost since an instant. They hold bodies."""
     path = context.database.path
     if path is None:
         return []

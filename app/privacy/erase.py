@@ -10,8 +10,8 @@
               that the bytes are gone, too
 
 An operator with a session or token of their own proposes the erasure. Step 3 then waits until
-another operator has approved it and has typed the number or address again, since no proposal holds
-one. The machine's owner erases at once.
+another operator has approved it and has typed the number or address again, because no proposal
+stores a number or address. The machine's owner erases at once.
 
 Digests, ids, dates, amounts, references, verdicts and ledgers stay. So the sealed log still
 verifies, and a redelivery is still a duplicate, whose body is not stored. If an erasure was killed
@@ -53,7 +53,8 @@ from reconcile.instants import EARLIEST
 class ErasureRequest:
     """Subject of an erasure: one phone number, one email address, or one order.
 
-    files_of_others  with an order, also the files of other orders that name its customer's number
+    files_of_others  whether the erasure of an order includes files of other orders that name its
+                     customer's number
     """
 
     phone: str | None = None
@@ -72,9 +73,9 @@ async def erase(
     progress: Callable[[int], None] = silent,
     agree: proposals.Agree | None = None,
 ) -> Erasure:
-    """Erase, or with `dry_run` only say what would be deleted.
+    """Erase the subject's data, or with `dry_run` only report what would be deleted.
 
-    agree  for an approved proposal: stores the approval, in the transaction that says who erased
+    agree  for an approved proposal: stores the approval, in the transaction that notes who erased
 
     Raise ConfigurationError if the journal of erasures cannot be used; UsageError for unsuitable
     arguments, for a person who may not erase, and for files of other orders without the option for
@@ -170,7 +171,7 @@ def files_of_others(erasure: Erasure) -> str:
 async def _carry_out_begun(
     context: AppContext, journal: ErasureJournal, *, progress: Callable[[int], None]
 ) -> None:
-    """Complete erasures that others have begun."""
+    """Complete erasures that were begun and not finished."""
     lines = await take_up(context, journal)
     await ErasureReplay(context, progress=progress).replay(lines, journal.key)
 
@@ -189,10 +190,9 @@ async def propose_erasure(
     *,
     progress: Callable[[int], None] = silent,
 ) -> Proposal | None:
-    """Propose an erasure, for an operator who proved who they are. Return None for the machine's
-    owner, who may erase. The proposal holds a pseudonym instead of a number or an address, which
-    the approver types. Raise as `erase` does.
-    """
+    """Propose an erasure for an operator who has proved their identity. Return None for the
+    machine's owner, who may erase without a proposal. The proposal has a pseudonym instead of a
+    number or an address, which the approver must type. Raise the errors of `erase`."""
     if not proposals.proved(await who_may(context, by=asked.by, action="erased")):
         return None
     found = await erase(context, asked, dry_run=True, progress=progress)
@@ -221,7 +221,7 @@ async def propose_erasure(
 
 
 def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
-    """Return the kinds of proposals that erase the personal data of an order, and of a person."""
+    """Return the two kinds of proposals: to erase the personal data of an order, or of a person."""
 
     async def unfinished(proposal: Proposal) -> str | None:
         order = proposal.subject if proposal.kind == "erase" else None
@@ -281,8 +281,8 @@ def erasure_kinds(context: AppContext) -> Mapping[str, proposals.ProposalKind]:
 
 
 def traces_left(path: Path, erasure: Erasure) -> list[Path]:
-    """Return files of an SQLite database that still hold a number or address that no row holds.
-    Call it in a process that no longer has the database open."""
+    """Return files of an SQLite database that still hold a number or address although no row does.
+    Call this in a process that no longer has the database open."""
     if erasure.kept or erasure.holding or not erasure.identifiers:
         return []
     return files_with(

@@ -1,5 +1,5 @@
-"""Finds, judges and counts the data that an erasure empties, by phone number, email address, a
-digest of one, or order.
+"""Finds, judges and counts the data that an erasure empties. The data are found by phone number,
+email address, a digest of either, or order.
 
 Leaves out: who asks (`erase`); how rows are emptied, and emptied again in an older backup
 (`replay_erasures`).
@@ -40,11 +40,12 @@ from reconcile.matching.books import match_key
 
 @dataclass(slots=True)
 class JudgedDeliveries:
-    """Ids of deliveries that may be deleted, and of those that stay. `latest`: when the last that
-    may go arrived.
+    """Ids of deliveries that may be deleted, and of deliveries that stay.
 
-    kind    of what is judged
-    unread  those that may be deleted and could not be read; `gone`: those without any data left
+    kind    kind of what is judged
+    latest  when the newest of the deletable deliveries arrived
+    unread  deletable deliveries that could not be read
+    gone    deletable deliveries without any data left
     """
 
     kind: Kind = "delivery"
@@ -55,7 +56,7 @@ class JudgedDeliveries:
     latest: Instant = EARLIEST
 
     def add(self, name: str, received: Instant, kept: erase_rules.KeptData | None) -> None:
-        """Add a delivery with its time of arrival."""
+        """Add a delivery with its time of arrival, and the reason to keep it, if there is one."""
         if kept is None:
             self.going.append(name)
             self.latest = max(self.latest, received)
@@ -86,26 +87,26 @@ class Erasure:
 
     identifiers  E.164 digits, or an email address after EMAIL_KIND
     orders      orders whose bodies, headers and phone digests are erased
-    deliveries  deliveries without an order, or unreadable, that hold the number; `unreadable`: the
-                unreadable ones
+    deliveries  deliveries with the number that have no order or could not be read; `unreadable`:
+                those that could not be read
     gone_before  deliveries without an order whose bodies are deleted already: a backup may have
-                 them
-    wholes      deliveries whose whole request body holds the number, but not their own part of it
+                 these bodies
+    wholes      deliveries whose whole request body has the number, but not their own part of it
     brought     the deliveries of each order, including those whose bodies are deleted already
     notes       the phone digests by which all of these are found
-    reasons     reasons of events to be emptied, as (event row, a delivery that brought it)
+    reasons     reasons of events to be emptied, as (event row, a delivery that brought the event)
     staying     orders that are kept for now, each with its deliveries
-    quoting     revisions that quote the words of such a reason; they stay
-    holding     all rows of the database that hold a number, by place; after erasing, those that
+    quoting     revisions that quote the words of such a reason; these revisions stay
+    holding     all rows of the database that hold a number, by place; after erasing, the rows that
                 still do
-    going       rows to empty or delete, by table; `waiting`: those of the orders that are kept for
-                now
+    going       rows to empty or delete, by table; `waiting`: such rows of the orders that are kept
+                for now
     aside       number of rows of set-aside deliveries that stay, by place
     kept        what stays, and why; `accounts`: until when accounting keeps each erased order
     copies      earlier copies that the erasure does not reach
     tidied      whether the erased data is gone from the database's log
-    latest      when the last erased thing arrived. The erasure is dated no earlier, or a restore
-                would leave it in: after a clock was set back, this may lie in the future
+    latest      when the newest erased data arrived. The erasure is dated no earlier, or a restore
+                would keep the data; after a clock was set back, this may lie in the future
     """
 
     subject: str
@@ -138,7 +139,8 @@ class Erasure:
     latest: Instant = EARLIEST
 
     def keep(self, changed: Collection[str]) -> dict[str, list[str]]:
-        """Move orders with newer evidence to those that stay. Return them with their deliveries."""
+        """Move orders with newer evidence to the orders that stay. Return them with their
+        deliveries."""
         self.kept += [erase_rules.KeptData(what=each, why="changed") for each in sorted(changed)]
         stayed = {each: self.brought.pop(each) for each in sorted(changed)}
         self.staying |= stayed
@@ -164,15 +166,15 @@ class Erasure:
         ]
 
     def found_after(self, holding: dict[str, set[erase_store.Key]]) -> None:
-        """Store the rows that still hold the number after erasing; these did not go, whatever was
-        planned."""
+        """Store the rows that still hold the number after erasing. These rows no longer count as
+        erased, even if they were planned to be."""
         self.holding = holding
         for where, mark in columns():
             if is_emptied(mark) and where in holding:
                 self.going.get(where.partition(".")[0], set()).difference_update(holding[where])
 
     def counts(self) -> dict[str, int]:
-        """Return the counts of deleted data."""
+        """Return the number of deleted things of each kind."""
         return {
             "orders": len(self.orders),
             "deliveries": sum(len(each.sizes) for each in self.orders)
@@ -200,7 +202,6 @@ class Erasure:
         return reported_places(holding, going=self.going, waiting=self.waiting, beside=self.aside)
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "subject": self.subject,
             "dry_run": self.dry_run,
@@ -231,14 +232,14 @@ class Erasure:
 
 
 def _known(erasure: Erasure) -> Erasure:
-    """Return the erasure. Raise NotFoundError if it found nothing."""
+    """Return the erasure, or raise NotFoundError if it found nothing."""
     if not any(erasure.counts().values()):
         raise NotFoundError(f"nothing is stored about {erasure.subject}")
     return erasure
 
 
 class ErasureFinder:
-    """Finds and judges personal data on one snapshot."""
+    """Search and judgement of personal data on one snapshot."""
 
     def __init__(self, context: AppContext, progress: Callable[[int], None]) -> None:
         self._context = context
@@ -246,7 +247,7 @@ class ErasureFinder:
         self._progress = progress
 
     async def of_identifier(self, connection: Connection, identifier: str) -> Erasure:
-        """Find everything about a number, or about an email address, which EMAIL_KIND precedes."""
+        """Find all data about a number, or about an email address that begins with EMAIL_KIND."""
         erasure = Erasure(subject=masked(identifier), identifiers=[identifier])
         written = written_pattern(identifier)
         erasure.holding = await erase_store.rows_that_hold(
@@ -287,7 +288,7 @@ class ErasureFinder:
         return _known(await self._checked(connection, erasure))
 
     async def of_order(self, connection: Connection, order: str) -> Erasure:
-        """Find everything about an order's customer."""
+        """Find all data about an order's customer."""
         erasure = Erasure(subject=order)
         erasure.identifiers = await phones_of(connection, order, sources=self._context.sources)
         erasure.holding = await erase_store.rows_that_hold(
@@ -306,9 +307,10 @@ class ErasureFinder:
     async def of_restricted(
         self, connection: Connection, row: RestrictionRow, *, beside: str | None
     ) -> Erasure:
-        """Find the remaining data of one restriction, and judge it as of now.
+        """Find the remaining data of one restriction, and judge them as of now.
 
-        beside  an order that the same erasure restricted and whose data are still needed
+        beside  an order that the same erasure restricted and whose data are still needed; None if
+            none is
         """
         erasure, names = Erasure(subject=row.thing), [row.thing]
         if row.kind == "order":
@@ -339,7 +341,7 @@ class ErasureFinder:
         return await self._checked(connection, erasure)
 
     async def _checked(self, connection: Connection, erasure: Erasure) -> Erasure:
-        """Add the notes on phone numbers that one round found, and drop orders with nothing left to
+        """Add the notes on phone numbers of everything found. Drop orders that have nothing left to
         erase."""
         brought = set[str]().union(*erasure.brought.values())
         things = {*erasure.brought, *brought, *erasure.deliveries}
@@ -412,9 +414,10 @@ class ErasureFinder:
     async def _attachments(
         self, connection: Connection, erasure: Erasure
     ) -> list[attachment_store.AttachmentRecord]:
-        """Return attachments of erased orders, and others that name the number. Attachments of an
-        order that stays are still needed, such as for a dispute, and stay with it. This also covers
-        other orders that would stay if they were this customer's."""
+        """Return the attachments of erased orders, and other attachments that name the number.
+        Attachments of an order that stays are excluded, because they are still needed, such as for
+        a dispute. Attachments of other orders are excluded if those orders would stay by the same
+        rules."""
         found = await erase_texts.attachments_with(connection, erasure.brought, erasure.holding)
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         found = [each for each in found if each.order not in staying]
@@ -445,7 +448,8 @@ class ErasureFinder:
     async def _judged(
         self, connection: Connection, history: History
     ) -> tuple[Ledger, erase_rules.KeptData | None]:
-        """Return an order's ledger as of now, and the reason that it must stay, if there is one."""
+        """Return an order's ledger as of now, and the reason why the order must stay, if there is
+        one."""
         now = history.instant_at(self._context.clock.now())
         ledger = fold(history, policy=self._context.policy, as_of=now)
         to_do = await erase_rules.left_to_settle(connection, history, ledger)
@@ -489,7 +493,7 @@ class ErasureFinder:
         refused: Iterable[tuple[str, Instant]],
         beside: str | None = None,
     ) -> None:
-        """Judge deliveries that belong to no ledger, after the orders are judged."""
+        """Judge deliveries that belong to no ledger. Call this after the orders are judged."""
         staying = {each.what for each in erasure.kept} - erasure.brought.keys()
         beside = min(staying, default=beside)
         unowned = await self._judge_strays(connection, strays, beside)
@@ -516,7 +520,7 @@ class ErasureFinder:
     ) -> None:
         """Keep unreadable deliveries that are set aside and match the pattern.
 
-        only  of these, one delivery
+        only  id of the only delivery to consider; None considers all
         """
         suspects = await run(
             connection, inbox_store.next_suspects, aside=True, limit=erase_store.MOST_ASIDE
@@ -541,7 +545,7 @@ class ErasureFinder:
     async def _judge_bank_lines(
         self, connection: Connection, erasure: Erasure, written: Sequence[re.Pattern[str]]
     ) -> None:
-        """Judge bank lines that hold a number. Accounting needs them for a time."""
+        """Judge bank lines that hold a number. Accounting needs a bank line for some time."""
         now = self._context.clock.now()
         for each in await erase_texts.bank_lines_with(connection, written):
             until = Instant(each.booked_at + self._periods.accounts)
@@ -560,9 +564,10 @@ class ErasureFinder:
     async def _judge_strays(
         self, connection: Connection, deliveries: Iterable[str], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge deliveries without an order. A delivery that was read is kept as an event.
+        """Judge deliveries without an order. A delivery that could be read stays stored as an
+        event.
 
-        beside  an order that stays, if any does
+        beside  an order that stays; None if none does
         """
         judged, now = JudgedDeliveries(), self._context.clock.now()
         found = await erase_store.owners(connection, deliveries)
@@ -590,7 +595,7 @@ class ErasureFinder:
     def _judge_refused(
         self, refused: Iterable[tuple[str, Instant]], beside: str | None
     ) -> JudgedDeliveries:
-        """Judge refused deliveries; each comes with its time of arrival."""
+        """Judge refused deliveries, each given with its time of arrival."""
         judged, now = JudgedDeliveries(), self._context.clock.now()
         for name, received in refused:
             kept = erase_rules.kept_unknown(
@@ -602,11 +607,11 @@ class ErasureFinder:
     async def _kept_wholes(
         self, connection: Connection, brought: Mapping[str, Sequence[str]], *, going: Iterable[str]
     ) -> dict[str, erase_rules.KeptData]:
-        """Return deliveries that must stay because their body also brought an unread event. Reading
-        that event takes the whole body.
+        """Return deliveries that must stay because their body also brought an unread event. That
+        event can only be read from the whole body.
 
-        brought  orders and stray deliveries, each with the deliveries whose bodies would go
-        going    stray deliveries that go, and so wait for nothing
+        brought  orders and stray deliveries, each with the deliveries whose bodies would be deleted
+        going    stray deliveries that will be deleted, so that no event in them needs to be read
         """
         unread = await erase_store.unread_beside(connection, chain.from_iterable(brought.values()))
         found, gone = dict[str, erase_rules.KeptData](), set(going)
@@ -624,7 +629,7 @@ class ErasureFinder:
         self, connection: Connection, erasure: Erasure, digests: Iterable[str], *, found: set[str]
     ) -> None:
         """Judge whole bodies that hold the number but brought none of the deliveries found. The
-        delivery with the number has lost its own bytes. Each body is named by its first
+        delivery that had the number no longer has its own bytes. Each body is named by its first
         delivery."""
         judged, now = JudgedDeliveries(kind="whole"), self._context.clock.now()
         for owned in (await erase_store.owners_in_wholes(connection, digests)).values():

@@ -1,8 +1,9 @@
 """Rules for an order's erasure: which data may be deleted on request, and which must stay and why.
 
-An order that a person must settle may go once finance has accepted the break that reports it: then
-the books say what became of the money, and the bodies are not needed. Where no break reports it, a
-line of the order book must: a run that had nothing to compare the order with has settled nothing.
+An order that a person must settle may be erased once finance has accepted the break that reports
+it: then the books state where the money went, and the bodies are not needed. If no break reports
+the order, the order book must have a line of it, because a run that could not compare the order
+with anything has settled nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,10 +72,10 @@ SENTENCES: Final[Mapping[Why, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptData:
-    """Something that stays, why, and until when if that is known.
+    """Data that stay, why, and until when if that is known.
 
-    do     what settles it, where a person must
-    kind   which kind of thing is restricted; None where nothing can be
+    do     what settles the reason, if a person must act
+    kind   kind of thing that is restricted; None if nothing can be restricted
     """
 
     what: str
@@ -86,13 +87,13 @@ class KeptData:
 
     @property
     def sentence(self) -> str:
-        """Explain to a person why it stays."""
+        """Return a sentence on why the data stay."""
         shown = self.detail if self.until is None else format_instant(self.until)
         return SENTENCES[self.why].format(shown, self.do)
 
     @property
     def restricted_words(self) -> str:
-        """State until when it is restricted, and on which legal ground."""
+        """Return until when the data are restricted, and on which legal ground, in words."""
         ground = GROUNDS[REASONS[self.why].ground]
         if self.why == "in_the_reference":
             return f"hidden from searches permanently ({ground})"
@@ -107,10 +108,10 @@ NO_TIME: Final = Duration(0)
 class Periods:
     """Periods for which an erasure keeps data, from the settings.
 
-    minimum      everything, after its last word
-    accounts     accounting records: orders after their last word, lines of banks after booking
+    minimum      all data, after the last change
+    accounts     accounting records: orders after their last evidence, bank lines after booking
     disputes     the evidence of an order, after its last capture
-    unallocated  the payer of money that no order has, after its arrival
+    unallocated  the payer of money that belongs to no order, after its arrival
     """
 
     minimum: Duration = NO_TIME
@@ -120,7 +121,6 @@ class Periods:
 
 
 def periods_of(settings: Settings) -> Periods:
-    """Return the periods from the settings."""
     return Periods(
         minimum=Duration(settings.retention_minimum_days * DAY),
         accounts=Duration(settings.retention_accounts_days * DAY),
@@ -130,7 +130,7 @@ def periods_of(settings: Settings) -> Periods:
 
 
 def disputable_until(ledger: Ledger, disputes: Duration) -> Instant | None:
-    """Return until when its last capture can be disputed; None if that time is over."""
+    """Return until when an order's last capture can be disputed; None if that time is over."""
     captures = [entry.at for entry in ledger.entries if entry.kind == "captured"]
     until = max(captures, default=EARLIEST) + disputes
     return Instant(until) if captures and ledger.as_of < until else None
@@ -141,7 +141,7 @@ def kept_order(
 ) -> KeptData | None:
     """Return why an order must stay as of its ledger's instant; None if it may be erased.
 
-    to_do    from `left_to_settle`: what a person has still to do about it
+    to_do    result of `left_to_settle`: what a person must still do about the order
     """
     order = history.order
     if is_disputed(ledger):
@@ -173,7 +173,7 @@ LOOK_AT_BOOKS: Final[Duration] = Duration(30 * DAY)
 
 
 def next_look(now: Instant, why: str, until: Instant | None) -> Instant:
-    """Return when a restriction is judged again."""
+    """Return when to judge a restriction again."""
     if why in ("accounts", "in_the_reference"):
         later = Instant(now + LOOK_AT_BOOKS)
         return later if until is None else min(until, later)
@@ -217,16 +217,15 @@ def errors_of(ledger: Ledger) -> list[FindingCode]:
 
 
 def to_settle(ledger: Ledger) -> list[ToSettle]:
-    """Return the open points of an order that a person must settle, by name."""
+    """Return the names of an order's open points that a person must settle."""
     errors: list[ToSettle] = [*errors_of(ledger)]
     return [*errors, "unresolved"] if ledger.outcome == "unresolved" else errors
 
 
 async def left_to_settle(connection: Connection, history: History, ledger: Ledger) -> list[str]:
-    """Return what a person must do before the order's data may be erased, with the commands. Return
-    nothing if finance has accepted the result of the newest run, or no step is needed. A run does
-    not count if it began before the order's last evidence.
-    """
+    """Return what a person must do before the order's data may be erased, with the commands. The
+    list is empty if finance has accepted the result of the newest run, or no step is needed. A run
+    that began before the order's last evidence does not count."""
     codes, order = to_settle(ledger), history.order
     if not codes:
         return []
@@ -242,10 +241,10 @@ async def left_to_settle(connection: Connection, history: History, ledger: Ledge
 def steps_for(
     code: ToSettle, seen: "Sequence[SeenBreak] | None", order: str, *, booked: bool
 ) -> list[str]:
-    """Return the steps that settle one point, with the commands; nothing if it is settled.
+    """Return the steps that settle one point, with the commands; empty if the point is settled.
 
-    seen    the order's breaks; None where no run has seen its last word
-    booked  whether the order book has a line of the order, with which it was compared
+    seen    breaks of the order; None if no run has seen the order's last evidence
+    booked  whether the order book has a line of the order, with which the order was compared
     """
     if code in OTHERWISE:
         return [OTHERWISE[code].format(order)]
@@ -268,7 +267,7 @@ def steps_for(
 
 
 def kept_since(what: str, last: Instant, minimum: Duration, *, as_of: Instant) -> KeptData | None:
-    """Return why data must stay, by when it last changed; None if it may be erased."""
+    """Return why data must stay, from the time of their last change; None if they may be erased."""
     if as_of < last + minimum:
         return KeptData(what=what, why="minimum", until=last + minimum)
     return None
@@ -285,7 +284,9 @@ def kept_unknown(
 ) -> KeptData | None:
     """Return why a delivery that belongs to no ledger must stay; None if it may be erased.
 
-    beside  an order of the same customer, or that it names, that stays: it may be a part of it
+    beside  an order that stays and that has the same customer or is named by the delivery, because
+        the
+            delivery may belong to that order; None if there is none
     """
     if beside is not None:
         return KeptData(what=what, why=why, detail=f"with {beside}")

@@ -1,7 +1,7 @@
 """Rows that an erasure finds and empties, and the database's copy of the journal of erasures.
 
-The copy has all lines that this database knows; lines not carried out yet are pending. After a
-crash, or in an older backup, the file has lines that the copy still lacks.
+The copy has all lines that this database knows; lines that are not carried out yet are pending.
+After a crash, or in an older backup, the file has lines that the copy still lacks.
 """
 
 import json
@@ -46,8 +46,8 @@ READ_AT_ONCE: Final = 1024 * 1024
 
 
 def files_with(path: Path, sought: Sequence[bytes]) -> list[Path]:
-    """Return the files of the database and its inbox that hold one of these byte strings. This
-    includes their logs and the logs' indexes."""
+    """Return the files of the database and its inbox that contain one of these byte strings. The
+    logs and their indexes are searched, too."""
     names = ("", "-wal", "-shm", "-journal")
     files = [Path(f"{each}{name}") for each in (path, path_of(path)) for name in names]
     return [each for each in files if each.exists() and _contains(each, sought)]
@@ -103,7 +103,8 @@ _OWNERS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """A delivery and its order; None if it has none. `unread`: it could not be read."""
+    """A delivery and its order; the order is None if there is none. `unread`: it could not be
+    read."""
 
     delivery_id: str
     received_at: Instant
@@ -114,7 +115,7 @@ class Owned:
 
 
 async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list[Owned]:
-    """Return these deliveries, by id, with the orders they belong to."""
+    """Return these deliveries, by id, with the orders to which they belong."""
     rows = await select_in(connection, sql=_OWNERS, values=deliveries)
     return [
         Owned(
@@ -130,7 +131,7 @@ async def owners(connection: AsyncConnection, deliveries: Iterable[str]) -> list
 
 
 class SearchedText(NamedTuple):
-    """Headers and body of a delivery, or of a refused one, to be searched for a person."""
+    """Headers and body of an accepted or refused delivery, to be searched for a person."""
 
     id: str
     headers: str
@@ -162,7 +163,7 @@ async def searched_texts(
 async def owners_in_wholes(
     connection: AsyncConnection, digests: Iterable[str]
 ) -> dict[str, list[Owned]]:
-    """Return the deliveries that came in these whole bodies, by digest of the body."""
+    """Return the deliveries that came in these whole bodies, by the body's digest."""
     rows = await select_in(
         connection, sql="SELECT id, envelope FROM deliveries WHERE envelope IN ({})", values=digests
     )
@@ -234,7 +235,7 @@ async def deliveries_of_events(connection: AsyncConnection, rows: Iterable[Key])
 
 
 async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) -> None:
-    """Delete operators' bookmarks, by operator, kind and label."""
+    """Delete operators' bookmarks, given by operator, kind and label."""
     for operator, kind, label in bookmarks:
         await connection.execute(
             text("DELETE FROM bookmarks WHERE operator = :who AND kind = :kind AND label = :label"),
@@ -243,7 +244,7 @@ async def drop_bookmarks(connection: AsyncConnection, bookmarks: Iterable[Key]) 
 
 
 async def wholes_by_name(connection: AsyncConnection, deliveries: Iterable[str]) -> set[Key]:
-    """Return the whole bodies that these deliveries came in."""
+    """Return the digests of the whole bodies in which these deliveries came."""
     sql = "SELECT envelope FROM deliveries WHERE envelope IS NOT NULL AND id IN ({})"
     return {tuple(row) for row in await select_in(connection, sql=sql, values=deliveries)}
 
@@ -256,7 +257,8 @@ async def orders_waiting_for(connection: AsyncConnection, requests: Iterable[Key
 
 
 async def rewrite_reasons(connection: AsyncConnection, reasons: Iterable[tuple[int, str]]) -> None:
-    """Replace the reasons in these rows. No leaf and no ledger's compared content has them."""
+    """Replace the reasons in these rows. No leaf and no compared content of a ledger has the
+    reasons."""
     for row, reason in reasons:
         await connection.execute(
             text('UPDATE events SET reason = :reason WHERE "row" = :number'),
@@ -319,11 +321,11 @@ async def rows_that_hold(
     progress: Callable[[int], None] = silent,
 ) -> dict[str, set[Key]]:
     """Return the rows that hold one of these numbers, in any notation, by `table.column`. Every
-    column of text or bytes is searched, as its mark says.
+    column of text or bytes is searched as its mark says.
 
-    phones    E.164 digits, or email addresses behind EMAIL_KIND
-    among     the rows that held one before: only those are read again
-    progress  is given the number of rows that were read, some at a time
+    phones    E.164 digits, or email addresses after EMAIL_KIND
+    among     rows that held a number before, so that only these rows are read again
+    progress  called with the number of rows that were read since the last call
     """
     found: dict[str, set[Key]] = {}
     if not phones:
@@ -400,8 +402,8 @@ def _whole(content: str | bytes) -> str:
 
 
 async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> dict[str, str]:
-    """Return the digests of stored whole bodies by delivery, for deliveries that share one with
-    others."""
+    """Return the digest of the stored whole body by delivery, for deliveries that came with others
+    in one body."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, envelopes.digest FROM envelopes JOIN deliveries "
@@ -413,7 +415,8 @@ async def wholes_of(connection: AsyncConnection, deliveries: Iterable[str]) -> d
 
 
 async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -> None:
-    """Delete whole bodies along with the first of their deliveries, since they hold all events."""
+    """Delete the whole bodies in which these deliveries came. A whole body holds all its events, so
+    it is deleted with the first of its deliveries."""
     await select_in(
         connection,
         sql="UPDATE envelopes SET body=NULL WHERE digest IN (SELECT envelope FROM deliveries "
@@ -425,8 +428,8 @@ async def empty_wholes(connection: AsyncConnection, deliveries: Sequence[str]) -
 async def unread_beside(
     connection: AsyncConnection, deliveries: Iterable[str]
 ) -> dict[str, set[str]]:
-    """Return, by delivery, the unread deliveries that share its stored whole body. They could not
-    be read and still have their bytes."""
+    """Return, by delivery, the unread deliveries that came in the same stored whole body. Unread
+    deliveries could not be read and still have their bytes."""
     rows = await select_in(
         connection,
         sql="SELECT deliveries.id, others.id FROM deliveries "
@@ -457,7 +460,7 @@ _NAME: Final = "erasure journal"
 
 
 async def journal_name(connection: AsyncConnection) -> str | None:
-    """Return the name of this database's journal; None before it has one."""
+    """Return the name of this database's journal; None if it has none yet."""
     found: str | None = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": _NAME}
     )
@@ -477,7 +480,7 @@ async def known_lines(connection: AsyncConnection) -> list[str]:
 
 
 class PendingLine(NamedTuple):
-    """A line not carried out here yet; `why` is the code of the reason to wait, or empty."""
+    """A line that is not carried out yet; `why` is the code of the reason to wait, or empty."""
 
     number: int
     since: Instant
@@ -485,7 +488,7 @@ class PendingLine(NamedTuple):
 
 
 def pending_lines(connection: PlainConnection) -> list[PendingLine]:
-    """Return the lines not carried out here yet."""
+    """Return the journal's lines that are not carried out in this database yet."""
     rows = connection.ask("SELECT number, since, why FROM pending_erasures ORDER BY number")
     return [PendingLine(*row) for row in rows]
 
@@ -493,7 +496,7 @@ def pending_lines(connection: PlainConnection) -> list[PendingLine]:
 async def note_pending(
     connection: AsyncConnection, numbers: Iterable[int], *, since: Instant
 ) -> None:
-    """Store lines as pending, unless they are already."""
+    """Store lines as pending, unless they already are."""
     await run(
         connection,
         insert_rows,
@@ -533,7 +536,7 @@ async def note_journal(connection: AsyncConnection, name: str, *, instead: bool 
 async def note_lines(
     connection: AsyncConnection, name: str, lines: Iterable[tuple[int, str]]
 ) -> None:
-    """Store lines with their numbers; skip those that are stored already."""
+    """Store lines with their numbers; skip lines that are stored already."""
     await run(
         connection,
         insert_rows,
@@ -565,7 +568,7 @@ async def notes_of_recipients(connection: AsyncConnection) -> AsyncIterator[list
 
 
 async def bookmark_keys(connection: AsyncConnection) -> AsyncIterator[list[Key]]:
-    """Yield operators' bookmarks, by operator, kind and label."""
+    """Yield operators' bookmarks as (operator, kind, label)."""
     async for rows in stream(
         connection, "SELECT operator, kind, label FROM bookmarks", at_once=ROWS_AT_ONCE
     ):

@@ -1,4 +1,4 @@
-"""Texts about a customer in rows that an erasure keeps for their money: the texts are emptied."""
+"""Texts about a customer in rows that an erasure keeps for accounting. The texts are emptied."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ EMPTIED, AS_IT_IS = "x", "-"
 
 
 class BankText(NamedTuple):
-    """A version of a line of a bank, its texts, and which of them go, as one of `EMPTIED` and
-    `AS_IT_IS` for each, and when it was booked."""
+    """A version of a bank line, its texts, and when it was booked. One of `EMPTIED` and `AS_IT_IS`
+    for each text says whether the text is emptied."""
 
     key: bank_store.BankKey
     texts: bank_store.BankTexts
@@ -37,9 +37,9 @@ def without(texts: bank_store.BankTexts, which: str) -> bank_store.BankTexts:
 async def bare_reasons(
     connection: Connection, deliveries: Iterable[str], phones: Sequence[str]
 ) -> list[tuple[int, str]]:
-    """Return the reasons of events that an erasure empties, as the event's row and a delivery that
-    brought it: words, which may contain a name, and codes with one of the customer's numbers. Other
-    codes stay."""
+    """Return the reasons of events that an erasure empties, as (event row, a delivery that brought
+    the event). Reasons in words are emptied because they may contain a name, and codes if they
+    contain a number of the customer. Other codes stay."""
     masking, found = Masking(phones), dict[int, str]()
     for delivery, row, reason in await erase_store.reasons_of(connection, deliveries):
         if reason != DOT and (not is_code(reason) or masking.touches(reason)):
@@ -55,7 +55,8 @@ async def quoting_revisions(
     """Return the revisions that quote the words of an erased reason. They are sealed and published,
     and may contain a name.
 
-    brought  orders with their deliveries; `reasons`: those that go, from `bare_reasons`
+    brought  orders with their deliveries
+    reasons  reasons that are erased, from `bare_reasons`
     """
     going = {delivery for _, delivery in reasons}
     words = {text for _, _, text in await erase_store.reasons_of(connection, going)} - {DOT}
@@ -71,8 +72,8 @@ async def bank_lines_with(
     connection: Connection, written: Sequence[re.Pattern[str]]
 ) -> list[BankText]:
     """Return the bank lines with one of these numbers in their texts. Payer and texts are emptied
-    completely, because a name may be beside the number. The bank's own ids, which match payouts,
-    are emptied only if they hold the number."""
+    completely, because a name may be next to the number. The bank's own ids, which match payouts,
+    are emptied only if they contain the number."""
     found: list[BankText] = []
     if not written:
         return found
@@ -90,10 +91,10 @@ async def attachments_with(
     orders: Iterable[str],
     found: Mapping[str, set[erase_store.Key]],
 ) -> list[attachment_store.AttachmentRecord]:
-    """Return attachments of these orders and their breaks, and others with one of the numbers in
-    their name or note.
+    """Return attachments of these orders and their breaks, and other attachments that have one of
+    the numbers in their name or note.
 
-    found  from `erase_store.rows_that_hold`
+    found  result of `erase_store.rows_that_hold`
     """
     named = found.get("attachments.details", set())
     files = found.get("attachment_files.body", set())

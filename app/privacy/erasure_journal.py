@@ -4,13 +4,13 @@
 
 A backup does not know what was erased after it; this file, which is in no backup, does. An erasure
 has one line for each KIND of row, or several: a line holds at most MAX_IDS ids and MAX_LINE_BYTES
-bytes. Ids that a person chose, such as an order's reference, stand there as keyed digests
+bytes. Ids that a person chose, such as an order's reference, are written as keyed digests
 (HMAC-SHA-256, 128 bits), so the file names nobody. The file grows by some 40 bytes for each row: an
-erasure of 20 rows adds about 1.5 kB, one of 50,000 rows 2 MB. Nothing is removed from it.
+erasure of 20 rows adds about 1.5 kB, an erasure of 50,000 rows 2 MB. Nothing is removed from it.
 
-The check covers the line and the line before it, so a line that was changed, left out or put in is
-distinguished from a last line that a crash cut short. Line 0 names the journal, and so its
-database.
+The check covers the line and the line before it. So a line that was changed, left out or inserted
+can be distinguished from a last line that a crash cut short. Line 0 names the journal, and so the
+journal's database.
 """
 
 import fcntl
@@ -89,7 +89,7 @@ _LINE: Final = re.compile(
 
 
 class JournalLine(NamedTuple):
-    """One line. `text` is the whole line without its end."""
+    """One line of the journal. `text` is the whole line without the line break."""
 
     number: int
     at: Instant
@@ -101,7 +101,7 @@ class JournalLine(NamedTuple):
 
 
 class JournalKey:
-    """Computes digests and checks. Its repr does not show the key."""
+    """Key for computing digests and checks. Its repr does not show the key."""
 
     __slots__ = ("_begun", "_key")
 
@@ -120,20 +120,20 @@ class JournalKey:
 
     def line(self, before: str, *, number: int, at: Instant, kind: Kind, rule: Rule,
              ids: Sequence[str]) -> JournalLine:  # fmt: skip
-        """Return the line that follows the line with the check `before`."""
+        """Build the line that follows a given line. `before` is the check of the given line."""
         text = f"{number} {format_instant(at)} {kind} {rule} {','.join(ids)}"
         check = self.check(before, text)
         return JournalLine(number, at, kind, rule, tuple(ids), check, f"{text} {check}")
 
     def check(self, before: str, text: str) -> str:
-        """Return the check of a line's text that follows the line with the check `before`."""
+        """Return the check of a line's text. `before` is the check of the line before it."""
         code = hmac.digest(self._key, f"line\n{before}\n{text}".encode(), "sha256")
         return code.hex()[:_CHECK_CHARS]
 
 
 class ErasureJournal:
     """A journal whose lines were all checked. `torn`: its last line was cut short, so the erasure
-    of that line was not begun."""
+    of that line had not begun."""
 
     def __init__(
         self, path: Path, key: JournalKey, lines: list[JournalLine], *, torn: bool
@@ -219,7 +219,8 @@ def journal_problem(sentence: str) -> ConfigurationError:
 
 
 def read_key(path: Path) -> JournalKey | None:
-    """Read the key of the journal at a path; None where there is none. Raise ConfigurationError."""
+    """Read the key of the journal at a path; None if there is no key. Raise ConfigurationError if
+    it cannot be used."""
     name = key_path_of(path)
     content = read_private(name, variable=VARIABLE, what=_KEY, most=_KEY_CHARS + 2)
     if content is None:
@@ -256,10 +257,8 @@ def read_journal(path: Path) -> ErasureJournal | None:
 
 
 def make_journal(path: Path, *, at: Instant) -> ErasureJournal:
-    """Return the journal at a path, and create whatever is missing of an empty journal and its key.
-
-    Raise ConfigurationError as `read_journal` does, and UnreachableError if it cannot be created.
-    """
+    """Return the journal at a path. Create an empty journal and its key if they are missing. Raise
+    the errors of `read_journal`, and UnreachableError if the files cannot be created."""
     key = read_key(path)
     try:
         if key is None and not path.exists():
@@ -302,7 +301,7 @@ def set_aside(path: Path, *, at: Instant) -> Path | None:
 
 
 def journal_lines(texts: Iterable[str], key: JournalKey) -> list[JournalLine]:
-    """Parse lines from their texts. Raise ConfigurationError if one was changed."""
+    """Parse the texts of lines. Raise ConfigurationError if a line was changed."""
     lines: list[JournalLine] = []
     for text in texts:
         line = _line(text, lines[-1].check if lines else "", key)
@@ -337,7 +336,8 @@ def _read(file: BinaryIO, key: JournalKey) -> tuple[list[JournalLine], int, bool
 
 
 def _line(text: str, before: str, key: JournalKey) -> JournalLine | None:
-    """Parse a line; None if it was changed, or does not follow the line with the check `before`."""
+    """Parse a line. Return None if it was changed, or does not follow the line whose check is
+    `before`."""
     found = _LINE.fullmatch(text) if len(text) < MAX_LINE_BYTES else None
     if found is None:
         return None

@@ -8,10 +8,10 @@
     5 pack    one file a table, the files that were attached, and two indexes: one for programs
               (`index.json`), and one for people (`index.html`)
 
-Data that an erasure has to keep are in it, too: the right to see them does not end with it. An
-operator with a session or token of their own proposes it. Once another operator has approved, only
-the proposer takes the copy, and types the number again, since no proposal holds one. The machine's
-owner takes it at once.
+The copy includes data that an erasure has to keep, because the right to see such data does not end
+with the erasure. An operator with a session or token of their own proposes the copy. Once another
+operator has approved, only the proposer takes the copy, and must type the number again, because no
+proposal stores it. The machine's owner takes the copy at once.
 """
 
 import hashlib
@@ -55,11 +55,10 @@ NOT_ALONE: Final = "a copy of all data about a person takes two operators"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """Request for a copy of what is kept about one phone number, email address, or order's
-    customer.
+    """Request for a copy of the data about one phone number, email address, or order's customer.
 
-    identity     how the person's identity was checked: kept in the trail
-    attachments  whether attached PDFs and pictures are in it, though nothing in them is masked
+    identity     how the person's identity was checked, which is recorded in the trail
+    attachments  whether to include attached PDFs and pictures, which cannot be masked
     """
 
     phone: str | None = field(default=None, repr=False)
@@ -72,8 +71,8 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """A finished copy. `archive` is the ZIP; `counts` are of its rows, its orders, and the attached
-    files in it unmasked."""
+    """A finished copy. `archive` is the ZIP. `counts` has the number of rows, of orders, and of
+    attached files that are in it unmasked."""
 
     archive: bytes = field(repr=False)
     sha256: str
@@ -81,7 +80,6 @@ class Exported:
     counts: Mapping[str, int]
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "sha256": self.sha256,
             "bytes": len(self.archive),
@@ -102,8 +100,8 @@ async def export(
     approved  the approved proposal, for an operator with a session or token of their own; its
               reason says how the person's identity was checked
 
-    Raise UsageError for a person who may not, for unsuitable arguments and for too much data;
-    NotFoundError if nothing is stored.
+    Raise UsageError for a person who may not take the copy, for unsuitable arguments and for too
+    much data; NotFoundError if nothing is stored.
     """
     await must_have_read(context)  # the inbox may hold data of the person
     person, now = person_of(context, phone=asked.phone, email=asked.email), context.clock.now()
@@ -145,8 +143,8 @@ async def export(
 
 
 def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
-    """Return the statement on how the person's identity was checked, in a form that the trail may
-    keep."""
+    """Return the statement on how the person's identity was checked, in a form that may be kept in
+    the trail."""
     if not identity.strip():
         raise UsageError("--identity must say how you checked the person's identity")
     return checked_reason(context, identity, phones=found.identifiers)
@@ -155,8 +153,8 @@ def _checked_identity(context: AppContext, identity: str, found: Found) -> str:
 async def propose_export(
     context: AppContext, asked: ExportRequest, *, progress: Callable[[int], None] = silent
 ) -> Proposal | None:
-    """Propose a copy, for an operator who proved who they are. Return None for the machine's owner,
-    who takes the copy at once. Raise as `export` does."""
+    """Propose a copy for an operator who has proved their identity. Return None for the machine's
+    owner, who takes the copy without a proposal. Raise the errors of `export`."""
     if not proposals.proved(await who_may(context, by=asked.by, action="data_exported")):
         return None
     await must_have_read(context)
@@ -196,11 +194,8 @@ async def check_open(context: AppContext, approved: Proposal, *, by: str | None)
 
 
 def export_kind(context: AppContext) -> proposals.ProposalKind:
-    """Return the kind of proposals to take a copy of a person's data.
-
-    Approving makes no copy. It lets the proposer take the copy; each time adds an entry to the
-    trail.
-    """
+    """Return the kind of proposals to take a copy of a person's data. Approving makes no copy. It
+    allows the proposer to take the copy; each copy adds an entry to the trail."""
 
     return proposals.ProposalKind(
         name=NAME,
@@ -215,8 +210,8 @@ def export_kind(context: AppContext) -> proposals.ProposalKind:
 def _must_be_of(
     context: AppContext, approved: Proposal, asked: ExportRequest, *, person: str | None
 ) -> None:
-    """Raise UsageError if the approved copy is about somebody else, or excludes the files asked
-    for."""
+    """Raise UsageError if the approved copy is about somebody else, or excludes attachments that
+    are requested."""
     if asked.attachments and "attachments" not in approved.given:
         raise UsageError("the approved copy excludes attached PDFs and pictures")
     known = approved.given.get("pseudonym")
@@ -261,9 +256,9 @@ async def files_of(
     *,
     attachments: bool,
 ) -> tuple[dict[str, bytes], dict[str, int]]:
-    """Return the files of the copy by name, and their counts. Raise UsageError for too much.
+    """Return the files of the copy by name, and their counts. Raise UsageError for too much data.
 
-    attachments  whether attached PDFs and pictures, which cannot be masked, are in it
+    attachments  whether to include attached PDFs and pictures, which cannot be masked
     """
     things = found.orders | {reference for _, reference in found.payments}
     copy = PersonalCopy(
@@ -315,7 +310,7 @@ async def files_of(
 
 
 def _retention(context: AppContext) -> Mapping[str, str]:
-    """Return until when rows that an erasure empties are kept, by table."""
+    """Return, by table, until when rows are kept that an erasure would empty."""
     kept = retention_of(context.settings, context.sources)
     days = {} if kept is None else kept.classes()
     classes = {"bodies": ("deliveries", "envelopes"), "phones": ("phones",),
@@ -329,7 +324,7 @@ def _retention(context: AppContext) -> Mapping[str, str]:
 
 
 def _place(name: str, rows: list[dict[str, Any]], retention: Mapping[str, str]) -> dict[str, Any]:
-    """Describe the rows of a table: their meaning, source, time, period and reason."""
+    """Describe the rows of a table: their meaning, source, time, period and legal reason."""
     shown = {column for row in rows for column in row}
     marks: list[Mark] = [
         each.info[MARK]
@@ -360,8 +355,7 @@ async def _rows(
     members: dict[str, bytes],
     attachments: bool,
 ) -> AsyncIterator[dict[str, Any]]:
-    """Yield the rows of a table as JSON values. Files that are not text are added to the
-    members."""
+    """Yield the rows of a table as JSON values. Add files that are not text to `members`."""
     table = tables().tables[name]
     marks = {each.name: each.info[MARK] for each in table.columns if MARK in each.info}
     places = {each: found.named.get(f"{name}.{each}", set()) for each in marks}
@@ -390,8 +384,8 @@ async def _rows(
 
 
 def _of_own_payment(row: Mapping[str, Any], found: Found) -> bool:
-    """Return whether a row found by a payment's reference belongs to this payment. Another source
-    may use the same reference."""
+    """Return whether a row that was found by a payment's reference belongs to that payment. Another
+    source may use the same reference."""
     if "payment" not in row or not row.get("source") or row.get("order_key") in found.orders:
         return True
     if row.get("order_ref") in found.orders:
@@ -412,8 +406,8 @@ def _own(
     members: dict[str, bytes],
     attachments: bool,
 ) -> Any:
-    """Return the content of a row of the person. For a file, return its place in the copy, or why
-    it is left out."""
+    """Return the content of a row that belongs to the person. For a file, return its path in the
+    copy, or why it is left out."""
     if place == "attachment_files.body":
         raw = bytes(content) if not isinstance(content, str) else content.encode()
         ending = ENDINGS.get(media_of(raw) or "", "txt")

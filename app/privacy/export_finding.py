@@ -34,11 +34,12 @@ from reconcile.matching.books import match_key
 class Found:
     """Keys of the rows that are kept about a person.
 
-    identifiers  by which texts are known to be theirs; `named_by`: of them, those that were asked
-    own          by table, rows of their own; `named`: by `table.column`, rows that name them
-    names        of the person, and `names_of_others`, as events state them
+    identifiers  numbers and addresses of the person; `named_by`: those that were asked for
+    own          rows of the person, by table
+    named        other rows that name the person, by `table.column`
+    names        names of the person as events state them; `names_of_others`: names of others
     of_others    deliveries of these orders in which somebody else paid
-    aside        deliveries that name them, are accepted, and could not be read
+    aside        accepted deliveries that name the person and could not be read
     """
 
     identifiers: set[str] = field(default_factory=set, repr=False)
@@ -120,8 +121,8 @@ async def find_person(
 async def _tell_apart(
     context: AppContext, connection: Connection, found: Found, *, person: str
 ) -> None:
-    """Collect further identifiers and the names of the person from events with their number or
-    address. Deliveries that name somebody by neither are treated as another person's."""
+    """Collect further identifiers and the names of the person, from events with the person's number
+    or address. Deliveries that name a customer by neither are treated as another person's."""
     stated_by = dict[str, tuple[set[str], set[str], str]]()
     for order in sorted(found.orders):
         stated_by |= await _stated(context, connection, order)
@@ -139,7 +140,8 @@ async def _tell_apart(
 async def _stated(
     context: AppContext, connection: Connection, order: str
 ) -> dict[str, tuple[set[str], set[str], str]]:
-    """Return of each delivery the customer's numbers, both numbers and addresses, and the name."""
+    """Return, for each delivery, the customer's phone numbers, the numbers and addresses together,
+    and the name."""
     history = (await gather(connection, [order]))[order]
     found = dict[str, tuple[set[str], set[str], str]]()
     for name in sorted({each.delivery_id for each in history.deliveries}):

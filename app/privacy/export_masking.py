@@ -1,10 +1,10 @@
 """Masking of other people's data in the copy that a person gets.
 
 A row of the person is shown completely, except for other people's numbers, addresses and names.
-Another row shows only the parts that name the person. A name is another person's if it is beside
-their number or address, or in a member for names and unlike the person's own. Such a name is masked
-in texts too. Other names in texts cannot be recognized.
-Leaves out which rows belong to whom (`export`).
+Another row shows only the parts that name the person. A name counts as another person's if it is
+next to that person's number or address, or if it is in a member for names and unlike the person's
+own name. Such a name is masked in texts, too. Other names in texts cannot be recognized. Leaves out
+which rows belong to whom (`export`).
 """
 
 import json
@@ -53,12 +53,12 @@ class PersonalCopy:
         names: Collection[str] = (),
         others: Collection[str] = (),
     ) -> None:
-        """Take whose copy it is.
+        """Set the person for whom the copy is built.
 
-        identifiers  of the person, as `written_pattern` takes them
-        things       references of their orders and payments
+        identifiers  identifiers of the person, as `written_pattern` takes them
+        things       references of the person's orders and payments
         staff        names of operators
-        names        of the person, and `others`: of other people, as events state them
+        names        names of the person; `others`: names of other people; both as events state them
         """
         self._person = [masking.written_pattern(each) for each in sorted(identifiers)]
         self._things = frozenset(things)
@@ -127,7 +127,7 @@ class PersonalCopy:
         return list(dict.fromkeys(found))
 
     def _knowing(self, document: Any) -> "PersonalCopy":
-        """Return a copy that also masks the names of others in this document's members."""
+        """Return a masker that also masks the names of others in this document's members."""
         stated = self._names_of_others(document, field="", within="", other=False)
         known = copy(self)
         known._others = [*self._others, *self._patterns({*stated})]
@@ -159,10 +159,10 @@ class PersonalCopy:
             yield value
 
     def _is_of_other(self, members: Mapping[str, Any], *, field: str, around: bool) -> bool:
-        """Return whether an object is about another person: it states their number or address, or
-        is a name or an address in an object that does.
+        """Return whether an object is about another person: it states that person's number or
+        address, or is a name or an address in an object that does.
 
-        around  whether the object around it is about another person
+        around  whether the enclosing object is about another person
         """
         texts = {name: str(e) for name, e in members.items() if isinstance(e, str | int)}
         if any(each.search(text) for each in self._person for text in texts.values()):
@@ -181,8 +181,8 @@ class PersonalCopy:
 
     def _names_another(self, text: str, *, field: str, within: str, other: bool) -> bool:
         """Return whether the text of a member is another person's name. In an object without a
-        number or address, a name unlike the person's own is another person's, if the person's is
-        known."""
+        number or address, a name counts as another person's if it differs from the person's known
+        names."""
         words = name_words(text)
         if other and (field.lower() == "name" or masking.names_a_person(field, within=within)):
             return not self._names.issuperset(words)
@@ -193,7 +193,8 @@ class PersonalCopy:
         )
 
     def _passage(self, line: str) -> str:
-        """Return a line; if it is long, only the part around the person's name."""
+        """Return a line with masked names; if it is long, only the part around the person's
+        name."""
         if len(line) <= PASSAGE:
             return self.text(line)
         start = min(f.start() for p in self._own if (f := p.search(line)) is not None)

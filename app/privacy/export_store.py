@@ -37,7 +37,7 @@ async def rows_named(
     """Return, by table, the keys of rows that name one of these things. Every table with a column
     that may hold personal data is searched.
 
-    things  by kind, as in NAMED_BY
+    things  names by kind, as in NAMED_BY
     """
     found: dict[str, set[Key]] = {}
     for name, table in sorted(tables().tables.items()):
@@ -72,8 +72,9 @@ async def row_of(connection: AsyncConnection, name: str, key: Key) -> dict[str, 
 async def values_in(
     connection: AsyncConnection, place: str, *, where: str, values: Collection[str]
 ) -> set[str]:
-    """Return the values of one column, given as `table.column`, in rows where another column has
-    one of `values`."""
+    """Return values of one column from rows in which the column `where` has one of `values`.
+
+    place  the column to return, as `table.column`"""
     name, _, wanted = place.partition(".")
     sql = statement(_IN, wanted=wanted, table=name, column=where)
     rows = await select_in(connection, sql=sql, values=sorted(values))

@@ -1,8 +1,8 @@
 """Checks stored facts: bodies by their digests, revisions by their order, rows by the sealed log.
 
-Which fields of an event a body gives, and which ledger a history gives, is not checked here: that
-takes reading and folding. Each statement selects the rows that do not fit, so a sound store returns
-none, whatever its size.
+Whether the fields of an event match the body, and a ledger its history, is not checked here,
+because that takes reading and folding. Each statement selects the rows that are wrong, so a sound
+store returns none, whatever its size.
 """
 
 import hashlib
@@ -44,7 +44,8 @@ _STEP: Final = "SELECT id FROM deliveries WHERE id > :after ORDER BY id LIMIT 1 
 
 
 class Bodies(NamedTuple):
-    """Counts of bodies, and of missing bodies that their delivery brought first."""
+    """Counts of stored bodies, and of bodies that are missing although their delivery was the first
+    to bring them."""
 
     kept: int
     pruned: int
@@ -67,8 +68,8 @@ async def count_bodies(connection: AsyncConnection) -> Bodies:
 
 
 async def check_bodies(connection: AsyncConnection) -> AsyncIterator[tuple[int, list[str]]]:
-    """Yield how many deliveries were checked, and a sentence for each that does not fit its body,
-    range by range."""
+    """Yield, range by range, how many deliveries were checked, and a sentence for each delivery
+    that does not match its body."""
     computed = await _digest(connection)
     to_the_end = text(statement(_ODD, computed=computed, span="id > :after"))
     to_the_last = text(statement(_ODD, computed=computed, span="id > :after AND id <= :last"))
@@ -137,8 +138,8 @@ async def odd_attachments(connection: AsyncConnection) -> list[str]:
 
 
 async def _digest(connection: AsyncConnection) -> str:
-    """Return the SQL for the SHA-256 of a body, in hex. PostgreSQL has such a function; SQLite gets
-    ours."""
+    """Return the SQL for the SHA-256 of a body, in hex. PostgreSQL has a function for it; SQLite
+    gets our own function."""
     if connection.dialect.name != "sqlite":
         return "encode(sha256(body), 'hex')"
     raw = await connection.get_raw_connection()
@@ -168,8 +169,9 @@ _REVISIONS: Final = (
 
 
 async def check_counts(connection: AsyncConnection) -> list[str]:
-    """Return a sentence if there are more or fewer events than deliveries that brought one first,
-    and on each order with events, records or a ledger but without a due mark."""
+    """Return a sentence if the number of events differs from the number of deliveries that first
+    brought an event. Also return a sentence on each order with events, records or a ledger but
+    without a due mark."""
     events = await _count(connection, "events")
     read = await _count(connection, "deliveries", _READ)
     found = []
@@ -185,7 +187,8 @@ async def check_counts(connection: AsyncConnection) -> list[str]:
 
 
 async def check_revisions(connection: AsyncConnection) -> list[str]:
-    """Return a sentence on each revision that does not begin where the order's last one ended."""
+    """Return a sentence on each revision that does not begin where the order's previous one
+    ended."""
     return [
         f"revision {seq} of {order} does not follow the one before it"
         for seq, order in await connection.execute(text(_REVISIONS))
@@ -201,8 +204,8 @@ async def count_orders(connection: AsyncConnection) -> int:
 
 
 async def prove_log(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to about `limit` sentences on missing leaves, leaves without a row, and rows that
-    neither have a leaf nor wait for one. `log verify` checks hashes and signatures."""
+    """Return sentences on missing leaves, leaves without a row, and rows that neither have a leaf
+    nor wait for one; about `limit` at most. `log verify` checks hashes and signatures."""
     size, leaves = await log_size(connection), await _count(connection, "log_leaves")
     found = []
     if size != leaves:

@@ -1,7 +1,7 @@
 """Connects the journal of erasures with a database: compares it with the database's copy, and
-records which lines are still to be carried out.
+records which lines must still be carried out.
 
-Leaves out: what a line empties, and how (`replay_erasures`).
+Leaves out: which data a line empties, and how (`replay_erasures`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,8 @@ WAITS: Final[Mapping[str, str]] = {
 
 
 async def begin_journal(context: AppContext) -> None:
-    """Create an empty journal with the database, or use the one that exists.
-
-    Raise ConfigurationError and UnreachableError if neither is possible.
-    """
+    """Create an empty journal for the database, or use the existing journal. Raise
+    ConfigurationError or UnreachableError if neither is possible."""
     path = context.settings.erasure_journal_path
     if path is None:
         return
@@ -54,15 +52,15 @@ async def begin_journal(context: AppContext) -> None:
 async def be_with(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, instead: bool = False
 ) -> None:
-    """Store the name of a database's journal. `instead`: it replaces another journal."""
+    """Store the name of a database's journal. `instead` allows it to replace another journal's."""
     first = journal.lines[0]
     await erase_store.note_journal(connection, journal.name, instead=instead)
     await erase_store.note_lines(connection, journal.name, [(first.number, first.text)])
 
 
 async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal:
-    """Return the journal of this database. Raise ConfigurationError if it or its key is missing, or
-    it differs from the database's copy."""
+    """Return the journal of this database. Raise ConfigurationError if the journal or its key is
+    missing, or the journal differs from the database's copy."""
     if context.settings.erasure_journal_path is None:
         raise erasure_journal.journal_problem(
             "is not set, and nothing is erased without a journal; on PostgreSQL name a file for "
@@ -73,7 +71,7 @@ async def fitting_journal(context: AppContext) -> erasure_journal.ErasureJournal
 
 
 async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJournal:
-    """Return the journal at a path. Raise ConfigurationError as `fitting_journal`."""
+    """Return the journal at a path. Raise ConfigurationError like `fitting_journal`."""
     journal = erasure_journal.read_journal(path)
     if journal is None:
         raise erasure_journal.journal_problem(
@@ -99,13 +97,14 @@ async def fitted(context: AppContext, path: Path) -> erasure_journal.ErasureJour
 class JournalState:
     """State of the journal of erasures.
 
-    path     the file; None: no setting names one
+    path     the file; None if no setting names one
     begun    whether this database has a journal
-    problem  why it cannot be used, and what to do
-    pending  lines that are not carried out in this database; `waits`: why, and what to do
-    torn     whether its last line was cut short
-    restricted  things that an erasure could not empty yet; `next_end`: when the next period ends,
-                None if unknown
+    problem  why the journal cannot be used, and what to do
+    pending  number of lines that are not carried out in this database yet
+    waits    why these lines wait, and what to do
+    torn     whether the last line was cut short
+    restricted  number of things that an erasure could not empty yet
+    next_end    when the next restriction ends; None if unknown
     """
 
     path: Path | None
@@ -119,7 +118,7 @@ class JournalState:
 
 
 async def journal_state(context: AppContext) -> JournalState:
-    """Return the state of the journal, and change nothing."""
+    """Return the state of the journal, without changing anything."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -149,8 +148,8 @@ async def journal_state(context: AppContext) -> JournalState:
 
 
 async def long_pending(context: AppContext) -> tuple[int, Sequence[str], Instant | None]:
-    """Return the number of lines that are long pending, why, and since when. A line counts if it
-    has been pending for longer than PATIENCE, or must wait."""
+    """Return how many lines have been pending for long, the reasons, and since when. A line counts
+    if it has been pending for longer than PATIENCE, or must wait for a reason."""
     now = context.clock.now()
     waiting = await context.database.on_snapshot(erase_store.pending_lines)
     long = [each for each in waiting if each.why or each.since <= now - PATIENCE]
@@ -185,7 +184,8 @@ async def is_pending(context: AppContext, *, order: str | None) -> bool:
 
 
 async def take_up_begun(context: AppContext) -> None:
-    """Store as pending the lines that only the file has: a crash interrupted their erasures."""
+    """Store lines that are only in the file as pending, because a crash interrupted their
+    erasures."""
     path = context.settings.erasure_journal_path
     async with context.database.reading() as connection:
         begun = await erase_store.journal_name(connection) is not None
@@ -199,8 +199,8 @@ async def take_up_begun(context: AppContext) -> None:
 async def take_up(
     context: AppContext, journal: erasure_journal.ErasureJournal
 ) -> Sequence[erasure_journal.JournalLine]:
-    """Store the lines that only the file has as pending: a crash interrupted their erasures. Return
-    all pending lines."""
+    """Store lines that are only in the file as pending, because a crash interrupted their erasures.
+    Return all pending lines."""
     async with context.database.writing() as connection:
         await note_lines(connection, journal, since=context.clock.now())
         numbers = {each.number for each in await run(connection, erase_store.pending_lines)}
@@ -210,7 +210,7 @@ async def take_up(
 async def note_lines(
     connection: Connection, journal: erasure_journal.ErasureJournal, *, since: Instant
 ) -> None:
-    """Copy the lines that the database lacks into it. They are pending from now on."""
+    """Copy the lines that the database lacks into the database, and mark them as pending."""
     known = len(await erase_store.known_lines(connection))
     new = journal.lines[known:]
     await erase_store.note_lines(connection, journal.name, [(e.number, e.text) for e in new])

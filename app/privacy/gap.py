@@ -1,13 +1,15 @@
-"""A gap that a person accepts: commits or acknowledged deliveries that may be lost.
+"""Acceptance of a gap by a person: commits or acknowledged deliveries may be lost.
 
     1 look     at the whole file: a log that was cut off may have left pages of two ages in it
     2 keep     the gap, with its reason, and an entry in the trail
     3 go on    from what the inbox file says has left it
 
-`follow_loss` is for every database that lost something, a restored one too: published numbers go on
-beyond all that may have been given, and what the shop stated since is unknown.
+`follow_loss` is for every database that lost something, including a restored database: published
+numbers continue beyond all numbers that may have been given, and the shop's statements since the
+loss are unknown.
 
-Leaves out the orders that are held for it, and answers about its time (`orders/`, `finance/`).
+Leaves out the orders that are held because of the gap, and answers about its time (`orders/`,
+`finance/`).
 """
 
 from app.access.operators import SERVICE, note_in_trail, owner
@@ -31,11 +33,11 @@ from reconcile.instants import Instant
 async def accept_found(
     settings: Settings, *, reason: str, clock: Clock, follow: bool = True
 ) -> FoundGap:
-    """Accept the gap of a database before it is served. Raise UsageError if it has none, and
+    """Accept the gap of a database before it is served. Raise UsageError if there is no gap, and
     StoreUnavailable if an SQLite file is damaged.
 
-    follow  False if the caller calls `follow_loss`; otherwise a server's gap is refused. For a file
-            it is always called here, in case the caller fails first
+    follow  False if the caller calls `follow_loss`; the gap of a server is then refused. For a file
+            `follow_loss` is always called here, in case the caller fails first
     """
     await bring_up_to_date(settings)
     async with open_inbox(settings, purpose="alone", refuses_gap=False) as inbox:
@@ -60,7 +62,7 @@ async def accept_found(
 
 
 async def bring_up_to_date(settings: Settings) -> None:
-    """Upgrade a database that nobody serves. A loss of commits stays visible in it."""
+    """Upgrade a database that nobody serves. The upgrade does not hide a loss of commits."""
     database = Database(settings)
     try:
         await database.upgrade()
@@ -70,7 +72,7 @@ async def bring_up_to_date(settings: Settings) -> None:
 
 async def follow_takeover(connection: Connection, *, at: Instant) -> None:
     """Continue with a standby that took over and lost nothing, in the caller's transaction.
-    Published numbers jump ahead, with an entry in the audit trail. The shop's facts are
+    Published numbers jump ahead, with an entry in the audit trail. The shop's statements count as
     complete."""
     head, first = await _jump(connection, at=at)
     await note_in_trail(
@@ -94,8 +96,8 @@ async def accept_gap(connection: Connection, found: FoundGap, *, at: Instant, re
 
 
 def check_accepted(found: FoundGap | None, accepts: str | None, *, command: str) -> None:
-    """Raise ConfigurationError for a gap that is not accepted, and UsageError for accepting no
-    gap."""
+    """Raise ConfigurationError for a gap that is not accepted, and UsageError if a gap is accepted
+    but there is none."""
     if found is not None and accepts is None:
         raise ConfigurationError(
             [f"TALLYHOOK_DATABASE_URL: {found.sentence()}; to continue, run `{command} {ACCEPT}`"]
@@ -108,7 +110,7 @@ async def follow_loss(connection: Connection, *, at: Instant, given: int = 0) ->
     """Raise published numbers, and record that statements of the shop may be lost, in the caller's
     transaction. Return the first new number.
 
-    given  the last number that was given, where that is known
+    given  the last number that was published, if known
     """
     _, first = await _jump(connection, at=at, given=given)
     await shop_facts_store.note_loss(connection, at=at)

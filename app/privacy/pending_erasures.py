@@ -6,9 +6,9 @@
     4 erase    what nothing keeps any more: journal first, as an erasure that a person asked for
     5 note     the end and the reason of what must stay, or that the restriction is over
 
-The next end is known, so the task rests until then; a command's new restrictions are seen within an
-hour. A restore repeats step 4 by the journal, and what it restricts anew is judged by the first
-round.
+The end of the next restriction is known, so the task rests until that time; new restrictions by a
+command are seen within an hour. A restore repeats step 4 from the journal, and the first round
+judges the restrictions that the restore creates.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ ENDED: Final = "its restriction has ended, and an earlier erasure asked for this
 
 
 class PendingErasures:
-    """The periodic task, which rests until the next restriction ends."""
+    """Periodic task that rests until the next restriction ends."""
 
     def __init__(self, context: AppContext) -> None:
         self._context = context
@@ -77,7 +77,8 @@ class PendingErasures:
         return len(pending)
 
     async def _dated_ahead(self, now: Instant, due: list[RestrictionRow]) -> bool:
-        """Return whether a due restriction must wait because something is dated later than now."""
+        """Return whether a due restriction must wait because stored data are dated later than
+        now."""
         if not due:
             return False
         newest = await self._context.database.on_snapshot(newest_ahead, now)
@@ -102,8 +103,9 @@ def _look(
 
 
 async def _judge_again(context: AppContext, journal: ErasureJournal, row: RestrictionRow) -> None:
-    """Judge one restriction, and erase its data if nothing keeps it. Errors are logged and tried
-    again a day later, so that one order that cannot be folded does not stop the others."""
+    """Judge one restriction, and erase its data if nothing keeps them. Errors are logged, and the
+    restriction is judged again a day later, so that one order that cannot be folded does not stop
+    the others."""
     now = context.clock.now()
     try:
         async with context.database.reading() as connection:
@@ -136,7 +138,7 @@ async def _judge_again(context: AppContext, journal: ErasureJournal, row: Restri
 
 
 def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> RestrictionRow | None:
-    """Return the restriction for the next period; None if it is over."""
+    """Return the restriction for its next period; None if the restriction is over."""
     for each in erasure.kept:
         if (each.kind, each.what) == (row.kind, row.thing):
             look_at = next_look(now, each.why, each.until)
@@ -152,8 +154,8 @@ def _after(row: RestrictionRow, erasure: Erasure, *, now: Instant) -> Restrictio
 def _give_to_order(
     connection: PlainConnection, row: RestrictionRow, order: str, now: Instant
 ) -> None:
-    """Restrict the order to which a restricted delivery now belongs, since it was assigned or
-    read."""
+    """Move the restriction of a delivery to the order to which the delivery now belongs, because it
+    was assigned or read."""
     restriction_store.end_restriction(connection, row.kind, row.thing)
     owner = row._replace(kind="order", thing=order, until=None, why="changed", look_at=now)
     restriction_store.write_restrictions(connection, [owner])
@@ -162,7 +164,7 @@ def _give_to_order(
 def _note(
     connection: PlainConnection, before: RestrictionRow, after: RestrictionRow | None
 ) -> None:
-    """Store the restriction for the next period, or its end."""
+    """Store the restriction for its next period, or its end."""
     if after is None:
         restriction_store.end_restriction(connection, before.kind, before.thing)
     else:

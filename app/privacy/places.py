@@ -1,7 +1,7 @@
-"""Every place that stores text from outside: whether it is personal, and what an erasure does.
+"""Every place that stores text from outside: whether it is personal, and how an erasure treats it.
 
-Derived from the marks on the columns of the tables; the files beside the database are listed here.
-Leaves out how an erasure is done (`erase_finding`).
+The list is derived from the marks on the columns of the tables; the files beside the database are
+listed here. Leaves out how an erasure is done (`erase_finding`).
 """
 
 from collections.abc import Mapping, Set
@@ -62,8 +62,8 @@ FILES: Final[tuple[Place, ...]] = (
 
 
 class RetainedClass(NamedTuple):
-    """A class of data that an erasure keeps for a time, with the setting for its days and the legal
-    ground."""
+    """A class of data that an erasure keeps for a time, with the setting for the number of days,
+    and the legal ground."""
 
     setting: str
     what: str
@@ -89,7 +89,8 @@ CLASSES: Final[tuple[RetainedClass, ...]] = (
 
 
 def retained_rows(settings: Settings) -> list[dict[str, str]]:
-    """Return the classes as rows for the list of places, with the periods of these settings."""
+    """Return the retained classes as rows for the list of places, with the periods of these
+    settings."""
     rows = []
     for each in CLASSES:
         days = getattr(settings, each.setting)
@@ -122,9 +123,9 @@ def columns() -> tuple[Place, ...]:
 class ReportedPlace:
     """Result of one erasure in one place.
 
-    went  rows that were erased, or would be; `stays`: that hold the number still, or belong to an
-          order that is kept for now
-    why   why those stay, with the legal ground; empty where none does
+    went   rows that were erased, or would be
+    stays  rows that still hold the number, or belong to an order that is kept for now
+    why    why these rows stay, with the legal ground; empty if none stays
     """
 
     where: str
@@ -133,7 +134,6 @@ class ReportedPlace:
     why: str
 
     def document(self) -> dict[str, str | int]:
-        """Return its JSON document."""
         return {"place": self.where, "went": self.went, "stays": self.stays, "why": self.why}
 
 
@@ -160,8 +160,9 @@ def reported_places(
     left out.
 
     holding  keys of the rows that hold the number, by place
-    going    by table: of those that go; `waiting`: of those of orders that are kept for now
-    beside   how many more stay, by place
+    going    keys of the rows that are erased, by table
+    waiting  keys of rows of orders that are kept for now, by table
+    beside   number of further rows that stay, by place
     """
     rows = []
     for where, mark in columns():
@@ -180,11 +181,9 @@ def reported_places(
 
 
 def places_table() -> str:
-    """Return the page's list of places in Markdown, personal ones first.
-
-    Places that read alike share one line. Names of columns and places that are not personal are
-    left out; `erase --places` has both.
-    """
+    """Return the page's list of places in Markdown, personal places first. Places with the same
+    text share one line. Column names, and places that are not personal, are left out; `erase
+    --places` shows both."""
     tables = [(where.partition(".")[0], mark) for where, mark in columns()]
     lines = ["Each line names a text, its places, and the effect of an erasure:"]
     for personal in get_args(marks.Personal):

@@ -6,8 +6,8 @@ the background.
     3 prune    their deliveries, if nothing was said of the orders in between; and those that
                concern no order, which nobody settles
 
-What the ledger rests on stays: digests, ids, dates, amounts, references and verdicts. An order
-waits while something of it is not sealed in the log.
+The data on which the ledger is based stay: digests, ids, dates, amounts, references and verdicts.
+An order is not pruned while any of its rows is not sealed in the log.
 """
 
 import asyncio
@@ -55,17 +55,17 @@ from reconcile.ledger.ledger import Outcome
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """Retention period of each class of stored deliveries; None: for ever.
+    """Retention period of each class of stored deliveries; None means for ever.
 
     quiet        bodies and headers, counted from the last evidence of their order, or from their
-                 arrival if they have no order. Both share a period, since neither is evidence or
+                 arrival if they have no order. Both share a period, because neither is evidence or
                  readable without the other. Never less than the longest time within which a source
                  may redeliver
-    phones       digests of phone numbers, likewise
+    phones       digests of phone numbers, counted in the same way
     rejections   refused deliveries, from their arrival
     book_phones  phone numbers in order books, from their import
-    disputes     bodies and headers at least, after the last capture of their order
-    sources      those whose redelivery time is known; deliveries of others are kept
+    disputes     minimum for bodies and headers, after the last capture of their order
+    sources      sources whose redelivery time is known; deliveries of other sources are kept
     """
 
     quiet: Duration | None
@@ -76,7 +76,7 @@ class Retention:
     disputes: Duration = NO_TIME
 
     def classes(self) -> dict[str, int | None]:
-        """Return each class of data with the days for which it is kept."""
+        """Return each class of data with the number of days for which it is kept."""
         spans = {
             "bodies": self.quiet,
             "phones": self.phones,
@@ -88,10 +88,8 @@ class Retention:
 
 def retention_of(settings: Settings, sources: Mapping[str, Source]) -> Retention | None:
     """Return the retention periods; None if everything is kept. 0 days keep bodies and headers
-    forever, and the other classes as long as bodies.
-
-    Raise ConfigurationError where a source may deliver again after its bodies would be gone.
-    """
+    forever, and keep the other classes as long as bodies. Raise ConfigurationError if a source may
+    redeliver after its bodies were deleted."""
     days = settings.retention_days
     given = {
         "phones": settings.retention_phones_days,
@@ -257,7 +255,8 @@ PRUNED_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledOrder:
-    """A settled order: its unpruned deliveries with their sizes, and its mark when it was read."""
+    """A settled order: its unpruned deliveries with their sizes, and its due mark when it was
+    read."""
 
     order: str
     outcome: Outcome
@@ -266,7 +265,6 @@ class SettledOrder:
     mark: due_store.Due
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "order": self.order,
             "outcome": self.outcome,
@@ -292,12 +290,13 @@ class PrunablePage:
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """Result or preview of a pass. `settled` holds the first orders; the figures count all.
+    """Result or preview of a pass. `settled` has the first orders; the figures count all orders.
 
-    before      bodies of orders without later news may be deleted; None: none may
+    before      bodies of orders without later evidence may be deleted; None if none may
     classes     each class of data, and the days for which it is kept
-    deliveries  of settled orders and of none; `size`: their bytes
-    unrelated   how many of them concern no order
+    deliveries  number of deliveries of settled orders and of deliveries without an order
+    size        bytes of these deliveries
+    unrelated   number of these deliveries that concern no order
     """
 
     before: Instant | None
@@ -319,7 +318,6 @@ class Pruning:
         self.settled += page.settled[: max(keep - len(self.settled), 0)]
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         return {
             "before": None if self.before is None else format_instant(self.before),
             "orders": self.orders,
@@ -335,7 +333,7 @@ class Pruning:
         }
 
     def items(self) -> dict[str, int]:
-        """Return the number of rows of each class found, or deleted."""
+        """Return the number of rows of each class that were found or deleted."""
         names = ("rejections", "phones", "book_phones")
         return {"bodies": self.deliveries} | {name: self.others[name] for name in names}
 
@@ -348,8 +346,8 @@ async def prune_settled(
     keep: int = 0,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make one pass over all deliveries; with `dry_run`, delete nothing. `keep`: how many orders to
-    list by name."""
+    """Make one pass over all deliveries; with `dry_run`, delete nothing. `keep` is the number of
+    orders to list by name."""
     pruning = _begun(context, retention)
     async for looked in _pass(context, retention, pruning, dry_run=dry_run, keep=keep):
         progress(looked)
@@ -365,8 +363,9 @@ async def prune_by_hand(
     keep: int,
     progress: Callable[[int], None],
 ) -> Pruning:
-    """Make a pass at a person's request, after sealing rows that need it. Its deletions are
-    recorded in the trail even if it fails. Raise UsageError for a person who may not."""
+    """Make a pass at a person's request, after sealing rows that need it. The deletions are
+    recorded in the trail even if the pass fails. Raise UsageError for a person who may not prune.
+    """
     who = await who_may(context, by=by, action="pruned")
     await seal_all(context, signer)
     pruning = _begun(context, retention)
@@ -390,8 +389,9 @@ def _begun(context: AppContext, retention: Retention) -> Pruning:
 async def _pass(
     context: AppContext, retention: Retention, pruning: Pruning, *, dry_run: bool, keep: int = 0
 ) -> AsyncIterator[int]:
-    """Prune, and yield after each page the number of deliveries examined. Raise UsageError if
-    something is dated later than now: this clock, or the one that dated it, is wrong."""
+    """Prune, and yield the number of examined deliveries after each page. Raise UsageError if
+    stored data are dated later than now, because this clock, or the one that dated them, is wrong.
+    """
     now = context.clock.now()
     newest = await context.database.on_snapshot(newest_ahead, now)
     if newest - now > CLOCKS_DIFFER and not dry_run:
@@ -411,8 +411,8 @@ async def _pass(
 async def settled_orders(
     context: AppContext, retention: Retention, *, unsealed_too: bool = False
 ) -> AsyncIterator[PrunablePage]:
-    """Yield settled orders, and deliveries without an order, that hold something to prune, page by
-    page. `unsealed_too` includes those that must be sealed first."""
+    """Yield settled orders, and deliveries without an order, that have something to prune, page by
+    page. `unsealed_too` includes orders and deliveries that must be sealed first."""
     after, quiet = "", retention.quiet
     while quiet is not None:
         now = context.clock.now()
@@ -476,7 +476,7 @@ async def _prune_page(context: AppContext, page: PrunablePage) -> PrunablePage:
 
 
 async def prune_orders(context: AppContext, settled: Sequence[SettledOrder]) -> list[SettledOrder]:
-    """Prune orders, and return those without new evidence in between."""
+    """Prune orders. Return the orders that got no new evidence in between."""
     left: dict[str, SettledOrder] = {each.order: each for each in settled}
     several = ((each, delivery, size) for each in settled for delivery, size in each.sizes.items())
     for part in _portions(several):
@@ -525,8 +525,8 @@ class Pruner(PeriodicTask):
         self._guard = LeapGuard(context.clock)
 
     async def _look(self) -> int:
-        """Make a pass. Errors are logged and the next pass tries again, since late pruning must not
-        stop the service."""
+        """Make a pass. Errors are logged and the next pass tries again, because late pruning must
+        not stop the service."""
         try:
             await self._pass()
         except (StoreUnavailable, UsageError) as error:

@@ -8,17 +8,18 @@
     5 end      the line is no longer pending, or the reason why it must wait is noted
 
 Nothing is judged again: an order is erased even if its payment was still open when the backup was
-made. Rows that the backup lacks, or has empty, count as done. Whatever came after a line's instant
-stays: the line does not name it. Numbers that were used again after a restore are told apart by
-their instant.
+made. Rows that the backup lacks, or that are empty in it, count as done. Data that came after a
+line's instant stay, because the line does not name them. If numbers were used again after a
+restore, their instants tell them apart.
 
-A line waits, and is tried again every minute, where the backup has a delivery that was not read
-yet and was read before it was erased: emptied unread, its payment would be lost. Rows that were
-deleted otherwise before the erasure, such as refused deliveries beyond their limit, are in no line:
-an older backup brings them back until they are deleted for the same reason once more.
+A line waits, and is tried again every minute, if the backup has an unread delivery that had been
+read before it was erased: if the delivery were emptied unread, its payment would be lost. Rows that
+were deleted for another reason before the erasure, such as refused deliveries beyond their limit,
+are in no line. An older backup brings such rows back until they are deleted for the same reason
+again.
 
-Without the journal a restore stops, unless a person says why it may not: then the copy that the
-backup brought is what is left of it.
+Without the journal a restore stops, unless a person gives a reason to continue. In that case the
+copy of the journal in the backup is used.
 """
 
 from collections import Counter
@@ -72,7 +73,7 @@ PAUSE_S: Final = 0.25
 
 @dataclass(slots=True, kw_only=True)
 class NamedRows:
-    """Rows and orders by the digests that refer to them in lines."""
+    """Rows and orders by the digests that refer to them in lines of the journal."""
 
     orders: dict[str, str] = field(default_factory=dict)
     book_lines: dict[str, book_line_store.LineKey] = field(default_factory=dict)
@@ -83,7 +84,7 @@ class NamedRows:
     bookmarks: dict[str, erase_store.Key] = field(repr=False, default_factory=dict)
 
     def add(self, others: "NamedRows") -> None:
-        """Add rows named by other lines of this erasure."""
+        """Add the rows that other lines of this erasure name."""
         self.orders |= others.orders
         self.bank_lines |= others.bank_lines
 
@@ -97,8 +98,8 @@ def _row_digest(
 def emptied_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids that an erasure empties, in order, and the rows that digests among them refer
-    to."""
+    """Return the ids that an erasure empties, in order. Also return the rows to which digests among
+    these ids refer."""
     named = NamedRows()
     orders = [each.order for each in erasure.orders]
     named.orders = {key.digest("orders", each): each for each in orders}
@@ -145,8 +146,8 @@ _NAMED_AS: Final = {"kept_orders": "orders", "kept_bank_lines": "bank_lines"}
 def restricted_by(
     erasure: Erasure, key: erasure_journal.JournalKey
 ) -> tuple[dict[erasure_journal.Kind, list[str]], NamedRows]:
-    """Return the ids of the data that an erasure restricts, and the rows that digests among them
-    refer to."""
+    """Return the ids of the data that an erasure restricts. Also return the rows to which digests
+    among these ids refer."""
     ids, named = dict[erasure_journal.Kind, list[str]](), NamedRows()
     kinds = {kind: line for line, kind in _KEPT.items()}
     for each in erasure.restricted():
@@ -170,7 +171,7 @@ async def named_rows(
     lines: Sequence[erasure_journal.JournalLine],
     key: erasure_journal.JournalKey,
 ) -> NamedRows:
-    """Return the rows of this database that the digests in some lines refer to."""
+    """Return the rows of this database to which the digests in some lines refer."""
     found = NamedRows()
     wanted: dict[str, set[str]] = {}
     for line in lines:
@@ -200,7 +201,7 @@ async def named_rows(
 
 
 def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> list[RestrictionRow]:
-    """Return the restrictions in this database that a line makes."""
+    """Return the restrictions that a line creates in this database."""
     rows, kind = [], next(each for name, each in _KEPT.items() if name == line.kind)
     for each in line.ids:
         name, why, ends = each.split("/")
@@ -231,12 +232,13 @@ def _restrictions_of(line: erasure_journal.JournalLine, named: NamedRows) -> lis
 
 @dataclass(slots=True, kw_only=True)
 class Replayed:
-    """Result of the journal's lines.
+    """Result of carrying out lines of the journal.
 
-    lines    of the journal
-    counts   of deleted data, as `Erasure.counts`
-    pending  how many lines must wait, by the code of the reason
-    copied   whether they are those of the backup's copy; `unread`: that no key could read
+    lines    number of lines
+    counts   number of deleted things, as in `Erasure.counts`
+    pending  number of lines that must wait, by the code of the reason
+    copied   whether the lines came from the backup's copy
+    unread   number of lines that no key could read
     """
 
     lines: int = 0
@@ -247,7 +249,6 @@ class Replayed:
     unread: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Return its JSON document."""
         names = (
             "orders",
             "deliveries",
@@ -272,7 +273,7 @@ class Replayed:
 
 
 class ErasureReplay:
-    """Carries out lines of the journal in a database that was restored or is served."""
+    """Replay of journal lines in a database that was restored or is served."""
 
     def __init__(
         self,
@@ -284,10 +285,12 @@ class ErasureReplay:
         reason: str = REASON,
         subject: str = SUBJECT,
     ) -> None:
-        """Take the state of the database. restored: it was put back, and nobody serves it. Unread
-        rows from a backup are read first, since a line may name them.
+        """Prepare a replay.
 
-        who, reason, subject  who erases, why, and what is already named in the trail
+        restored  whether the database was restored and nobody serves it. Unread rows from a backup
+            are
+                  then read first, because a line may name them
+        who, reason, subject  who erases, why, and the subject in the trail
         """
         self.context = context
         self._progress = progress
@@ -296,7 +299,7 @@ class ErasureReplay:
         self._counts = Counter[str]()
 
     async def replay_all(self, journal: erasure_journal.ErasureJournal) -> Replayed:
-        """Carry out a whole journal in a restored database that nobody serves."""
+        """Carry out all lines of a journal in a restored database that nobody serves."""
         async with self.context.database.writing() as connection:
             await be_with(connection, journal)
             now, numbers = self.context.clock.now(), [line.number for line in journal.erased]
@@ -316,7 +319,7 @@ class ErasureReplay:
         lines: Sequence[erasure_journal.JournalLine],
         key: erasure_journal.JournalKey,
     ) -> Replayed:
-        """Carry out lines of earlier erasures, and record it in the trail."""
+        """Carry out lines of earlier erasures, and record the replay in the trail."""
         if not lines:
             return Replayed()
         await seal_unsealed(self.context)  # data must be sealed before it is emptied
@@ -340,8 +343,8 @@ class ErasureReplay:
     async def carry_out(
         self, lines: Sequence[erasure_journal.JournalLine], named: NamedRows
     ) -> Replayed:
-        """Empty the rows of each line, one transaction a line, and record that it is done or must
-        wait."""
+        """Empty the rows of each line, one transaction a line. Record whether the line is done or
+        must wait."""
         replayed, self._counts = Replayed(lines=len(lines)), Counter()
         for line in lines:
             async with self.context.database.writing() as connection:
@@ -413,7 +416,8 @@ class ErasureReplay:
         return why or beside
 
     async def _is_set_aside(self, connection: Connection, deliveries: set[str]) -> bool:
-        """Return whether one of these deliveries may be among the unreadable ones."""
+        """Return whether one of these deliveries may be among the suspects that could not be
+        read."""
         for aside in (True, False):
             suspects = await run(
                 connection, inbox_store.next_suspects, aside=aside, limit=erase_store.MOST_ASIDE
@@ -425,8 +429,8 @@ class ErasureReplay:
     async def _empty_wholes(
         self, connection: Connection, deliveries: Sequence[str], *, counted: bool = True
     ) -> str | None:
-        """Empty the request bodies that brought these deliveries. Keep a body with another event
-        that must still be read."""
+        """Empty the request bodies that brought these deliveries. Keep a body that has another
+        event which must still be read."""
         beside = await erase_store.unread_beside(connection, deliveries)
         waiting = {each for each, others in beside.items() if others.difference(deliveries)}
         going = [each for each in deliveries if each not in waiting]
@@ -446,8 +450,9 @@ class ErasureReplay:
     async def _empty_orders(
         self, connection: Connection, orders: Sequence[str], *, at: Instant
     ) -> None:
-        """Delete references from an order to its customer. Keep its requests and its name in the
-        log if the order has evidence after the erasure, which they may belong to."""
+        """Delete references from an order to its customer. If the order has evidence after the
+        erasure, keep its requests and its name in the log, because they may belong to that
+        evidence."""
         histories = await history_store.gather(connection, orders)
         for order in orders:
             notes = await phone_store.notes_of(connection, [order])
@@ -498,8 +503,8 @@ class ErasureReplay:
     async def _empty_lines(
         self, connection: Connection, line: erasure_journal.JournalLine, named: NamedRows
     ) -> None:
-        """Empty versions of lines, even of an import that is under way or was killed. Import
-        numbers may be used again after a restore, so lines of later imports are left alone."""
+        """Empty versions of lines, including lines of an unfinished import. Lines of later imports
+        are not changed, because import numbers may be used again after a restore."""
         newest = await import_store.newest_begun(connection, as_of=line.at)
         if line.kind == "book_lines":
             books = [named.book_lines[each] for each in line.ids if each in named.book_lines]
@@ -534,7 +539,7 @@ class ErasureReplay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Without:
-    """A person's decision to continue a restore without the journal, and why."""
+    """A person's decision to continue a restore without the journal, and the reason."""
 
     reason: str
     by: str | None
@@ -581,7 +586,7 @@ _OR_WITHOUT: Final = (
 
 
 async def _without(again: ErasureReplay, path: Path, without: Without) -> Replayed:
-    """Make a new journal from the copy in the database, and set the existing file aside."""
+    """Create a new journal from the copy in the database, and rename the existing file."""
     context = again.context
     action: Final = "restored_without_erasures"
     reason = checked_reason(context, without.reason)

@@ -9,12 +9,12 @@
     attachments  what was attached
     checklist    what people signed before going live
 
-The log seals the entries of the trail, so whoever changes both is reported by `log verify`. An
-entry need not repeat all of a row: what it does not say is not compared, but an entry without a
-value, second person, end or holder says that there was none.
+The log seals the entries of the trail, so `log verify` reports a change of both the row and its
+entry. An entry need not repeat all of a row: facts that it does not state are not compared. But if
+an entry has no value, second person, end or holder, the row must have none either.
 
-Leaves out passwords, sessions, invitations and proposals, whose entries say no more than that they
-were; and whether an attachment is gone, since an erasure takes some away.
+Leaves out passwords, sessions, invitations and proposals, whose entries state only that they
+existed. Also leaves out whether an attachment is gone, because an erasure deletes some.
 """
 
 import hashlib
@@ -56,9 +56,9 @@ class Acts:
     """One kind of act, as a table stores it and as the trail records it.
 
     rows     the statement that reads the table, in order
-    of_row   the name of the act, and what its row says
-    actions  of the entries that record it
-    entries  the same of those entries, in their order
+    of_row   returns the name of an act and its facts, from a row
+    actions  actions of the trail entries that record such acts
+    entries  returns the names and facts of acts, from their entries in order
     """
 
     rows: str
@@ -114,7 +114,8 @@ _IMPORTS: Final = Acts(
 def _one_of_each(
     name: str, stated: Callable[[TrailEntry], Facts]
 ) -> Callable[[Sequence[TrailEntry]], list[tuple[str, Facts]]]:
-    """Make one act of each entry, named after its subject, with its instant and operator."""
+    """Build a function that makes one act of each entry, named after the entry's subject, with the
+    entry's instant and operator."""
     return lambda entries: [
         (name.format(each.subject), {"at": each.at, "who": each.who} | stated(each))
         for each in entries
@@ -177,7 +178,7 @@ def _break_row(
 
 
 def _amount(minor: int, currency: str) -> str | None:
-    """Return the amount as text; None for a changed row without an amount."""
+    """Return the amount as text; None if a changed row has no valid amount."""
     try:
         return major_text(Money(minor=minor, currency=currency))
     except MoneyError:
@@ -328,7 +329,7 @@ _ENTRIES: Final = text(
 
 async def prove_trail(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
     """Return a sentence on each act that the trail states differently or not at all. `progress` is
-    called with the number of imported lines checked since its last call."""
+    called with the number of imported lines that were checked since the last call."""
     found: list[str] = []
     for acts in _ALL:
         rows = [acts.of_row(*row) for row in await connection.execute(text(acts.rows))]
@@ -346,7 +347,7 @@ async def _entries(connection: AsyncConnection, actions: frozenset[str]) -> list
 
 
 def _facts(kept: str) -> Facts:
-    """Parse an entry's facts; return none for a damaged entry, which `log verify` reports."""
+    """Parse an entry's facts. Return no facts for a damaged entry, which `log verify` reports."""
     try:
         facts = json.loads(kept)
     except ValueError:
@@ -375,7 +376,7 @@ def _differences(
 
 async def _changed_lines(connection: AsyncConnection, progress: Callable[[int], None]) -> list[str]:
     """Return imports whose lines have changed, and lines without an import. Texts of bank lines are
-    compared only if they were imported after the last erasure that rewrote any."""
+    compared only if they were imported after the last erasure that rewrote a bank line."""
     now = await digests_again(connection, progress)
     erased = [
         each.at

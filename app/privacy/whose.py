@@ -1,6 +1,6 @@
-"""Parses the phone number, email address or order that an erasure or a copy is about.
+"""Parses the phone number, email address or order to which an erasure or a copy applies.
 
-It also builds the pseudonym that the trail and proposals may keep forever.
+This module also builds the pseudonym that the trail and proposals may keep forever.
 """
 
 from typing import Final
@@ -21,7 +21,7 @@ PSEUDONYM_CHARS: Final = 16
 def person_of(
     context: AppContext, *, phone: str | None = None, email: str | None = None
 ) -> str | None:
-    """Return a person in the notation of `providers.identifiers`; None without number and address.
+    """Return a person in the notation of `providers.identifiers`; None without a number or address.
     Raise UsageError for an incomplete number or address."""
     if email is not None:
         if (address := identifiers.email(email)) is None:
@@ -37,7 +37,8 @@ def person_of(
 
 
 def typed_as(text: str) -> dict[str, str]:
-    """Return typed text as keyword arguments of `person_of`, as a number or an address."""
+    """Return typed text as a keyword argument for `person_of`: `email` if it contains @, else
+    `phone`."""
     return {"email" if "@" in text else "phone": text}
 
 
@@ -49,11 +50,9 @@ def masked(identifier: str) -> str:
 
 
 def pseudonym(context: AppContext, identifier: str) -> str:
-    """Return a keyed digest that identifies this person in the trail and in proposals.
-
-    It differs from the digests of the table `phones`, so the database alone does not lead from it
-    to the person's orders. Raise UsageError without the key.
-    """
+    """Return a keyed digest that identifies this person in the trail and in proposals. The
+    pseudonym differs from the digests of the table `phones`, so the database alone does not lead
+    from it to the person's orders. Raise UsageError if there is no key."""
     if context.phone_key is None:
         raise UsageError(
             "there is no key for phone numbers yet: `tallyhook serve` creates it; or name the order"

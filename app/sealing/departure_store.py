@@ -1,6 +1,7 @@
 """Checkpoints that were published, and the witnesses that cosign them.
 
-Every departure is kept forever, so that a rewritten log can be caught by any of them.
+Every departure (a published checkpoint) is kept forever, so that any of them can prove that a log
+was rewritten.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,8 +22,8 @@ DepartureWay = Literal["published", "folder", "mail", "post"]
 class Departure:
     """One published checkpoint.
 
-    way   a DepartureWay, or the verifier key of the witness that cosigned it
-    at    when it was published; for a cosigned one, the witness's time
+    way   a DepartureWay, or the verifier key of the witness that cosigned the checkpoint
+    at    when it was published; the witness's time if it was cosigned
     line  the line of the note with the cosignature; None for other ways
     """
 
@@ -34,7 +35,7 @@ class Departure:
 
 
 async def add_departure(connection: AsyncConnection, departure: Departure) -> None:
-    """Note that a checkpoint is published, unless it already was on this channel."""
+    """Note that a checkpoint was published on a channel, unless this is already noted."""
     await connection.execute(
         text(
             "INSERT INTO log_departures (size, way, head, at, line) "
@@ -47,7 +48,8 @@ async def add_departure(connection: AsyncConnection, departure: Departure) -> No
 async def departures_after(
     connection: AsyncConnection, size: int, way: str, *, limit: int
 ) -> list[Departure]:
-    """Return departures of larger checkpoints, or of this size on later channels, by size."""
+    """Return published checkpoints that are larger than `size`, or have this size and a later
+    channel in order, by size and channel."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -71,7 +73,7 @@ async def newest_departures(connection: AsyncConnection) -> list[Departure]:
 
 async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | None:
     """Return the size of the largest published checkpoint, and when it was last published on a new
-    channel; None if none was published."""
+    channel. Return None if no checkpoint was published."""
     rows = await connection.execute(
         text(
             "SELECT size, max(at) FROM log_departures "
@@ -83,7 +85,7 @@ async def last_to_leave(connection: AsyncConnection) -> tuple[int, Instant] | No
 
 
 async def last_by(connection: AsyncConnection, way: DepartureWay) -> Departure | None:
-    """Return the newest departure on one channel; None if there is none."""
+    """Return the newest checkpoint that was published on a channel; None if there is none."""
     rows = await connection.execute(
         text(
             "SELECT size, way, head, at, line FROM log_departures "
@@ -145,11 +147,11 @@ async def last_cosigned(
 class WitnessState:
     """The known state of one witness, by its verifier key.
 
-    size         the largest checkpoint that it has cosigned; 0: none
-    cosigned_at  when it cosigned, by its own clock
-    next_at      the earliest time to ask it again
-    failures     failed requests since it last cosigned
-    since        when the first of these failed
+    size         size of the largest checkpoint that it has cosigned; 0 if none
+    cosigned_at  when the witness cosigned, by its own clock
+    next_at      the earliest time to ask the witness again
+    failures     failed requests since its last cosignature
+    since        when the first of these requests failed
     problem      code for why the last request gave no cosignature; None if it gave one
     """
 
@@ -176,8 +178,9 @@ async def witness_states(connection: AsyncConnection) -> dict[str, WitnessState]
 async def claim_witness(
     connection: AsyncConnection, witness: str, *, before: Instant | None, until: Instant
 ) -> bool:
-    """Claim the right to ask a witness until an instant, so that only one worker asks. `before` is
-    its `next_at` as read; None if it was never asked."""
+    """Claim the right to ask a witness until an instant, so that only one worker asks it.
+
+    before  `next_at` of the witness as it was read; None if the witness was never asked"""
     rows = await connection.execute(
         text(
             "INSERT INTO log_witnesses (witness, size, next_at, failures) "

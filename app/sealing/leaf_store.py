@@ -6,9 +6,9 @@ holds no readable text, and a deletion leaves the log intact. Numbers are whole 
 times are microseconds since 1970.
 
 A leaf names its order by a commitment (`of`). It states its position among the order's leaves
-(`nth`) and the number of the previous one (`after`), so no leaf between two shown ones can be
-omitted. If a delivery is later read differently or assigned to an order, a leaf of the kind
-`reading` records it.
+(`nth`) and the number of the previous leaf (`after`). So a leaf that lies between two shown leaves
+cannot be omitted unnoticed. If a delivery is later read differently or assigned to an order, a leaf
+of the kind `reading` records the change.
 
 A document is sealed forever. README.md of `app/evidence` specifies its form. Once 0.1.0 is tagged,
 a member may be added only if it is omitted for earlier rows, or belongs to a new kind.
@@ -41,9 +41,9 @@ READING: Final = "reading"
 
 
 class Sealable(NamedTuple):
-    """Present content of one row. `subject` identifies it among all kinds.
+    """Present content of one row. `subject` identifies the row among all kinds.
 
-    order  order that its leaf names; None if it belongs to none
+    order  order that the leaf names; None if the row belongs to no order
     said   row of EVENT_COLUMNS that was read from a delivery, or the content of another row in
            parts; None if a delivery could not be read, and for a tree of all orders
     """
@@ -56,7 +56,7 @@ class Sealable(NamedTuple):
 
     def written(self) -> commitments.Written | None:
         """Return the canonical JSON of the parts. Raises TypeError or ValueError for an altered row
-        that has none."""
+        that has no canonical form."""
         said = self.said
         if said is None:
             return None
@@ -65,7 +65,7 @@ class Sealable(NamedTuple):
 
 class LeafPlace(NamedTuple):
     """Position of a leaf among its order's leaves: the commitment to the order, in hex, the leaf's
-    ordinal, and the number of the previous one."""
+    ordinal, and the number of the previous leaf."""
 
     of: str
     nth: int
@@ -94,8 +94,8 @@ LEAF_SELECT: Final = ", ".join(Leaf._fields)
 
 
 def began_before(chain: Sequence[Leaf], instant: Instant) -> bool:
-    """Return whether an order with these leaves is known to have begun on an earlier UTC day.
-    Leaves of the kind `reading` have no date."""
+    """Return whether an order with these leaves began on a UTC day before the instant's day. Leaves
+    of the kind `reading` have no date and count as earlier."""
     at = chain[0].members().get("at") if chain else None
     return at is None or at // DAY < instant // DAY
 
@@ -106,8 +106,8 @@ class Kind:
 
     numbered  whether keys are 1, 2, 3 … in commit order; otherwise they are ids, which writers must
               mark
-    sealable  builds the sealed content from a row of `columns`, the first of which is the key, and
-              of `beside`
+    sealable  builds the sealed content from a row with `columns` and then `beside`; the first of
+              `columns` is the key
     beside    columns of another table, which `joined` joins
     """
 
@@ -121,7 +121,7 @@ class Kind:
 
     @property
     def selected(self) -> str:
-        """Return the columns and tables for a query of its rows."""
+        """Return the columns and tables for a query of rows of this kind."""
         columns = (*(f'{self.table}."{name}"' for name in self.columns), *self.beside)
         return statement(
             "{columns} FROM {table} {joined}",
@@ -158,8 +158,8 @@ def leaf_of(
 ) -> Leaf:
     """Return the leaf that seals a row's present content.
 
-    place   position among its order's leaves; None if the row belongs to no order
-    secret  secret from which the salts of its parts are derived; without it no parts are sealed
+    place   position among the order's leaves; None if the row belongs to no order
+    secret  secret from which the salts of the parts are derived; None seals no parts
     """
     members = {"kind": row.kind, "salt": salt.hex(), **row.members}
     if place is not None:
@@ -173,7 +173,7 @@ def leaf_of(
 
 
 def digest_of_text(text: str | None) -> str | None:
-    """Return the SHA-256 in hex of a text in UTF-8; None for None."""
+    """Return the SHA-256, in hex, of a text in UTF-8; None if the text is None."""
     if text is None:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -204,8 +204,9 @@ def _delivery(row: Sequence[Any]) -> Sealable:
 
 
 def _event_parts(row: Sequence[Any]) -> commitments.Written:
-    """Return the parts of an event, from a row of EVENT_COLUMNS. Every delivery is sealed with
-    them, so they are made without the event. A test compares them with the event's document."""
+    """Return the parts of an event, from a row of EVENT_COLUMNS. They are built without an Event
+    object, because every delivery is sealed with its parts. A test compares them with the event's
+    document."""
     values = (*row, *[_money(row[place - 1], row[place]) for place in _CURRENCIES])
     members = [
         f'"{name}":{write(value)}'
@@ -258,8 +259,8 @@ _PARTS: Final = [
 
 
 def reading_again(delivery: Sealable) -> Sealable:
-    """Return the content of a leaf that records a changed reading or order of a delivery. The
-    number of the leaf completes the subject."""
+    """Return the content of a leaf that records a changed reading or order of a delivery. Its
+    subject still lacks the number of the leaf, which is appended later."""
     return Sealable(
         READING,
         f"{READING}:{delivery.subject}",
@@ -270,7 +271,7 @@ def reading_again(delivery: Sealable) -> Sealable:
 
 
 def delivery_sealed_by(subject: str) -> str:
-    """Return the delivery that a leaf of kind delivery or reading seals."""
+    """Return the delivery whose content a leaf of kind delivery or reading seals."""
     return subject.split(":")[1] if ":" in subject else subject
 
 
@@ -323,7 +324,7 @@ def _audit_entry(row: Sequence[Any]) -> Sealable:
 
 
 def _parsed(text: str) -> Any:
-    """Return parsed JSON, or the text itself if an altered row is not JSON."""
+    """Return the parsed JSON, or the text itself if it is not JSON because the row was altered."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

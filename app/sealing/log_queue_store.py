@@ -1,9 +1,9 @@
-"""Rows without a leaf in the log: marked ones, numbered ones, and those that a sweep finds.
+"""Rows without a leaf in the log: marked rows, numbered rows, and rows that a sweep finds.
 
-Ids do not commit in order, so a sealer cannot rely on them. Rows with our own ids are marked in the
-transaction that writes them, so that a mark is visible when its rows are. Rows that are numbered in
-commit order need no mark. A sweep over the ids finds all others. A row that already has a leaf is
-skipped, so looking twice is harmless.
+Ids do not commit in order, so a sealer cannot rely on their order. Rows with our own ids are marked
+in the transaction that writes them, so that a mark is visible when its rows are. Rows that are
+numbered in commit order need no mark. A sweep over the ids finds all other rows. A row that already
+has a leaf is skipped, so finding it twice is harmless.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,7 +38,8 @@ def mark_unsealed(connection: PlainConnection, kind: leaf_store.Kind, ids: Seque
 
 
 def mark_read_again(connection: PlainConnection, deliveries: Sequence[str]) -> None:
-    """Mark deliveries whose reading or order may change, so that the change is sealed."""
+    """Mark deliveries that may be read differently or get another order, so that the change is
+    sealed."""
     _mark(connection, leaf_store.READING, deliveries)
 
 
@@ -54,11 +55,11 @@ def _mark(connection: PlainConnection, kind: str, ids: Sequence[str]) -> None:
 
 @dataclass(slots=True, kw_only=True)
 class Unsealed:
-    """Rows without a leaf, and the notes to write once they have one.
+    """Rows without a leaf, and what to store once they have one.
 
-    size      number of leaves in the log when this was read
+    size      number of leaves in the log when the rows were read
     read      for deliveries that may be read differently: the leaves that record their reading
-    marks     numbers of the marks to delete then
+    marks     numbers of the marks to delete
     counters  how far each numbered kind is sealed, by name
     swept     id that each sweep has reached, by name
     full      whether there may be more rows than one round takes
@@ -170,7 +171,7 @@ async def _numbered(
 async def _swept(
     connection: AsyncConnection, kind: leaf_store.Kind, found: Unsealed, limit: int
 ) -> list[leaf_store.Sealable]:
-    """Return the next rows in id order that have no leaf, unless the sweep is over."""
+    """Return the next rows in id order that have no leaf. Return none if the sweep is over."""
     name = f"{SWEPT} {kind.name}"
     after = await connection.scalar(text("SELECT value FROM meta WHERE name=:n"), {"n": name})
     if after == "":
@@ -188,7 +189,7 @@ async def _counter(connection: AsyncConnection, name: str) -> int:
 
 
 async def sweep_again(connection: AsyncConnection) -> None:
-    """Start the sweeps over all ids again, whatever is marked."""
+    """Start the sweeps over all ids again, regardless of marks."""
     await connection.execute(
         text("DELETE FROM meta WHERE name IN (:one, :other)"),
         {"one": f"{SWEPT} delivery", "other": f"{SWEPT} record"},
@@ -199,7 +200,7 @@ async def sweep_again(connection: AsyncConnection) -> None:
 
 
 async def without_leaf(connection: AsyncConnection, subjects: Iterable[str]) -> set[str]:
-    """Return the subjects that are not sealed yet. Nothing of them may be deleted."""
+    """Return the subjects that are not sealed yet. No data of these subjects may be deleted."""
     wanted = set(subjects)
     rows = await select_in(
         connection, sql="SELECT subject FROM log_leaves WHERE subject IN ({})", values=wanted
@@ -213,7 +214,8 @@ _COUNT_NUMBERED: Final = (
 
 
 async def count_unsealed(connection: AsyncConnection, *, enough: int = ALL) -> int:
-    """Count the rows that wait for a leaf, up to `enough`, without those only a sweep finds."""
+    """Count the rows that wait for a leaf, up to `enough`. Rows that only a sweep finds do not
+    count."""
     marked: Any = await connection.scalar(
         text("SELECT sum(count) FROM (SELECT count FROM unsealed LIMIT :enough) AS found"),
         {"enough": enough},
@@ -246,7 +248,7 @@ async def rows_to_seal(
 async def readings_to_seal(
     connection: AsyncConnection, subjects: Iterable[str]
 ) -> dict[str, leaf_store.Sealable]:
-    """Return the present content of the leaves of kind reading."""
+    """Return the present content of the deliveries that these leaves of kind reading record."""
     deliveries = {each: leaf_store.delivery_sealed_by(each) for each in subjects}
     now = await rows_to_seal(connection, leaf_store.DELIVERY, set(deliveries.values()))
     return {

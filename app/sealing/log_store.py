@@ -1,4 +1,4 @@
-"""The log itself: leaves, kept hashes and checkpoints. Rows are only added, never changed."""
+"""The log itself: leaves, stored hashes and checkpoints. Rows are only added, never changed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class SignedHead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """Result of one round of sealing. If `signed` is None, it only deletes marks."""
+    """Result of one round of sealing. If `signed` is None, the result only deletes marks."""
 
     found: Unsealed
     book: OrderBook
@@ -55,7 +55,7 @@ class Growth:
 
 
 def grow_log(connection: PlainConnection, growth: Growth) -> bool:
-    """Extend the log. Return False if another process extended it since it was read."""
+    """Extend the log. Return False if another process extended it after it was read."""
     take_lock(connection, SEALING)
     rows = connection.ask("SELECT coalesce(max(number) + 1, 0) FROM log_leaves")
     if int(rows[0][0]) != growth.found.size:
@@ -107,14 +107,14 @@ async def leaves_of(connection: AsyncConnection, subjects: Iterable[str]) -> dic
 
 
 async def leaves_after(connection: AsyncConnection, number: int, *, limit: int) -> list[Leaf]:
-    """Return the leaves from a number on, in the log's order."""
+    """Return the leaves from `number` on, in the log's order."""
     from_there = select(_LEAVES).where(_LEAVES.c.number >= number)
     rows = await connection.execute(from_there.order_by(_LEAVES.c.number).limit(limit))
     return [Leaf(*row) for row in rows]
 
 
 async def kept_hashes(connection: AsyncConnection, ranges: Ranges) -> dict[Node, Hash]:
-    """Return the kept hashes of these ranges with two queries. Missing ones are left out."""
+    """Return the stored hashes of these ranges with two queries. Missing hashes are left out."""
     merged: list[tuple[int, int, int]] = []
     for level, start, end in sorted((int(a), int(b), int(c)) for a, b, c in ranges):
         if merged and merged[-1][0] == level and start <= merged[-1][2]:
@@ -165,7 +165,8 @@ async def head_of(connection: AsyncConnection, size: int) -> SignedHead | None:
 
 
 async def first_head_over(connection: AsyncConnection, number: int) -> SignedHead | None:
-    """Return the first checkpoint that covers a leaf. It never changes."""
+    """Return the first checkpoint that covers a leaf, which never changes; None if there is none
+    yet."""
     return next(iter(await heads_after(connection, number, limit=1)), None)
 
 
@@ -181,7 +182,7 @@ async def heads_after(connection: AsyncConnection, size: int, *, limit: int) -> 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierOrigin:
-    """A former origin of the log, used in checkpoints of up to `size` leaves."""
+    """A former origin of the log, which checkpoints of up to `size` leaves have."""
 
     origin: str
     size: int
@@ -189,10 +190,10 @@ class EarlierOrigin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """The log's origin, and the public keys that have signed for it in hex, newest last.
+    """The log's origin, and the public keys in hex that have signed for the log, newest last.
 
     earlier       the origins before this one, oldest first: see `change_origin`
-    endorsements  for each key the previous key's signature over it, in hex; None without one
+    endorsements  for each key, the previous key's signature over it in hex; None if there is none
     """
 
     origin: str
@@ -206,7 +207,7 @@ class Identity:
         return [*(each.origin for each in self.earlier), self.origin]
 
     def origin_at(self, size: int) -> str:
-        """Return the origin in checkpoints over this number of leaves."""
+        """Return the origin of checkpoints over this number of leaves."""
         return next((each.origin for each in self.earlier if size <= each.size), self.origin)
 
     def size_as(self, origin: str) -> int | None:
@@ -222,13 +223,13 @@ ORIGIN_ROWS: Final = (_ORIGIN, _EARLIER)
 
 
 def earlier_origins(rows: Mapping[str, str]) -> tuple[EarlierOrigin, ...]:
-    """Return the earlier origins from stored values of meta, by name."""
+    """Return the earlier origins from the values stored in the table meta, by name."""
     pairs = json.loads(rows.get(_EARLIER, "[]"))
     return tuple(EarlierOrigin(origin=origin, size=size) for origin, size in pairs)
 
 
 def all_origins(rows: Mapping[str, str]) -> tuple[str, ...]:
-    """Return every origin of the log, oldest first; none before the log has begun."""
+    """Return every origin of the log, oldest first; empty if the log has not begun."""
     if _ORIGIN not in rows:
         return ()
     return (*(each.origin for each in earlier_origins(rows)), rows[_ORIGIN])
@@ -256,7 +257,7 @@ async def identity(connection: AsyncConnection) -> Identity | None:
 
 
 async def begin_log(connection: AsyncConnection, *, origin: str, public: str, now: Instant) -> None:
-    """Store the log's identity once. Does nothing if another process was first."""
+    """Store the log's identity, unless another process has already stored it."""
     done = await connection.execute(
         text(
             "INSERT INTO meta (name, value) VALUES (:name, :origin) "
@@ -269,7 +270,7 @@ async def begin_log(connection: AsyncConnection, *, origin: str, public: str, no
 
 
 async def change_origin(connection: AsyncConnection, known: Identity, *, origin: str) -> None:
-    """Change the origin of checkpoints over more leaves than there are now. Nobody may seal
+    """Change the origin of checkpoints over more leaves than the log has now. No process may seal
     meanwhile, because a signer uses the origin that it was opened with."""
     size = await log_size(connection)
     earlier = (*known.earlier, EarlierOrigin(origin=known.origin, size=size))

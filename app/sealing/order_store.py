@@ -39,8 +39,9 @@ SECRET: Final = "log secret"  # noqa: S105  # where it is kept
 class NamedOrder:
     """An order's pseudonym in leaves.
 
-    leaves  number of its leaves; last  number of the newest one
-    fresh   whether it has no row yet
+    leaves  number of the order's leaves
+    last    number of the newest leaf
+    fresh   whether the order has no row yet
     """
 
     number: int
@@ -68,7 +69,7 @@ class OrderBook:
         self._secret = new_secret() if secret is None else secret
 
     def leaf(self, row: Sealable, *, number: int, salt: bytes) -> Leaf:
-        """Return the leaf of a row, which is the next one of its order."""
+        """Build the leaf of a row. It becomes the next leaf of the row's order."""
         place, order = None, row.order
         if order is not None:
             named = self._orders.get(order)
@@ -90,7 +91,8 @@ class OrderBook:
 
     def says_already(self, row: Sealable, leaves: Sequence[Leaf]) -> bool:
         """Return whether the last leaf of a delivery already names this order and seals this
-        reading. Also return True if it has no leaf yet, because its own leaf will."""
+        reading. Also return True if the delivery has no leaf yet, because its own leaf will do
+        both."""
         named = None if row.order is None else self._orders.get(row.order)
         of = None if named is None else named.commitment.hex()
         if row.order is not None and named is None:
@@ -107,7 +109,7 @@ class OrderBook:
         )
 
     def write(self, connection: PlainConnection) -> None:
-        """Store the counts."""
+        """Store the pseudonyms and their leaf counts."""
         # Only new rows store the order's name, so that a concurrent erasure is not undone.
         insert_rows(
             connection,
@@ -134,7 +136,7 @@ class OrderBook:
 
 
 async def order_book(connection: AsyncConnection, rows: Iterable[Sealable]) -> OrderBook:
-    """Return the book for the leaves of these rows."""
+    """Load the pseudonyms for the leaves of these rows."""
     orders = {row.order for row in rows if row.order is not None}
     count = await connection.scalar(text("SELECT coalesce(max(number), 0) FROM order_keys"))
     return OrderBook(
@@ -161,7 +163,8 @@ async def named_orders(connection: AsyncConnection, orders: Iterable[str]) -> di
 
 
 async def log_secret(connection: AsyncConnection) -> bytes | None:
-    """Return the secret from which salts of parts are derived; None before the first such leaf."""
+    """Return the secret from which salts of parts are derived; None before the first leaf with
+    parts."""
     found = await connection.scalar(
         text("SELECT value FROM meta WHERE name = :name"), {"name": SECRET}
     )
@@ -185,7 +188,7 @@ _FIRST: Final = statement("SELECT {leaf} FROM log_leaves WHERE subject IN ({})",
 
 
 def read_leaves(connection: PlainConnection, deliveries: Iterable[str]) -> dict[str, list[Leaf]]:
-    """Return the leaves about each delivery's reading, with its own leaf first."""
+    """Return the leaves about each delivery's reading. The delivery's own leaf comes first."""
     found: dict[str, list[Leaf]] = {each: [] for each in deliveries}
     for row in select_rows(connection, sql=_FIRST, values=found):
         leaf = Leaf(*row)
@@ -203,8 +206,8 @@ _NUMBERED: Final = statement("SELECT {leaf} FROM log_leaves WHERE number = ?", l
 def chain_of(
     connection: PlainConnection, named: NamedOrder, *, known: Iterable[Leaf] = ()
 ) -> list[Leaf]:
-    """Return every leaf of an order, first one first, by following each leaf to the previous one.
-    `known` are leaves that were already read."""
+    """Return every leaf of an order, oldest first, by following each leaf to the previous one.
+    `known` has leaves that were already read."""
     read = {leaf.number: leaf for leaf in known}
     found: list[Leaf] = []
     number = named.last

@@ -1,6 +1,6 @@
 """The tree of all orders as of each day: hashes, and changes since the day before.
 
-States and hashes are stored with the size of their log. They are correct for that size, whichever
+States and hashes are stored with the size of the log. They are correct for that size, whichever
 process stores them and whether or not a tree is completed. The row of `order_trees`, which is
 sealed, is written last.
 """
@@ -58,7 +58,7 @@ async def newest_tree(
 async def all_trees(
     connection: AsyncConnection, *, after: Instant | None = None
 ) -> list[SealedTree]:
-    """Return all trees, or those created after an instant, oldest first."""
+    """Return all trees, or only trees created after an instant, oldest first."""
     trees = select(_TREES).order_by(_TREES.c.number)
     if after is not None:
         trees = trees.where(_TREES.c.at > after)
@@ -78,7 +78,7 @@ async def all_entries(connection: AsyncConnection) -> AsyncIterator[Rows]:
 def keep_states(
     connection: PlainConnection, size: int, entries: Sequence[order_tree.Counted]
 ) -> None:
-    """Store how many leaves some orders have in the log of this size."""
+    """Store the number of leaves that some orders have in the log of this size."""
     insert_rows(
         connection,
         table="order_states",
@@ -102,7 +102,7 @@ def keep_hashes(
 
 
 def keep_tree(connection: PlainConnection, tree: SealedTree) -> bool:
-    """Store a tree if it is the next one. Return False if another process was first."""
+    """Store a tree if it is the next one. Return False if another process stored it first."""
     take_lock(connection, SEALING)
     ((newest,),) = connection.ask("SELECT coalesce(max(number), 0) FROM order_trees")
     if newest != tree.number - 1:
@@ -134,7 +134,8 @@ _HASHES: Final = (
 async def kept_groups(
     connection: AsyncConnection, bits: int, places: range, *, size: int
 ) -> Mapping[int, Hash]:
-    """Return these groups' hashes in the tree of the log of this size; none for empty groups."""
+    """Return these groups' hashes in the tree of the log of this size. Empty groups have no
+    entry."""
     values = {"first": places[0], "last": places[-1], "level": bits, "size": size}
     rows = await connection.execute(text(_HASHES), values)
     return {place: bytes(found) for place, found in rows}
@@ -189,5 +190,5 @@ def _states(connection: PlainConnection, group: int, size: int) -> list[order_tr
 
 
 def portions(rows: Sequence[Any]) -> Iterable[Sequence[Any]]:
-    """Split the rows into parts for one transaction each."""
+    """Split the rows into parts that each fit into one transaction."""
     return (rows[start : start + AT_ONCE] for start in range(0, len(rows), AT_ONCE))
