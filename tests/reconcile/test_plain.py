@@ -52,8 +52,12 @@ def test_every_finding_has_its_words() -> None:
 
 
 def test_the_engines_page_has_every_finding_with_its_severity() -> None:
-    rows = re.findall(r"^- (`[a-z_`, ]+`) \((info|warning|error)\): ", PAGE.read_text(), re.M)
-    shown = {code: severity for codes, severity in rows for code in re.findall(r"[a-z_]+", codes)}
+    shown: dict[str, str] = {}
+    for severity, listed in re.findall(
+        r"^(Info|Warning|Error)s?:\n\n(.*?)\n\n", PAGE.read_text(), re.M | re.S
+    ):
+        for codes in re.findall(r"^- (`[a-z_`, ]+`): ", listed, re.M):
+            shown |= dict.fromkeys(re.findall(r"[a-z_]+", codes), severity.lower())
     assert shown == {code: words.severity for code, words in FINDINGS.items()}
 
 
