@@ -116,10 +116,7 @@ class Calendar:
         return _month_start(day.year, day.month + 1, self.zone)
 
     def month(self, name: str) -> Month:
-        """Return an open month by its name. Raises ValueError with a sentence for other text.
-
-        The first open month begins where the last closed month ended.
-        """
+        """Return an open month by its name. Raises ValueError with a sentence for other text."""
         plain = month_named(name)
         start = _month_start(plain.year, plain.number, self.zone)
         end = _month_start(plain.year, plain.number + 1, self.zone)

@@ -28,8 +28,8 @@ async def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    Raises UsageError for a code that cannot be accepted or is already settled, for a bad reason,
-    and for a person without permission. Raises NotFoundError for an unknown order.
+    Raises UsageError if the code cannot be accepted or is already settled, if the reason is bad,
+    and if the person has no permission. Raises NotFoundError for an unknown order.
     """
     accepted = next((each for each in ACCEPTABLE if each == code), None)
     if accepted is None:
@@ -60,8 +60,8 @@ async def release_hold(
 ) -> None:
     """Release one order from one hold, for a page or a program.
 
-    Raises UsageError for an unknown reason of a hold, for a bad reason, and for a person without
-    permission. Raises NotFoundError for an order that is unknown or not held for this reason.
+    Raises UsageError if `held_for` is no reason of holds, if the reason is bad, and if the person
+    has no permission. Raises NotFoundError if the order is unknown or not held for this reason.
     """
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:

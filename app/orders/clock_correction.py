@@ -55,8 +55,8 @@ class ClockState(Enum):
 
     RIGHT    everything that was dated later than now has been redated
     UNREAD   unread deliveries are dated later than now
-    BEHIND   this clock is slow: providers also date those deliveries later than now; or no provider
-             dates them, and this process did not see the clock set back
+    BEHIND   this clock seems slow: providers, too, date those deliveries later than now, or no
+             provider dates them and this process did not see the clock set back
     """
 
     RIGHT = "right"
@@ -96,7 +96,7 @@ class ClockWatch:
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:
-        """Set orders due that wait for a fast clock's instant, and redate what it dated.
+        """Set orders due that a fast clock made wait, and redate the rows that it dated.
 
         Runs at the start, after the clock was set back, and regularly where other machines write to
         the same database.

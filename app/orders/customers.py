@@ -84,7 +84,7 @@ def own_phones(delivery: RawDelivery, sources: Mapping[str, Source]) -> list[str
 
 
 def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = ()) -> str:
-    """Return the reason without surrounding blanks, once it may be stored in the audit trail.
+    """Return the reason without surrounding blanks, if it may be stored in the audit trail.
 
     phones  phone numbers and email addresses that the reason must not contain
 
@@ -103,7 +103,7 @@ def checked_reason(context: AppContext, reason: str, *, phones: Iterable[str] = 
 async def unmask(context: AppContext, order: str, *, reason: str, by: str | None) -> list[str]:
     """Return an order's full phone numbers to an authorized person; note that in the audit trail.
 
-    Raises UsageError for a person without permission, without a reason, and where the order is
+    Raises UsageError if the person has no permission, the reason is missing, or the order is
     restricted. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
@@ -126,10 +126,11 @@ async def unmask(context: AppContext, order: str, *, reason: str, by: str | None
 
 
 async def reveal_body(context: AppContext, delivery_id: str, *, reason: str, by: str) -> bytes:
-    """Return an accepted or refused delivery's body to an authorized person, and note that.
+    """Return a delivery's body to an authorized person, and note that in the audit trail.
 
-    Raises UsageError for a person without permission, without a reason, and where the body is not
-    stored or is restricted. Raises NotFoundError for an unknown delivery.
+    The delivery may be accepted or refused. Raises UsageError if the person has no permission, the
+    reason is missing, or the body is restricted or not stored. Raises NotFoundError for an unknown
+    delivery.
     """
     async with context.database.writing() as connection:
         await acting_alone(connection)
@@ -251,9 +252,9 @@ async def propose_unmasking(
 ) -> Proposal:
     """Propose that a person may see the numbers of these orders.
 
-    Raises UsageError for a person without permission or who has not proved their identity, for no
-    orders, too many orders, no purpose or reason, and where an equal proposal is pending. Raises
-    NotFoundError for an unknown order.
+    Raises UsageError if the person has no permission or has not proved their identity, if there are
+    no orders or too many, if the purpose or reason is missing, and if an equal proposal is pending.
+    Raises NotFoundError for an unknown order.
     """
     orders = list(dict.fromkeys(asked.orders))
     if not 0 < len(orders) <= MOST_ORDERS:

@@ -255,7 +255,7 @@ def no_order_sentence(context: AppContext, entry: delivery_log_store.LogEntry) -
 
 
 def is_refused(entry: delivery_log_store.LogEntry) -> bool:
-    """Return whether an arrival was refused. It is then unverified, and may hold anybody's data."""
+    """Return whether an arrival was refused. A refused arrival is unverified."""
     return entry.verdict in VERDICTS[4:]
 
 
@@ -277,8 +277,8 @@ async def masked_parts(
 ) -> tuple[list[str], list[str]]:
     """Return the phone numbers in a delivery's stored body, and its headers, all masked.
 
-    There are no numbers for a rejection, a pruned body, or a profile that reads none. Nothing
-    restricted is shown.
+    A restricted delivery has neither. A rejection, a pruned body, or a profile that reads no phone
+    numbers, has no numbers.
     """
     if entry.restricted:
         return [], []

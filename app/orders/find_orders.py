@@ -540,7 +540,7 @@ class _Look:
     def _stating(
         self, events: Iterable[search_store.FoundEvent], *, any_amount: bool = False
     ) -> Iterable[tuple[str, str]]:
-        """Yield the orders of events that state the amount, and note unallocated payments."""
+        """Yield the orders of events with the sought amount, and note unallocated payments."""
         for event in events:
             money = self._stated(event.money) or self._stated(event.order_money)
             if money is None and not any_amount:

@@ -47,7 +47,7 @@ async def wait_for_delivery(
     sleep: Sleep,
     began: Callable[[], None] = lambda: None,
 ) -> FirstDelivery | None:
-    """Wait for the source's first arrival from now on.
+    """Wait for the source's next arrival, and return it.
 
     If none came in time, return the latest arrival for a name that no source has, or None.
 

@@ -82,7 +82,7 @@ class FoldingProcess(PeriodicTask):
         failed: Callable[[str], None],
         settings: object = None,
     ) -> None:
-        """Take the functions and settings.
+        """Store the functions to call, and the settings for a child.
 
         waiting   returns how many deliveries are accepted and not read
         leave     called with whether the reading process leaves folding and sealing to the child

@@ -330,10 +330,7 @@ _BOTH_BOUNDS: Final = "{column} > :after AND {column} <= :last"
 
 
 class Range(NamedTuple):
-    """Range of orders by key: after `after`, up to and including `last`.
-
-    last  None for a range without an end
-    """
+    """Orders by key, after `after` up to and including `last`; without end if that is None."""
 
     after: str = ""
     last: str | None = None

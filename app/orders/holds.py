@@ -93,7 +93,7 @@ def _of_other_rules(
 
 
 def only_by_new_rules(history: History, last: LastPublished, *, policy: Policy) -> bool:
-    """Return whether present rules make an order fulfillable by the evidence last published.
+    """Return whether only present rules make an order fulfillable by its last published evidence.
 
     Return False if a hold because of new rules was recorded since that publication: a person may
     have released it already.

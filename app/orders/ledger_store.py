@@ -82,8 +82,7 @@ ALL_PUBLISHED = (
 
 
 def positions_of(condition: str) -> str:
-    """Return SQL that selects positions of orders for a scan.
-    The last of an order is the latest."""
+    """Return SQL that selects published positions by order, an order's latest position last."""
     return statements.statement(
         "SELECT order_key, outcome, fulfillable, substance FROM revisions "
         "WHERE {condition} ORDER BY order_key, seq",
@@ -148,7 +147,7 @@ def last_published(
 class Publication:
     """Result of a fold to publish: the order's cached row, and the revision if there is one.
 
-    The ledger itself is not stored here, so that a rebuild holds only one at a time.
+    The ledger itself is left out, so that a rebuild has only one ledger in memory at a time.
 
     rules   the rules by which it was folded
     window  facts about the order's slow payments

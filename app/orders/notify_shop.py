@@ -224,8 +224,8 @@ def judge(
 ) -> tuple[Away | None, list[SendResult]]:
     """Return the state of the shop and each notification's result, from simultaneous answers.
 
-    Each notification is about another order. The state is None if the shop accepted one of them, or
-    if the only one is given up.
+    Each notification is about a different order. The state is None if the shop accepted a
+    notification, or if the only notification is given up.
     """
     sent = list(zip(taken, answers, strict=True))
     if any(answer.taken for answer in answers):
@@ -402,7 +402,7 @@ async def redeliver(
     revisions  numbers of the notifications; None for all that were tried and not accepted, given up
                or not
 
-    Raises NotFoundError if a number has no notification, UsageError for a person without
+    Raises NotFoundError if a number has no notification, UsageError if the person has no
     permission.
     """
     async with context.database.writing() as connection:

@@ -21,8 +21,8 @@ ABOVE_ALL: Final = 2**62
 async def add_note(context: AppContext, order: str, *, note: str, by: str | None) -> None:
     """Add a note to an order.
 
-    Raises UsageError for a person without permission, and for a note that is empty, too long or
-    contains a phone number. Raises NotFoundError for an unknown order.
+    Raises UsageError if the person has no permission, or if the note is empty, too long or contains
+    a phone number. Raises NotFoundError for an unknown order.
     """
     await explain_order(context, order)
     async with context.database.writing() as connection:

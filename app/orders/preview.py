@@ -100,7 +100,7 @@ async def previewed(
     """Return the preview of an upgrade. Orders are folded only where no migration is due.
 
     version   the version of the database
-    progress  called with how many orders were read, and of how many
+    progress  called with the number of orders read so far, and the number of all orders
     """
     preview = Preview(
         before=version, after=schema.NEWEST, migrations=schema.versions_after(version)

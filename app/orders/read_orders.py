@@ -128,9 +128,7 @@ class _Explained(NamedTuple):
 
 async def explain_order(context: AppContext, order: str, *, as_of: Instant | None = None) -> Ledger:
     """Return one order's ledger as of an instant, by default now.
-
-    Raises NotFoundError where nothing was known of the order by then.
-    """
+    Raises NotFoundError if nothing was known of the order at that instant."""
     return (await _explained(context, order, as_of)).ledger
 
 
@@ -333,7 +331,7 @@ def nothing_known(
 def spoken_of(history: History) -> bool:
     """Return whether a history proves that its order exists.
 
-    Events of other orders and shops prove nothing, nor does a refund without a payment by naming
+    Events of other orders and shops prove nothing. Nor does a refund without a payment that names
     the order.
     """
     aside = judge_shops([delivery.event for delivery in history.deliveries]).aside
@@ -350,9 +348,7 @@ def of_another_shop(
     connection: PlainConnection, history: History, *, until: Instant
 ) -> tuple[NotItsOwn, str] | None:
     """Return the id of a payment that names this order but does not belong to it, with the reason.
-
-    Payments of other shops have priority over refunds without a payment, and those over payments
-    whose shop is unknown.
+    Other shops' payments come first, then refunds without a payment, then those of unknown shops.
     """
     events = sorted((delivery.event for delivery in history.deliveries), key=lambda each: each.key)
     aside = judge_shops(events).aside

@@ -82,7 +82,7 @@ async def owners_of(
 def linked_orders(
     connection: PlainConnection, references: Sequence[Named], *, lasting: bool = True
 ) -> dict[Named, str]:
-    """Return the order of each reference that belongs to one by now.
+    """Return the order that each reference now belongs to, without references of no order.
 
     A person's assignment has priority over the first link. If the assignment was withdrawn, the
     reference belongs to the order that the shop named it for.

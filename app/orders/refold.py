@@ -57,8 +57,7 @@ class TakingUp:
         return await self._for_policy() or await self._for_gaps()
 
     async def _for_gaps(self) -> bool:
-        """Set orders of the next batch due that an accepted gap may hold. Return whether any are
-        left."""
+        """Set orders of a batch due that an accepted gap may hold. Return whether more are left."""
         if self._gaps_after is None:
             return False
         store = policy_version_store

@@ -190,7 +190,7 @@ async def events_happened(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int]
 ) -> AsyncIterator[list[FoundEvent]]:
     """Yield events that state one of these amounts and happened from `day` to before `end`.
-    They are sorted by arrival, the oldest first. An event may have arrived any time later."""
+    They are sorted by arrival, the oldest first. An event may arrive at any later time."""
     bottom = await connection.scalar(_FIRST_OF_DAY, {"after": first_id("dlv_", day)})
     if bottom is None:
         return
@@ -413,10 +413,7 @@ _BOOKED: Final = text(
 async def book_lines_of_day(
     connection: AsyncConnection, day: Instant, end: Instant, *, minors: Collection[int], limit: int
 ) -> list[ImportedLine]:
-    """Return current order-book lines with one of these amounts, placed within a time span.
-
-    day, end  first instant of the span, and first instant after it
-    """
+    """Return current book lines with one of these amounts, placed from `day` to before `end`."""
     values = {"day": day, "end": end, "minors": sorted(minors), "limit": limit}
     rows = await connection.execute(_BOOKED, values)
     return [_imported_line(row) for row in rows]

@@ -161,12 +161,10 @@ HOLDING: Final = Holding(
 async def judge_unread(
     context: AppContext, delivery: str, *, reason: str, by: str | None = None
 ) -> int:
-    """Record that a person has judged an unreadable message.
-
-    Returns how many orders are folded again.
+    """Record that a person has judged an unreadable message. Returns how many orders are refolded.
 
     Raises NotFoundError if the delivery is not an unreadable message that needs a judgement, and
-    UsageError without a reason or for a person without permission.
+    UsageError if the reason is missing or the person has no permission.
     """
     why = checked_reason(context, reason)
     async with context.database.writing() as connection:

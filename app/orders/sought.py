@@ -119,7 +119,7 @@ class Sought:
     email, person, card
                 as `identifiers` writes them
     amounts     the amount in minor units, by the number of decimals of a currency
-    currencies  possible currencies of the amount; empty: any
+    currencies  possible currencies of the amount; empty for any
     days        each possible day: when it begins, and when the next one begins
     zone        time zone of the days
     national    whether it may be a phone number without a country code, and no setting states one
@@ -140,11 +140,7 @@ class Sought:
 
     @property
     def of_a_person(self) -> str:
-        """Return the kinds of personal identifiers in the search, without values, for the audit
-        trail.
-
-        Return an empty text where it names nobody.
-        """
+        """Return the kind of personal identifier in the search, for the trail; empty if none."""
         if self.phones:
             return "a phone number"
         if self.email is not None:
@@ -281,10 +277,8 @@ def _days(word: str, calendar: Calendar) -> dict[str, tuple[Instant, Instant]]:
 
 
 def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
-    """Return the possible currencies (none: any), and the amount in minor units.
-
-    The amount is None where the text is not an amount.
-    """
+    """Return the possible currencies (empty for any), and the amount in minor units.
+    The amount is None if the text is not an amount."""
     found = _AMOUNT.fullmatch(text)
     if found is None:
         return (), None

@@ -513,8 +513,8 @@ async def read_unallocated(context: AppContext, payment: str) -> Unallocated:
 def due_of(ledger: Ledger) -> Money | None:
     """Return the amount still to be paid for an order.
 
-    Return None without a price, and where the order is canceled or its price and money have
-    different currencies.
+    Return None if the order has no price, is canceled, or has money in another currency than its
+    price.
     """
     price, held = ledger.expected, ledger.held_for_price
     if price is None or ledger.case.filed.canceled is not None:

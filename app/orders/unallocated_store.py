@@ -220,10 +220,7 @@ MOST_OF_NUMBERS: Final = 500
 
 
 def keys_of_numbers(connection: PlainConnection, things: Sequence[str]) -> list[PaymentKey]:
-    """Return payments without an order that share a payer's phone number with these things.
-
-    things  orders or deliveries
-    """
+    """Return payments without an order that share a payer's number with orders or deliveries."""
     notes = select_rows(connection, sql=NOTES_OF, values=things)
     digests = sorted({bytes(row[0]) for row in notes if is_of_a_number(bytes(row[0]))})
     if not digests:

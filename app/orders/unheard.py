@@ -30,7 +30,7 @@ def unheard_of(
     *,
     sources: "Mapping[str, Source]",
 ) -> Unheard:
-    """Return unread messages and gaps that may be about the order, as of its ledger's instant.
+    """Return unread messages and gaps, known at the ledger's instant, that may be about the order.
 
     sources  all configured sources
     """

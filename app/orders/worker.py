@@ -40,7 +40,7 @@ class FoldWorker:
     """Folds orders until it is stopped. The readiness check reads `alive`."""
 
     def __init__(self, context: AppContext, *, beside: bool = False) -> None:
-        """Take the context.
+        """Set up the worker.
 
         beside  whether another process reads the inbox and has a backlog
         """

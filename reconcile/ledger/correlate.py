@@ -103,7 +103,7 @@ class Filed:
     placed_at    when the order was placed, as the shop last stated it; None if it never did
     not_canceled, not_fulfilled
                  the last record that withdrew a cancellation or a fulfillment, if no later record
-                 stated one again
+                 stated it again
     """
 
     placed: Record | None = None
@@ -396,9 +396,7 @@ def _hear(
 
 def _not_ours(by_key: dict[tuple[str, str, str], Heard], claims: Sequence[Record]) -> list[Heard]:
     """Remove and return the events of payments of another shop, or of a shop that is not known.
-
-    A payment that a person or the shop assigns to an order counts as ours.
-    """
+    A payment that a person or the shop assigns to an order counts as ours."""
     events = [each.event for each in by_key.values()]
     shops = judge_shops(events)
     for key, ids in shops.rests_on.items():
@@ -419,9 +417,7 @@ def _placed(
     order: str, heard: list[Heard], claims: Sequence[Record]
 ) -> tuple[list[Heard], list[Heard], list[Heard]]:
     """Divide events into the order's own events, foreign events and moved events.
-
-    An event whose assignment was withdrawn belongs to the order that it names.
-    """
+    An event whose assignment was withdrawn belongs to the order that it names."""
     own: list[Heard] = []
     foreign: list[Heard] = []
     moved: list[Heard] = []
@@ -508,10 +504,7 @@ def by_date(heard: Heard) -> tuple[Instant, str, str, str]:
 
 
 def file_records(records: Sequence[Record]) -> Filed:
-    """Sort the order's own records by kind.
-
-    records  in the order in which they were recorded
-    """
+    """Sort the order's own records by kind, taking them in the order of their recording."""
     filed = Filed()
     for record in records:
         if record.kind == "order_placed":

@@ -380,7 +380,7 @@ def _timeline_row(
 
 
 def ledger_summary(ledger: Ledger) -> documents.SummaryDocument:
-    """Return one row of a listing: what happened, without the evidence; `plain` for a customer."""
+    """Return one row of a list: what happened, without evidence. `plain` is for a customer."""
     return {
         "order": ledger.order,
         "outcome": ledger.outcome,

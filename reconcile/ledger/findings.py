@@ -338,7 +338,7 @@ def fulfillable_since(case: Case, judgement: Judgement) -> Instant:
 
 
 def _paid_since(judgement: Judgement) -> Instant:
-    """Return when the payment arrived that brought the money kept up to the price."""
+    """Return the arrival of the payment with which the kept money reached the price."""
     price = judgement.expected.money
     if price is None:
         return EARLIEST
@@ -442,7 +442,7 @@ def price_changed(case: Case, judgement: Judgement) -> list[Finding]:
 
 
 def held_back(case: Case, judgement: Judgement) -> list[Finding]:
-    """Find holds that no person has released. Until then, the order must not be fulfilled."""
+    """Find unreleased holds. The order must not be fulfilled until a person releases them."""
     return [
         Finding(
             code="held_back",

@@ -123,18 +123,14 @@ def is_known(ledger: Ledger) -> bool:
 
 
 def is_disputed(ledger: Ledger) -> bool:
-    """Return whether a dispute is open, whatever the outcome is.
-
-    Even then, other money may make up the price, or all money may have been refunded.
-    """
+    """Return whether a dispute is open. The outcome does not always show this,
+    because other money may make up the price, or all money may be refunded already."""
     return any(finding.code == "dispute_open" for finding in ledger.findings)
 
 
 def is_window_open(ledger: Ledger) -> bool:
     """Return whether a slow payment of the order is under way, or can still be revoked.
-
-    A payment that is overdue at its provider is under way.
-    """
+    A payment that is overdue at its provider is under way."""
     window = ledger.window
     revocable = window.revocable_until
     return window.expected_by is not None or (revocable is not None and revocable > ledger.as_of)

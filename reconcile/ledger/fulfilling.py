@@ -60,7 +60,7 @@ def _is_free(case: Case, judgement: Judgement) -> bool:
 
 def _needs_a_record(case: Case) -> bool:
     """Return whether the policy requires the shop's own price for this order.
-    It does for orders that began after the start of that policy."""
+    It requires one only for orders that began after the policy took effect."""
     since = case.policy.require_order_record_since
     if since is None:
         return False

@@ -150,7 +150,8 @@ class Entry:
 class PaymentWindow(NamedTuple):
     """End of an order's slow payments.
 
-    expected_by      when the last one under way should have ended; None if none is under way
+    expected_by      when the last slow payment under way should have ended; None if none is under
+                     way
     method_class     method of that payment; without one, of the payment that can be revoked longest
     revocable_until  until when customers can revoke a captured payment; None if no profile says
     """

@@ -317,7 +317,7 @@ class Refunds:
         return [each for each in self.failed if each.event.movement in known]
 
     def movements(self) -> list[Movement]:
-        """Return each refund once, and by currency the amounts that running totals state beyond."""
+        """Return each refund once, and by currency the rest that running totals state."""
         done = [heard for name, heard in self._done.items() if name not in self._failed]
         found = [
             Movement("refunded", self._attempt, heard, _stated(heard))
@@ -735,8 +735,8 @@ def _takes_back(reversal: Heard, capture: Movement, names: set[str | None]) -> b
 def at_most_returned(payment: Payment, currency: str) -> int:
     """Return the most that may have gone back on a payment.
 
-    That is the largest stated amount of each refund, plus what disputes took less what they
-    returned.
+    That is the largest stated amount of each refund, plus the amounts that disputes took, less the
+    amounts that disputes returned.
     """
     gone = 0
     for movement in payment.returns:

@@ -372,7 +372,7 @@ def stands_alone(judgement: Judgement, payment: Payment) -> bool:
 
 
 def _capture_unknown(judgement: Judgement) -> Decision | None:
-    """Decide if money went back on a payment without a reported capture."""
+    """Return the decision if money went back on a payment without a reported capture."""
     unknown = [
         p
         for p in judgement.payments
@@ -385,7 +385,7 @@ def _capture_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _all_gone(judgement: Judgement) -> Decision | None:
-    """Decide if all captured money went back. The current price does not matter."""
+    """Return the decision if all captured money went back, whatever the price is now."""
     if judgement.doubts or any(_over(judgement, p) for p in judgement.payments):
         return None
     balances = judgement.balances
@@ -399,7 +399,7 @@ def _all_gone(judgement: Judgement) -> Decision | None:
 
 
 def _price_unknown(judgement: Judgement) -> Decision | None:
-    """Decide without a price: nobody stated it, or statements disagree."""
+    """Return the decision without a price: nobody stated it, or statements disagree."""
     expected = judgement.expected
     if expected.money is not None:
         return None
@@ -420,7 +420,7 @@ def _price_unknown(judgement: Judgement) -> Decision | None:
 
 
 def _paid(judgement: Judgement) -> Decision | None:
-    """Decide if a capture counts and `counted` is at least the price."""
+    """Return the decision if a capture counts and `counted` is at least the price."""
     price = judgement.expected.money
     assert price is not None
     if judgement.counted < price.minor or not _counting(judgement):
@@ -469,7 +469,7 @@ def times_paid(judgement: Judgement) -> int:
 
 
 def _doubtful(judgement: Judgement) -> Decision | None:
-    """Decide if payments are in doubt, or if only returns beyond a capture prevent success."""
+    """Return the decision if payments are in doubt, or only excess returns prevent success."""
     price, currency = judgement.expected.money, judgement.currency
     assert price is not None
     assert currency is not None
@@ -568,7 +568,7 @@ def _partly_refunded(judgement: Judgement) -> Decision | None:
 
 
 def _without_payment(judgement: Judgement) -> Decision | None:
-    """Decide if disputes are known but no capture is."""
+    """Return the decision if disputes are known but no capture is."""
     if judgement.captures:
         return None
     heard = [h for p in judgement.payments for h in p.attempt.heard]
@@ -678,7 +678,7 @@ def _union(*groups: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _no_money_moved(case: Case, judgement: Judgement) -> Decision:
-    """Decide by the attempts that are open, else by the last one to end."""
+    """Return the decision by the open attempts; if none is open, by the last to end."""
     attempts, filed = judgement.attempts, case.filed
     if not attempts:
         canceled = filed.canceled

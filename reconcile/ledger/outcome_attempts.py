@@ -31,10 +31,8 @@ _SAYS: Final[dict[AttemptOutcome, str]] = {outcome: "event_says_" + outcome for 
 
 
 def decide_attempt(evidence: AttemptEvidence, case: Case) -> Attempt:
-    """Judge by the highest-ranked claim, else by the deadline, else as pending.
-
-    A reversal without a capture counts as a cancellation.
-    """
+    """Judge an attempt by its highest-ranked claim, else by the deadline, else as pending.
+    A reversal without a capture counts as a cancellation."""
     claims = evidence.claims
     for outcome in RANKED:
         stated = claims.get(outcome)

@@ -74,7 +74,7 @@ class Placing:
                     known[other] = min(event.event_id, known.get(other, event.event_id))
 
     def placed(self, event: Event) -> Placed | None:
-        """Return the claim that covers an event; None if the order that it names counts."""
+        """Return the claim that covers an event; None if the order that the event names counts."""
         keys = keys_of(event)
         if not keys:
             return None
@@ -126,8 +126,8 @@ class Placing:
         return Placed(order, (*by, *said[order]))
 
     def contested(self, event: Event, order: str) -> tuple[str, ...]:
-        """Return the ids that justify this order for an event without a link.
-        Return none unless events name several orders for the payment."""
+        """Return the ids of events that name this order, if events name several for the payment.
+        Otherwise return none."""
         said = self._said(keys_of(event))
         return said.get(order, ()) if len(said) > 1 else ()
 

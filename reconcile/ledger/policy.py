@@ -23,12 +23,12 @@ class Policy:
     grace               added to the window, because the final event takes time to arrive
     late_after          delay of arrival beyond which an event is `delivered_late`
     future_tolerance    an event dated further ahead of its arrival is `dated_in_future`
-    fulfillment_window  how long a placed order may be fulfillable without being fulfilled; None:
-                        the shop does not report when it ships
+    fulfillment_window  how long a placed order may be fulfillable without being fulfilled; None
+                        if the shop does not report when it ships
     refund_window       how long a refund may be under way before it is overdue at the provider
     require_order_record_since
                         orders whose earliest evidence came later are fulfillable only at a price
-                        stated by the shop; None: the price of the events is enough
+                        stated by the shop; None if the price of the events is enough
     mismatch_held       sources whose payments are in doubt if only their order number links them
                         and their amount is not a price of the order
     provider_discount_percent

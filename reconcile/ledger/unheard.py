@@ -37,7 +37,7 @@ class SourceHeard:
 
     last_read_at    when the last delivery that was read arrived
     refusing_since  first refusal after the last accepted delivery; None if there is none
-    refused         number of deliveries refused since then
+    refused         number of deliveries refused since that refusal
     """
 
     source: str

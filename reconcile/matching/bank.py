@@ -181,10 +181,8 @@ class BankLeg:
         return [each for each in self._lines if each.line_id not in self._joined]
 
     def _by_name(self, hands: Iterable[HandMatch]) -> Iterator[Link]:
-        """Yield links made by hand whose sums agree, then other links by hand and by reference.
-
-        Of the other links, those of equal currencies come first.
-        """
+        """Yield links made by hand whose sums agree, then links by hand or by reference.
+        Of the latter, those in equal currencies come first."""
         edges = self._edges({(hand.one, hand.other) for hand in hands})
         yield from self._grouped([edge for edge in edges if edge.by_hand], whole=True)
         left = self._unjoined(edges)
@@ -227,10 +225,7 @@ class BankLeg:
         return found
 
     def _grouped(self, edges: Sequence[_Edge], *, whole: bool = False) -> Iterator[Link]:
-        """Yield the links of connected groups.
-
-        whole  yield only groups whose sums agree
-        """
+        """Yield the links of connected groups; if `whole`, only of groups whose sums agree."""
         for group in _connected(edges):
             link = self._judged(group)
             if link is not None and not (whole and link.bucket != "by_hand"):
@@ -239,12 +234,8 @@ class BankLeg:
                 yield link
 
     def _judged(self, edges: Sequence[_Edge]) -> Link | None:
-        """Judge a group.
-
-        Return None if a side has several currencies, because no rate could be found.
-
-        Raises ValueError if sums do not fit in 64 bits.
-        """
+        """Judge a group. Return None if a side has several currencies, and so no rate.
+        Raises ValueError if sums do not fit in 64 bits."""
         payouts = sorted({e.payout.payout_id: e.payout for e in edges}.values(), key=_payout_order)
         lines = sorted({e.line.line_id: e.line for e in edges}.values(), key=_line_order)
         link = Link(bucket="by_reference", payouts=tuple(payouts), lines=tuple(lines))
@@ -403,7 +394,7 @@ class BankLeg:
                 yield late
 
     def expect(self, unsettled: Iterable[Unsettled]) -> None:
-        """Find providers that pay out later than ever before, judged by the captures that wait.
+        """Find providers that pay out later than ever before, judged by their unsettled captures.
 
         Payouts from wallets are left to `Wallets`, which knows each wallet's balance. Captures
         count if they are older than the longest time between two payouts and are not yet reported

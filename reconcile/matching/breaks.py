@@ -287,7 +287,7 @@ class _Being:
             self._settled = step
 
     def accepted(self) -> Accepted | None:
-        """Return the amounts that a person accepted; None if the last run found no break."""
+        """Return the accepted amounts if the last run still found the break; else None."""
         if not self._seen or self._accepted is None:
             return None
         return Accepted(money=self._accepted.money, left=self._left or ())

@@ -93,7 +93,7 @@ class Pair:
         """Return the part of the book's amount that no provider received: the tenders, or 0.
 
         A book states either whole prices or the amounts due at providers. The nearer of the two is
-        used. If the shop stated no tender, its book may name a method beside the provider's
+        used. If the shop stated no tender, its book may name a method besides the provider's
         (`by_method`).
         """
         tendered, apart = self.funds.tendered, self.lines.charge - self.funds.worth
@@ -190,9 +190,7 @@ def decide(pair: Pair) -> Verdict:
 
 def _with_beside(decisions: tuple[Decision, ...], funds: Funds) -> tuple[Decision, ...]:
     """Add the unsettled money of lines without a movement to the first break about doubt.
-
-    If there is no such break, add it to the first break.
-    """
+    If there is no such break, add it to the first break."""
     breaks = [each for each in decisions if isinstance(each, Break)]
     doubts = [each for each in breaks if each.cause in ("unresolved", "payment_in_doubt")]
     if not funds.beside or not breaks:
@@ -234,7 +232,7 @@ def _net_fits(pair: Pair) -> bool:
 
 
 def _contradicted(pair: Pair) -> Verdict | None:
-    """Decide if events contradict each other, so that no amount can be compared."""
+    """Return a verdict if events contradict each other, so that no amount can be compared."""
     funds = pair.funds
     if not funds.unresolved:
         return None
@@ -256,7 +254,7 @@ def _currency(pair: Pair) -> Verdict | None:
 
 
 def _given_back(pair: Pair) -> Verdict | None:
-    """Decide if all the money went back and the book claims nothing."""
+    """Return a verdict if all the money went back and the book claims nothing."""
     if pair.funds.kept or pair.funds.others or pair.lines.claims or pair.funds.unresolved:
         return None
     return Verdict("returned", "returned")
@@ -284,7 +282,7 @@ def _amount(pair: Pair) -> Verdict | None:
 
 
 def _still_unresolved(pair: Pair) -> Verdict | None:
-    """Decide if the book agrees with the money, but the ledger is unresolved.
+    """Return a verdict if the book agrees with the money, but the ledger is unresolved.
 
     Return None if the book names a method that paid the rest of the price: then only the ledger
     lacks that tender.

@@ -29,10 +29,8 @@ def exchanged(amount: Money, rate: ExpectedRate) -> int:
 
 
 def expected_of(came: Money, arrived: Money, rates: Iterable[ExpectedRate]) -> tuple[Money, bool]:
-    """Return the expected amount, and whether the actual one is within the rule's tolerance.
-
-    Without a rule, the actual amount is the expected one.
-    """
+    """Return the expected amount, and whether the actual amount is within the rule's tolerance.
+    Without a rule, the actual amount is the expected amount."""
     pair = (came.currency, arrived.currency)
     rate = next((each for each in rates if (each.currency, each.into) == pair), None)
     if rate is None:
@@ -104,7 +102,7 @@ AnyLine = TypeVar("AnyLine", bound=LineLike)
 def exchanges(
     captures: Sequence[AnyCapture], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[AnyCapture, list[AnyLine]]]:
-    """Yield captures of an order that its lines settle in another currency, with these lines by id.
+    """Yield captures that an order's lines settle in another currency, with these lines by id.
 
     The order of lines is fixed, so that a break and the journal name the same line first.
     """
@@ -145,7 +143,7 @@ def _is_exchange(came: CaptureLike, lines: Sequence[LineLike]) -> bool:
 def exchanges_back(
     returns: Sequence[AnyReturn], lines: Iterable[AnyLine]
 ) -> Iterator[tuple[list[AnyReturn], list[AnyLine]]]:
-    """Yield returns of a payment that its lines take in another currency, with these lines by id.
+    """Yield a payment's returns that its lines take in another currency, with these lines by id.
 
     Returns dated after the last line are left out.
     """
@@ -169,7 +167,7 @@ def exchanges_back(
 
 
 def _are_rises(parts: Sequence[ReturnLike]) -> bool:
-    """Return whether these are increases of one running total, each based on the one before.
+    """Return whether these are increases of one running total, each based on the last.
 
     The provider divides a total as it likes, so a statement may take several increases in one line.
     """

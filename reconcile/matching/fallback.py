@@ -72,10 +72,7 @@ def fits(
 
 
 def _within(among: list[Offer], wanted: Offer, *, window: Duration, near: int) -> tuple[str, ...]:
-    """Return the names of the first offers that fit.
-
-    The search visits each distinct amount once, so that many lines of one amount cost little.
-    """
+    """Return the names of the first offers that fit, visiting each distinct amount once."""
     currency, minor = wanted.currency, wanted.minor - near
     since, until = wanted.at - window, wanted.at + window
     names: list[str] = []

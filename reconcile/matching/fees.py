@@ -53,7 +53,7 @@ Tariff = tuple[int, int]
 
 
 def suggested_fees(lines: Iterable[FeeLine]) -> list[SuggestedFee]:
-    """Return rules by source and currency, the special ones before the general one.
+    """Return rules by source and currency, the special rules before the general rule.
 
     Lines are divided by the fewest details that explain the most lines exactly.
     """
@@ -143,7 +143,7 @@ def _together(
 
 
 def _tariff(lines: Group) -> tuple[int, Tariff]:
-    """Return how many lines a tariff explains exactly, and the tariff; 0 if not enough."""
+    """Return how many lines the best tariff explains exactly, and the tariff; 0 if too few."""
     points = sorted((line.gross, line.fee) for line in lines)
     half = len(points) // 2
     pairs = zip(points, points[half:], strict=False)

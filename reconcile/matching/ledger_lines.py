@@ -204,7 +204,7 @@ def _failed(ledger: Ledger) -> tuple[FailedRefund, ...]:
 def _called(attempt: AttemptEvidence) -> str:
     """Return the reference that a statement uses for the payment.
 
-    An answer about a session alone names no payment. Then the reference is the one that the
+    An answer about a session alone names no payment. In that case, use the reference that the
     unconfirmed events name, if they agree.
     """
     captured = attempt.claims.get("succeeded", ())
@@ -215,7 +215,7 @@ def _called(attempt: AttemptEvidence) -> str:
 
 
 def _in_doubt(ledger: Ledger, movements: Sequence[Movement]) -> tuple[Money, ...]:
-    """Return the most that may have been captured without an entry. Table in the README.
+    """Return the most that may have been captured without an entry (see the README's table).
 
     This counts each capture without a certain amount, and an unresolved order itself if no movement
     has an amount.

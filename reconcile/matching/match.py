@@ -269,7 +269,7 @@ class Matching:
         keeping: KeepingTally | None = None,
         recipients: Mapping[str, frozenset[str]] = NO_RECIPIENTS,
     ) -> None:
-        """Begin a matching. `hands` decide what matching by key leaves open; they undo no match.
+        """Begin a matching. `hands` join only rows that matching by key leaves open.
 
         suspense    unallocated payments: their statement lines match nothing else
         keeping     tally to use in place of a new one

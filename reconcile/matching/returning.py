@@ -73,8 +73,8 @@ def failure_of(
 def gives_back(row: StatementRow, returns: Sequence[Return], terms: Terms) -> bool:
     """Return whether a line settles a return.
 
-    A negative payment line does if its amount went back on its payment. Otherwise the line is a
-    part of the capture.
+    A negative payment line settles one if its amount went back on its payment. Otherwise the line
+    is a part of the capture.
     """
     if row.kind != "payment":
         return True

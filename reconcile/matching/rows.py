@@ -357,8 +357,8 @@ def is_same(one: Moved, other: Moved, calendar: Calendar = IN_UTC) -> bool:
     Different amounts are different movements. Only the amount of a payment may have been corrected,
     unless the times of day differ: then they are two captures. If the signs differ, one row may
     also take the other back. Lines of two wallets are two movements, even where one receipt is in
-    both. Otherwise the payout decides if both name one, else the day of settlement if both have
-    one, in whatever zone it was read.
+    both. Otherwise the payouts are compared if both rows have one, else the days of settlement, in
+    whatever zone they were read.
     """
     if one.money != other.money and (
         one.kind != "payment" or _opposite(one, other) or _timed_apart(one, other)
@@ -395,7 +395,7 @@ def _opposite(one: Moved, other: Moved) -> bool:
 
 
 def _timed_apart(one: Moved, other: Moved) -> bool:
-    """Return whether both have a time of day, and no two zones make them one instant.
+    """Return whether both rows have a time of day, and no change of zone makes them equal.
 
     Times that differ by whole quarters of an hour may be one instant read in two zones.
     """

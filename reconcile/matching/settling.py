@@ -304,10 +304,7 @@ class Settling:
         *,
         kind: MatchKind | None = None,
     ) -> None:
-        """Match captures and lines that fit only each other.
-
-        kind  how the captures and lines were joined
-        """
+        """Match captures and lines that fit only each other. `kind` says how they were joined."""
         capture = captures[0]
         if len(captures) > 1:
             self.ambiguous(captures, rows)

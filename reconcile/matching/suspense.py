@@ -153,7 +153,7 @@ def suspended(
 ) -> Suspended:
     """Build the suspense state of a payment from known evidence and people's decisions.
 
-    Further money of a payment that was dismissed as other business reopens it.
+    If more money comes on a payment that was dismissed as other business, the payment is reopened.
     """
     moved = sorted(taken, key=lambda each: (each.received_at, each.at, each.cites))
     held: Counter[str] = Counter()
@@ -232,10 +232,7 @@ class Suspense:
         since: Instant | None = None,
         until: Instant | None = None,
     ) -> None:
-        """Index the payments. Only those first captured in the period are reported.
-
-        since, until  first instant of the period, and first instant after it
-        """
+        """Index the payments. Those first captured from `since` to before `until` are reported."""
         self._since, self._until = since, until
         self._by_payment: dict[str, list[Suspended]] = {}
         for each in payments:

@@ -265,8 +265,8 @@ def key_of(payout: Payout) -> Key:
 def stays_in_wallet(line: StatementLine, withdrawn: Set[Key]) -> bool:
     """Return whether a line pays into a wallet, and not directly into the bank.
 
-    A line that names its payout does so only if the statement has the withdrawals as separate
-    lines.
+    A line that names its payout pays into a wallet only if the statement has the withdrawals as
+    separate lines.
 
     withdrawn  payouts that are such withdrawals
     """

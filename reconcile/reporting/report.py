@@ -147,10 +147,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowRow:
-    """Orders of one currency at one step, and their prices.
-
-    currency  None if neither price nor money is known
-    """
+    """Orders of one currency at one step, and their prices. The currency is None if unknown."""
 
     currency: str | None
     step: FlowStep
@@ -179,9 +176,7 @@ class ControlRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchingRow:
-    """Rows of one side of the matching (`matching.control`) in one bucket.
-
-    Every row of a side is in exactly one bucket.
+    """Rows of one side of the matching (`matching.control`) in one bucket. No row is in two.
 
     family    matched, waiting or break
     fee, net  of statement lines; 0 on the other sides
@@ -257,10 +252,7 @@ class TimeRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DelayRow:
-    """Movements that became known at most `up_to` after their date, but later than the row before.
-
-    up_to  None for all later movements
-    """
+    """Movements that became known at most `up_to` late; even later if `up_to` is None."""
 
     up_to: Duration | None
     movements: int
