@@ -28,8 +28,7 @@ KEPT_MOST: Final = 50_000
 """Most lines that a cached matching may have: about 50 MB."""
 
 GOOD_FOR: Final[Duration] = MINUTE
-"""Time for which a matching is cached. Until it ends, a line may miss that its deadline has
-passed."""
+"""Time for which a matching is cached. Meanwhile a line's deadline may pass unnoticed."""
 
 
 class PayoutDocument(TypedDict):
@@ -271,10 +270,8 @@ def bank_words(line: BankLine) -> str:
 async def booked_line(
     context: AppContext, name: str, *, as_of: Instant | None = None, kept: KeptMatch | None = None
 ) -> Booked:
-    """Return one bank line with its matches. Raises NotFoundError for an unknown id.
-
-    kept  cache of the matching, as for `booked_page`
-    """
+    """Return one bank line with its matches, using the cache `kept` as `booked_page` does. Raises
+    NotFoundError for an unknown id."""
     return await _matched(context, as_of, partial(_one, name=name), kept=kept)
 
 

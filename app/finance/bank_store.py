@@ -97,8 +97,7 @@ async def any_bank_line(connection: AsyncConnection, *, as_of: Instant) -> bool:
 
 
 async def bank_lines(connection: AsyncConnection, *, as_of: Instant) -> AsyncIterator[Rows]:
-    """Yield rows of bank lines as known at an instant, some thousand at a time, for
-    `bank_line_of`."""
+    """Yield rows of bank lines as known at an instant, in batches, for `bank_line_of`."""
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}
     async for rows in stream(connection, _LINES, at_once=AT_ONCE, values=values):
         yield rows
@@ -285,7 +284,6 @@ async def add_balances(
 async def standing_balances(
     connection: AsyncConnection, *, as_of: Instant
 ) -> list[StatementBalances]:
-    """Return the balances of statements, in no order. Imports withdrawn by an instant are left
-    out."""
+    """Return the balances of statements, unordered, without imports withdrawn by an instant."""
     rows = await connection.execute(text(_STANDING_BALANCES), {"as_of": as_of})
     return [StatementBalances(**dict(zip(_BALANCES, row, strict=True))) for row in rows]

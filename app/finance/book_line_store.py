@@ -135,8 +135,7 @@ async def lines_with(
 async def old_lines(
     connection: AsyncConnection, *, before: Instant, after: LineKey | None, limit: int
 ) -> list[LineKey]:
-    """Return line versions with a phone number that were imported before an instant, in key
-    order."""
+    """Return line versions with a phone number, imported before an instant, in key order."""
     match_key, kind, since = after or ("", "", 0)
     rows = await connection.execute(
         text(_OLD),

@@ -173,8 +173,7 @@ def facts_json(facts: Facts) -> dict[str, Any]:
 async def breaks_of_run(
     context: AppContext, number: int, *, after: str = ""
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield the breaks that a run saw, some hundreds at a time by id, each with its present
-    state."""
+    """Yield the breaks that a run saw, in batches by id, each with its present state."""
     while True:
         async with context.database.reading() as connection:
             found = await break_store.seen_by(
@@ -195,10 +194,8 @@ async def living_breaks(
     assignee: str | None = None,
     after: str = "",
 ) -> AsyncGenerator[list[SeenBreak]]:
-    """Yield all published breaks by id, including closed ones, some hundreds at a time.
-
-    Causes, states and an assignee, if given, restrict the breaks.
-    """
+    """Yield all published breaks, including closed ones, in batches by id. Causes, states and an
+    assignee, if given, restrict the breaks."""
     while True:
         async with context.database.reading() as connection:
             names = await break_store.breaks_after(
@@ -300,8 +297,7 @@ async def finished_run(context: AppContext, number: int) -> break_store.Run:
 async def finished_runs(
     context: AppContext, *, limit: int, before: int | None = None
 ) -> list[break_store.Run]:
-    """Return the last finished runs, newest first, only those with numbers below `before` if it is
-    given."""
+    """Return the last finished runs, newest first; with `before`, only runs with lower numbers."""
     async with context.database.reading() as connection:
         return await break_store.runs(connection, limit=limit, before=before)
 
@@ -439,8 +435,7 @@ async def act_on_breaks(
 
 
 MOST_LINES: Final = 50
-"""Most lines matched with a break at a time: bookings of a payout, or orders that a transfer
-pays."""
+"""Most lines matched with a break at a time: bookings of a payout, or orders of one transfer."""
 
 
 async def match_lines(
@@ -573,8 +568,7 @@ async def _write(
 
 
 def acceptance_kind(context: AppContext) -> proposals.ProposalKind:
-    """Build the kind of proposal for accepting a break above the limit, or keeping late money above
-    it."""
+    """Build the kind of proposal for accepting a break, or keeping late money, above the limit."""
 
     async def perform(proposal: Proposal, agree: proposals.Agree) -> None:
         kind: breaks.Act = "settled" if proposal.given["deed"] == "settled" else "accepted"
@@ -673,8 +667,7 @@ def own_line_of(seen: breaks.Break) -> str:
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or an order whose cause is the counterpart of this break's
-    cause."""
+    """Return the breaks about a line or order whose cause is the counterpart of this cause."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners

@@ -87,8 +87,7 @@ class Choice:
         )
 
     def leaves_open(self, found: break_acts.SeenBreak, *, as_of: Instant) -> bool:
-        """Return whether a break meets all conditions except on the amount, because its money is
-        unknown."""
+        """Return whether only a break's unknown money keeps it from meeting all conditions."""
         unknown = bool(self.amounts) and break_acts.not_known(found.seen)
         return unknown and self._is_of(found, as_of=as_of)
 
@@ -224,8 +223,7 @@ class ChosenBreaks:
 
     @property
     def mark(self) -> str:
-        """Return sixteen hex digits that change when anything that is shown of the breaks
-        changes."""
+        """Return sixteen hex digits that change when anything shown of the breaks changes."""
         whole = fingerprint([break_acts.mark_of(self.of), sorted(self.lines.items())])
         return whole.removeprefix("sha256:")[:16]
 
@@ -248,10 +246,8 @@ SHARED: Final = "the same line is suggested for another break, too"
 
 
 async def few_breaks(context: AppContext, where: str) -> ChosenBreaks:
-    """Return the chosen breaks if one transaction can decide them.
-
-    Raises UsageError if no break is chosen, or too many are.
-    """
+    """Return the chosen breaks. Raises UsageError if there are none, or too many for one
+    transaction."""
     chosen = await every_chosen(context, read_choice(where))
     if not chosen.of:
         sentences = ("no break is chosen: look at the list again", *chosen.left_out())
@@ -307,8 +303,7 @@ async def chosen_for(
 
 
 async def _to_match(context: AppContext, chosen: ChosenBreaks, *, least: int) -> ChosenBreaks:
-    """Return the breaks that have one clearly best suggestion of at least `least` points, with its
-    line."""
+    """Return the breaks with one clearly best suggestion of at least `least` points."""
     found = chosen.of
     best = {each.identity: the_one(each.seen, least=least) for each in found}
     lines = {name: each.candidate.line for name, each in best.items() if each is not None}

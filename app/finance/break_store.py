@@ -176,8 +176,7 @@ async def last_lived(connection: AsyncConnection) -> Run | None:
 async def gone_breaks(
     connection: AsyncConnection, *, number: int, last: Run
 ) -> AsyncIterator[list[tuple[str, int, Break]]]:
-    """Yield (id, version, content) for breaks that the last run saw and run `number` did not
-    see."""
+    """Yield (id, version, content) for breaks that the last run saw, but run `number` did not."""
     after = ""
     while True:
         rows = await connection.execute(
@@ -227,8 +226,7 @@ async def run_of(connection: AsyncConnection, number: int) -> Run | None:
 
 
 async def runs(connection: AsyncConnection, *, limit: int, before: int | None = None) -> list[Run]:
-    """Return the finished runs, newest first, only those with numbers below `before` if it is
-    given."""
+    """Return the finished runs, newest first; with `before`, only runs with lower numbers."""
     listing = select(_RUNS).order_by(_RUNS.c.number.desc()).limit(limit)
     if before is not None:
         listing = listing.where(_RUNS.c.number < before)
@@ -463,10 +461,8 @@ async def breaks_in_run(connection: AsyncConnection, number: int) -> AsyncIterat
 async def breaks_done_about(
     connection: AsyncConnection, number: int, *, decided: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Yield ids of breaks that a run saw and on which a person acted.
-
-    decided  whether only acceptances, settlements and matches count as acts
-    """
+    """Yield ids of breaks that a run saw and a person acted on. If `decided`, only acceptances,
+    settlements and matches count as acts."""
     sql = (
         "SELECT break_id FROM break_seen WHERE run = :run AND EXISTS (SELECT 1 FROM break_deeds "
         "WHERE break_deeds.break_id = break_seen.break_id{which})"
@@ -514,8 +510,7 @@ async def latest_seen(connection: AsyncConnection, names: Sequence[str]) -> dict
 
 
 async def deciding_alone(connection: AsyncConnection) -> None:
-    """Lock people's decisions on breaks, and the breaks that runs write, until the transaction
-    ends."""
+    """Lock people's decisions on breaks, and runs' writes of breaks, until the transaction ends."""
     await run(connection, take_lock, RECONCILING)
 
 

@@ -37,10 +37,8 @@ CSV_COLUMNS: Final = ("line", "name", "column", "before", "after")
 
 
 def changed_document(kind: ImportKind, changed: line_version_store.ChangedLine) -> dict[str, Any]:
-    """Describe a changed line: id, name, and each changed column before and after.
-
-    Phone numbers are not shown, only whether they changed.
-    """
+    """Describe a changed line: id, name, and each changed column before and after. Phone numbers
+    are not shown, only whether they changed."""
     columns = line_version_store.LINES[kind].content
     before, after = (
         dict(zip(columns, version, strict=True)) for version in (changed.before, changed.after)
@@ -94,10 +92,8 @@ def _text(value: Any) -> str:
 
 
 def noting_changes(write: Write, kind: ImportKind, file: Path) -> Write:
-    """Return a `write` function that also appends every changed row to a file.
-
-    Raises UsageError if the file exists.
-    """
+    """Return a `write` function that also appends every changed row to a file. Raises UsageError if
+    the file exists."""
     if file.exists():
         raise UsageError(f"there is {file.name} already: move it away, or say --changes FILE")
     head = BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
@@ -139,8 +135,7 @@ async def first_changes(context: AppContext, found: Import) -> list[dict[str, An
 
 
 async def changes_file(context: AppContext, found: Import) -> AsyncIterator[str]:
-    """Yield the parts of a CSV file, made for people, with all lines that a published import
-    changed."""
+    """Yield the parts of a CSV file, for people, of all lines that a published import changed."""
     yield BYTE_ORDER_MARK + csv_line(CSV_COLUMNS)
     async for lines in changed_by(context, found):
         yield changed_csv(found.kind, lines)

@@ -234,8 +234,7 @@ async def _chains_state(connection: Connection, subject: str, given: Mapping[str
 
 
 def newest_link(made: Iterable[period_store.Closed]) -> tuple[Instant, str | None]:
-    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) before the
-    first."""
+    """Return (instant, digest) of the last closing or reopening; (EARLIEST, None) without any."""
     return max(chain_of(made), key=lambda link: link[0], default=(EARLIEST, None))
 
 
@@ -253,8 +252,7 @@ def chain_of(made: Iterable[period_store.Closed]) -> list[tuple[Instant, str]]:
 async def against_closing(
     context: AppContext, request: CloseRequest, *, progress: report_period.Progress = silent
 ) -> tuple[closings.Blocker, ...]:
-    """Return all reasons against closing the month, without writing anything. Raises the errors of
-    `close_period`."""
+    """Return all reasons against closing, without writing. Raises the errors of `close_period`."""
     return (await _looked(context, request, progress=progress)).blockers
 
 
@@ -327,8 +325,7 @@ async def _looked(
 async def _evidence_blockers(
     context: AppContext, month: Month, *, as_of: Instant
 ) -> tuple[closings.Blocker, ...]:
-    """Return blockers for deliveries that arrived in the month, up to `as_of`, but are in no
-    figure."""
+    """Return blockers for deliveries of the month, arrived by `as_of`, that are in no figure."""
     genuine = await count_genuine(context, since=month.start, until=month.end)
     suspects = await poisoned(context)
     since, until = month.start, min(month.end, as_of)
@@ -521,10 +518,8 @@ async def _rests_on(
 async def reopen_period(
     context: AppContext, period: str, *, by: str | None, reason: str
 ) -> Proposal:
-    """Propose to reopen the last closed month; this always takes two people.
-
-    Raises UsageError for any other month, and for a person who may not reopen months.
-    """
+    """Propose to reopen the last closed month, which takes two people. Raises UsageError for any
+    other month, and for a person who may not reopen months."""
     proposals.check_reason(reason, countries=context.countries)
     month = await month_in_books(context, period)
     async with context.database.writing() as connection:

@@ -105,8 +105,7 @@ def span_of_days(context: AppContext, first: str, last: str) -> Span:
 async def withdraw_coverage(
     context: AppContext, number: int, *, reason: str, by: str | None
 ) -> CoverageLine:
-    """Withdraw a declared line, and return it. Raises NotFoundError if no valid line has the
-    number."""
+    """Withdraw a declared line, and return it. Raises NotFoundError if no line has the number."""
     check_reason(reason, of="coverage", countries=context.countries)
     async with context.database.writing() as connection:
         await importing_alone(connection)

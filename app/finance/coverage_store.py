@@ -110,15 +110,14 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the imports, not withdrawn, that have days of an account in another format, oldest
+    """Return the imports, not withdrawn, with days of an account in another format, oldest
     first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
 
 async def add_coverage(connection: AsyncConnection, lines: Iterable[CoverageLine]) -> int:
-    """Store lines with the next numbers, and return the last number. The caller holds
-    `importing_alone`."""
+    """Store lines with the next numbers, and return the last one. Requires `importing_alone`."""
     found = await connection.execute(text("SELECT coalesce(max(number), 0) FROM coverage"))
     number = int(found.scalar_one())
     for line in lines:
@@ -168,8 +167,8 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet of the sources. A line without a wallet covers all wallets
-    of its source."""
+    """Return the coverage of each wallet. A line without a wallet covers all wallets of its
+    source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

@@ -42,8 +42,7 @@ class EvidenceTable:
 
 
 def _lines(table: str, *, key: str, columns: str) -> EvidenceTable:
-    """Describe a table of imported lines. Their versions become known when their import is
-    published."""
+    """Describe a table of imported lines. They become known when their import is published."""
     return EvidenceTable(
         name=table,
         table=f"{table} JOIN imports ON imports.number = since",
@@ -148,8 +147,7 @@ async def evidence_digests(
     until: Instant,
     progress: Callable[[int], None],
 ) -> tuple[EvidenceDigest, ...]:
-    """Make digests, by kind and day, of the evidence that became known after `after` and up to
-    `until`."""
+    """Make digests, by kind and day, of the evidence that became known from `after` to `until`."""
     found: list[EvidenceDigest] = []
     for part in PARTS:
         counts, hashes = Counter[str](), defaultdict[str, Any](hashlib.sha256)

@@ -71,8 +71,8 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from the payments that statements settled between two instants, the second
-    excluded."""
+    """Suggest fee rules from the payments that statements settled from `since` to before
+    `until`."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:
@@ -101,8 +101,7 @@ async def rules_with(context: AppContext, suggested: FeeSuggestions) -> str:
 
 
 def put_in(text: str, suggested: FeeSuggestions) -> str:
-    """Return the text of rules with the suggested fees. All other lines and comments stay
-    unchanged."""
+    """Return rules with the suggested fees. All other lines and comments stay unchanged."""
     own = {(each.rule.source, each.rule.currency) for each in suggested.found}
     return with_fees(
         text,

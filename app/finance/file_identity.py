@@ -39,8 +39,7 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of signature schemes that several providers share. They do not show which source a
-statement belongs to."""
+"""Profiles of signature schemes that several providers share. They do not show a source."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -74,7 +73,7 @@ class FileIdentity:
 
     @property
     def source(self) -> str | None:
-        """Return the source of a statement; None if it is uncertain. Return "" for other kinds of
+        """Return the source of a statement, None if it is uncertain; "" for other kinds of
         files."""
         if self.kind != "statement":
             return ""
@@ -206,7 +205,7 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts, including the short code with which an M-PESA source queries
+    """Return a source's accounts. For M-PESA they include the short code for queries to
     Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
@@ -218,8 +217,7 @@ def _kinds_of(
     account: str,
     saved: Sequence[NamedMapping],
 ) -> FileIdentity:
-    """Return what is known of a file except its source. Raises RefusedTable for a file that is no
-    table."""
+    """Return what is known of a file except its source. Raises RefusedTable if it is no table."""
     form = bank_formats.bank_format(request.table_path)
     if form is not None and kind in (None, "bank"):
         return FileIdentity(kinds=["bank"], because=[f"It is a bank's file, in {form}."])
@@ -262,10 +260,8 @@ def _kinds_of(
 def _by_columns(
     request: presets.ReadingRequest, account: str, rows: Sequence[presets.FirstRow]
 ) -> FileIdentity:
-    """Return the kinds whose required columns are in the heading.
-
-    If one kind reads only some of the columns that another kind reads, leave it out.
-    """
+    """Return the kinds whose required columns are in the heading. Leave out a kind that reads only
+    some of the columns of another kind."""
     read: dict[ImportKind, set[str]] = {}
     mistakes = []
     for kind, fields in presets.KINDS.items():

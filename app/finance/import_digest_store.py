@@ -79,7 +79,7 @@ class LineDigests:
 
 
 async def _nothing() -> None:
-    """Default of `between` in `digests_of`."""
+    """Do nothing, as the default of `between`."""
 
 
 async def digests_of(
@@ -172,8 +172,7 @@ def _stream(
 
 
 def _add(row: tuple[Any, ...], kind: ImportKind, found: Mapping[int, LineDigests]) -> None:
-    """Add a version of a line to the digests of the import that stated it and the import that ended
-    it."""
+    """Add a line's version to the digests of the imports that stated and ended the version."""
     since, until, *content = row
     keys = len(SEALED[kind].keys)
     width = keys + len(SEALED[kind].kept)

@@ -42,16 +42,14 @@ from app.finance.import_store import ImportTask, import_tasks, replace_import_ta
 from reconcile.instants import format_instant
 
 LOOK_S: Final = 15.0
-"""Seconds between two checks of the folder. A file is imported 15 to 30 seconds after it is
-complete."""
+"""Seconds between two checks of the folder. A complete file is imported within 15 to 30 seconds."""
 
 MOST_BYTES: Final = 32 * 1024 * 1024
 """Most bytes of a file, about 300,000 rows: it is copied, and stopping the service waits for it.
 Larger files are imported by command."""
 
 MOST_FILES: Final = 200
-"""Most files of one folder that are examined, in order of names. Others wait until these are
-gone."""
+"""Most files of one folder that are examined, by name. Others wait until these are gone."""
 
 MOST_FOLDERS: Final = 100
 """Most folders that are examined."""
@@ -63,8 +61,7 @@ DONE: Final = "done"
 """Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders of files without a source. Any other folder has the name of a source, and its
-statements."""
+"""Folders of files without a source. All others have the name of a source, for its statements."""
 
 State = tuple[int, int, int]
 """(size, time, inode) of a file. If one of them differs, it is another file."""
@@ -72,10 +69,7 @@ State = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFile:
-    """A file in the import folder.
-
-    problem  why the file is not imported; None for a plain file
-    """
+    """A file in the import folder. `problem` says why it is not imported; None for a plain file."""
 
     folder: str
     name: str
@@ -95,7 +89,7 @@ class Taken:
 
 
 class ImportFolder:
-    """State of the folder at the last check. `take` runs `take_file`, usually in another
+    """State of the folder at the last check. `take` runs `take_file`, usually in a child
     process."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
@@ -274,8 +268,7 @@ class _Copied:
 
 
 def _copy(inside: int, name: str, to: Path) -> _Copied:
-    """Copy a plain file from an open folder. Raises OSError, which includes files that are not
-    plain."""
+    """Copy a plain file from an open folder. Raises OSError, even if it is not a plain file."""
     with (
         open(
             os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside), "rb"
@@ -345,10 +338,8 @@ async def _imported(context: AppContext, path: Path, *, folder: str, sha256: str
 async def _identity(
     context: AppContext, request: imports.ImportRequest, folder: str
 ) -> tuple[imports.ImportRequest, import_store.ImportKind, str]:
-    """Return (request with the fitting mapping or preset, kind, source).
-
-    Raises UsageError if kind and source do not match the folder.
-    """
+    """Return (request with the fitting mapping or preset, kind, source). Raises UsageError if kind
+    and source do not match the folder."""
     sources = context.settings.sources
     if folder not in sources and folder not in KINDS:
         raise UsageError(

@@ -93,8 +93,7 @@ BEYOND: Final = 2**63 - 1
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
-    """Return the number of the last import published by an instant, or by now; 0 if there is
-    none."""
+    """Return the number of the last import published by an instant, or by now; 0 without any."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE published_at <= :as_of"),
         {"as_of": LATEST if as_of is None else as_of},
@@ -103,8 +102,7 @@ async def newest_published(connection: AsyncConnection, *, as_of: Instant | None
 
 
 async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
-    """Return the number of the last import begun by an instant, published or not; 0 if there is
-    none."""
+    """Return the number of the last import begun by an instant, published or not; 0 without any."""
     found = await connection.execute(
         text("SELECT coalesce(max(number), 0) FROM imports WHERE started_at <= :as_of"),
         {"as_of": as_of},
@@ -113,7 +111,7 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import. If its `written` grows, it is running; otherwise it was
+    """Return the unpublished import. It is running if its `written` grows; otherwise it was
     killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
@@ -212,8 +210,7 @@ async def one_import(connection: AsyncConnection, number: int) -> Import | None:
 async def import_of_file(
     connection: AsyncConnection, *, kind: ImportKind, sha256: str
 ) -> int | None:
-    """Return the newest import, not withdrawn, of a file with this digest; None if there is
-    none."""
+    """Return the newest import, not withdrawn, of a file with this digest; None without any."""
     withdrawn = select(_IMPORTS.c.withdraws).where(_IMPORTS.c.withdraws.is_not(None), _PUBLISHED)
     found = await connection.execute(
         select(_IMPORTS.c.number)
@@ -250,8 +247,7 @@ HALF: Final = 1_000_000_000
 
 
 def summed(expression: str) -> str:
-    """Return SQL for a sum in two columns, to be joined by `sum_of`: SQLite refuses sums beyond 64
-    bits."""
+    """Return SQL for a sum in two columns, for `sum_of`: SQLite refuses sums beyond 64 bits."""
     return statement("sum(({of}) / {half}), sum(({of}) % {half})", of=expression, half=str(HALF))
 
 
@@ -261,8 +257,7 @@ def sum_of(high: Any, low: Any) -> int:
 
 
 async def later_imports(connection: AsyncConnection, found: Import) -> tuple[int, ...]:
-    """Return the later imports of the same kind that found unchanged rows and were not
-    withdrawn."""
+    """Return the later imports of this kind, not withdrawn, that found unchanged rows."""
     rows = await connection.execute(
         text(
             "SELECT number FROM imports WHERE kind = :kind AND number > :number AND unchanged > 0 "

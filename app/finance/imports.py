@@ -136,8 +136,7 @@ async def import_file(
 
 
 async def _fit_in(connection: Connection, reading: StagedFile, *, now: Instant) -> None:
-    """Adapt a bank's file to the known lines of its accounts. Raises UsageError if it contradicts
-    them."""
+    """Adapt a bank's file to the known lines of its accounts. Raises UsageError if it conflicts."""
     done = reading.done
     enriched = await bank_enrichment.accounts_to_enrich(
         connection, done.covers, booked_days=reading.booked_days
@@ -162,8 +161,7 @@ def _writing(
 
 
 def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -> None:
-    """Suggest what a refused file may be: another kind of file, or a known export that it nearly
-    fits."""
+    """Suggest another kind for a refused file, or a known export that it nearly fits."""
     try:
         found = file_identity.identify_file(request, sources=context.settings.sources, source="")
     except TallyhookError:  # reading it has reported why
@@ -185,8 +183,7 @@ def _suggest_kind(context: AppContext, request: ImportRequest, done: Imported) -
 
 
 def _fault_of(context: AppContext, request: ImportRequest, kind: ImportKind) -> str | None:
-    """Read the first rows as a kind of file, and return the first mistake; None if there is
-    none."""
+    """Read the first rows as a kind of file. Return the first mistake; None if there is none."""
     try:
         chosen = presets.choose(request, kind, unstated=_unstated(context))
         form = file_identity.ROW_FORMS[kind](chosen.mapping)
@@ -281,8 +278,7 @@ async def import_bank(
     *,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a bank's file in any of its formats, or as a table. Raises the errors of
-    `import_book`."""
+    """Import a bank's file in any format, or as a table. Raises the errors of `import_book`."""
     async with _unpacked(context, request) as request:
         chosen = presets.choose(request, "bank", unstated=_unstated(context))
         if request.account:
@@ -358,8 +354,7 @@ MOST_SHEETS: Final = 10
 
 
 async def sheets_of(context: AppContext, request: ImportRequest) -> Sequence[str]:
-    """Return the names of a workbook's sheets with content. Return an empty list for other
-    files."""
+    """Return the names of a workbook's sheets with content; an empty list for other files."""
     async with _unpacked(context, request) as request:
         return _sheets(request)
 
@@ -374,8 +369,7 @@ def _sheets(request: ImportRequest) -> Sequence[str]:
 
 
 async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.TablePreview:
-    """Return the columns and first rows of an unknown file. Raises UsageError if it has no
-    table."""
+    """Return columns and first rows of an unknown file. Raises UsageError if it has no table."""
     async with _unpacked(context, request) as request:
         try:
             return mapping_draft.preview_table(
@@ -411,10 +405,7 @@ async def import_kind(
     source: str,
     progress: Progress = lambda done, total: None,
 ) -> Imported:
-    """Import a file of one kind for the configured sources.
-
-    source  the source of a statement; "" if it is unknown
-    """
+    """Import a file of one kind for the configured sources. `source` is "" if it is unknown."""
     sources = context.settings.sources
     if kind != "bank" and request.accept_difference:
         raise UsageError("only a bank's statement has balances: leave the difference out")

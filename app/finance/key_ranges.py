@@ -42,15 +42,13 @@ DECISIONS_AT_ONCE: Final = 500
 """Decisions sent at a time to the writing process, about two kilobytes each."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows read between messages on progress. Each message costs both processes a tenth of a
-millisecond."""
+"""Rows between messages on progress. A message costs both processes a tenth of a millisecond."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
 
 SHARED_S: Final = 5.0
-"""Seconds for all processes to open the snapshot. This takes milliseconds, during which nobody can
-write."""
+"""Seconds for all processes to open the snapshot. Nobody can write during these milliseconds."""
 
 TOO_SLOW: Final = (
     "a matching process did not answer in time, so nothing of this run is kept: run it again "
@@ -144,10 +142,8 @@ class Ranges:
 
 
 async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
-    """Call a function that sends a message to a process, or receives one, in a thread.
-
-    Raises UnreachableError if the process died, and the process's error if it failed.
-    """
+    """Send a message to a process, or receive one, in a thread. Raises UnreachableError if the
+    process died, and the process's error if it failed."""
     try:
         result = await asyncio.to_thread(use, *words)
     except (EOFError, OSError) as error:

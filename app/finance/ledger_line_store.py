@@ -143,10 +143,8 @@ async def keys_at(connection: AsyncConnection, places: Iterable[int]) -> list[st
 async def flat_ledger_lines(
     connection: AsyncConnection, *, as_of: Instant, within: KeyRange = EVERYTHING
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield stored ledger lines as of an instant, in key order, in the form for the matcher.
-
-    Plain lines are bare tuples.
-    """
+    """Yield stored ledger lines as of an instant, in key order, in the matcher's form: plain lines
+    are bare tuples."""
     sql = statement(_FLAT, row=_FLAT_COLUMNS, keys=within.condition)
     async for rows in stream(connection, sql, at_once=FLAT_AT_ONCE, values=within.values):
         yield [cast(TakingRow, row) if row[9] is None else _flat_in(row, as_of) for row in rows]

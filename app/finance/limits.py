@@ -69,8 +69,7 @@ class Allowance:
 
 
 async def allowance_of(context: AppContext, connection: Connection, who: str) -> Allowance:
-    """Return a person's limits, and the amounts used up on the merchant's current day and in its
-    month."""
+    """Return a person's limits, and the amounts used up today and this month."""
     rules = await rules_known(connection)
     if not rules.alone_max:
         return Allowance(rules=rules)

@@ -100,8 +100,7 @@ class LineKind:
     def pairs(
         self, group: Row, stated: list[Row], known: list[Row], calendar: Calendar
     ) -> Sequence[int | None]:
-        """Return, for each row of a group in a file, the index of the known line that it restates,
-        or None."""
+        """Return, for each row of a group in a file, the index of the known line it restates."""
         return paired(stated=stated, known=known, same=lambda row, line: True)
 
     def restated(self, content: Row, before: Row) -> Row:
@@ -146,8 +145,7 @@ class _Statements(LineKind):
 
 
 class _BankLines(LineKind):
-    """Bank lines. A text that a file leaves empty is kept from an earlier file of another
-    format."""
+    """Bank lines. A text that a file leaves empty is kept from a file of another format."""
 
     def restated(self, content: Row, before: Row) -> Row:
         texts = zip(content[-self.texts :], before[-self.texts :], strict=True)
@@ -242,8 +240,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedLine:
-    """A line whose content an import changes. Both versions have the content columns of the line's
-    kind."""
+    """A line whose content an import changes. Both versions have the kind's content columns."""
 
     line: str
     before: Sequence[Any]
@@ -518,8 +515,7 @@ _MADE: Final = (
 the import that is being withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
-"""Condition on a line whose current version comes from the import `:number`, in a stretch of
-lines."""
+"""Condition on a line of a stretch whose current version comes from the import `:number`."""
 
 LOOKING: Final = 20_000
 """Lines for each statement of a withdrawal. An import may have a million lines, and a server ends a
@@ -558,8 +554,7 @@ class StandingLines:
 
 
 Stretch = Mapping[str, str]
-"""Range of lines by their first key column: after `after`, up to `to`. A missing name leaves an end
-open."""
+"""Range of lines by first key column: after `after`, up to `to`. A missing end is open."""
 
 
 def _sql(form: str, kind: import_store.ImportKind, stretch: Stretch) -> TextClause:
@@ -607,10 +602,8 @@ _EVERY: Final = 2**62
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count the lines whose current version comes from an import.
-
-    before  the instant for the count of lines dated earlier
-    """
+    """Count the lines whose current version comes from an import, and those dated before
+    `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):

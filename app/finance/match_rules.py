@@ -57,8 +57,7 @@ class RuleChange:
 
     @property
     def values(self) -> str:
-        """Return a limit's values before and after, with a word on whether the limit gets
-        stricter."""
+        """Return a limit's values before and after, and whether the limit gets stricter."""
         before, after = self.before or "none", self.after or "none"
         return f"{before} to {after} ({self.note.partition(':')[0]})"
 
@@ -99,9 +98,7 @@ def compare_rules(before: str, after: str) -> list[RuleChange]:
 
 def _limits_of(rules: Rules, stated: set[tuple[Period, str]]) -> dict[str, str]:
     """Return the limits of what one person may do alone, as text in major units, by setting.
-
-    stated  (period, currency) of the limits of a day or a month to return
-    """
+    `stated` has (period, currency) of the periods' limits to return."""
     found = {} if rules.close_alone else {"close_alone": "false"}
     for currency, minor in rules.alone_max.items():
         of_periods = [each for each in PERIODS if (each, currency) in stated]
@@ -138,7 +135,7 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values, as text, of settings other than limits. Settings in a table are named
+    """Return the values, as text, of settings that are no limits; those in a table by
     `table.key`."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
@@ -212,8 +209,7 @@ def rules_document(saved: SavedRules | None) -> RulesDocument:
 
 
 async def rules_known(connection: Connection, *, as_of: Instant | None = None) -> Rules:
-    """Return the rules that are valid now or were valid at an instant; defaults if none were
-    saved."""
+    """Return the rules valid now, or at an instant; the defaults if none were saved."""
     return rules_of(await rules_in_force(connection, as_of=as_of))
 
 

@@ -94,8 +94,7 @@ async def rows_to_read(connection: AsyncConnection) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedRules:
-    """A saved version of the rules: its number from 1, its time and author, and the text of the
-    file."""
+    """A saved version of the rules: its number from 1, its time and author, and the file's text."""
 
     number: int
     at: Instant

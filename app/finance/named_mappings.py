@@ -1,5 +1,4 @@
-"""Mappings that people save under a name, for use on pages, in commands and in the import
-folder."""
+"""Mappings that people save under a name, for pages, commands and the import folder."""
 
 import hashlib
 import re

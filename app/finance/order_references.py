@@ -44,8 +44,7 @@ def shared_references(staged: Staged) -> dict[str, list[int]]:
 
 
 def shared_payments(staged: Staged) -> dict[str, list[int]]:
-    """Return rows of a statement that share a payment with a row of another order, by kind of
-    reference."""
+    """Return a statement's rows that share a payment with another order, by kind of reference."""
     payment, order = (1 + StatementForm.STAGED.index(name) for name in ("payment", "match_key"))
     rows = [
         row[0]
@@ -90,10 +89,8 @@ async def unfit_references(context: AppContext, staged: Staged) -> list[Unfit]:
 async def name_references(
     context: AppContext, staged: Staged, *, number: int, without: Container[int]
 ) -> list[Unfit]:
-    """Store the references of rows. Return rows whose reference another order got in the meantime.
-
-    without  rows whose references are not stored
-    """
+    """Store the references of rows, except rows in `without`. Return rows whose reference another
+    order got in the meantime."""
     unfit: list[Unfit] = []
     author, pace = author_of_import(number), Pace(first=FIRST_ORDERS, most=MOST_ORDERS)
     for found in staged.having("source"):

@@ -39,8 +39,7 @@ because a month may have any number of transactions."""
 
 
 class PrintParts:
-    """Writer of a report or journal, which compresses the text in parts. A part ends with a written
-    piece."""
+    """Writer of a report or journal, compressed in parts. A part ends with a written piece."""
 
     def __init__(self, content: bytes = b"") -> None:
         self._parts: list[bytes] = []
@@ -72,8 +71,7 @@ class PrintParts:
 async def add_closing(
     connection: AsyncConnection, closing: Closing, *, prints: Mapping[str, PrintParts]
 ) -> None:
-    """Store a closing with its reports and journals by format. Fails if this version is already
-    stored."""
+    """Store a closing with its reports and journals by format. Fails if the version exists."""
     row = {"period": closing.month.name, "version": closing.version}
     await connection.execute(
         text(
@@ -203,8 +201,7 @@ async def all_closings(connection: AsyncConnection) -> list[Closed]:
 async def closed_periods(
     connection: AsyncConnection, *, as_of: Instant | None = None
 ) -> list[Closed]:
-    """Return the closings that are valid now, or were valid at an instant, the earliest period
-    first."""
+    """Return the closings valid now, or at an instant, the earliest period first."""
     return [each for each in await all_closings(connection) if each.stands_at(as_of)]
 
 
@@ -310,8 +307,7 @@ _ACCEPTED: Final = (
 async def changed_outcomes(
     connection: AsyncConnection, *, start: Instant, end: Instant, as_of: Instant
 ) -> AsyncIterator[ChangeSeen]:
-    """Yield orders whose final outcome at the start was a different one by the end, in key
-    order."""
+    """Yield orders whose final outcome at the start had changed by the end, in key order."""
     changed: ChangeSeen | None = None
     values = {"start": start, "end": end, "as_of": as_of}
     async for rows in stream(connection, _REVISIONS, at_once=AT_ONCE, values=values):
@@ -338,7 +334,6 @@ def _is_change(seen: ChangeSeen) -> bool:
 
 
 async def accepted_breaks(connection: AsyncConnection, *, as_of: Instant) -> list[str]:
-    """Return ids of breaks that people had accepted by an instant, even if the act was undone
-    later."""
+    """Return ids of breaks that people had accepted by an instant, even if undone later."""
     rows = await connection.execute(text(_ACCEPTED), {"as_of": as_of})
     return [row[0] for row in rows]

@@ -210,8 +210,7 @@ async def place_payment(context: AppContext, asked: Placing) -> Proposal | None:
 
 
 async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
-    """Return why one person may not do this alone; None if they may. Raises the errors of
-    `place_payment`."""
+    """Return why one person may not do this; None if they may. Raises as `place_payment` does."""
     asked = replace(asked, order=composed(asked.order))
     async with context.database.reading() as connection:
         who = await permitted(connection, by=asked.by, action="payment_proposed")
@@ -236,8 +235,7 @@ class _Seen:
 
 
 async def _alone(connection: Connection) -> None:
-    """Lock people's decisions on payments, and the links that readers make, until the transaction
-    ends."""
+    """Lock decisions on payments, and readers' links to payments, until the transaction ends."""
     await operator_store.acting_alone(connection)
     await run(connection, take_lock, LINKING)
 

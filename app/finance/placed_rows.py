@@ -1,4 +1,4 @@
-"""The rows of one bucket on one side of a run, for the number that the run shows.
+"""The rows of one bucket on one side of a run.
 
 A run stores only totals and breaks. Its rows are matched again, as of its instant and by its rules.
 """

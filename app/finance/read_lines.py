@@ -67,10 +67,8 @@ async def statement_page(
     after: str = "",
     limit: int,
 ) -> LinePage[StatementLine]:
-    """Return the statement lines of an order or payment, or all lines by key, a page at a time.
-
-    The parameters are those of `book_page`.
-    """
+    """Return the statement lines of an order or payment, or all lines by key, a page at a time. The
+    parameters are those of `book_page`."""
     at = context.clock.now() if as_of is None else as_of
     async with context.database.reading() as connection:
         if reference is None:

@@ -157,8 +157,7 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, with an entry in the trail. Raises UsageError for one who may
-    not."""
+    """Reconcile for an operator, and record it in the trail. Raises UsageError if they may not."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -192,10 +191,8 @@ class _Work:
         ranges: Ranges | None,
         progress: Callable[[int], None],
     ) -> BankLeg | None:
-        """Match everything by key, in this process or by ranges in other processes.
-
-        Returns the bank leg, which this process matches while other processes match the ranges.
-        """
+        """Match everything by key, in this process or by ranges in others. Returns the bank leg,
+        which this process matches while others match the ranges."""
 
         def work() -> None:
             for decision in snapshot.merged(self._matching, self._known, progress=progress):
@@ -238,10 +235,8 @@ class _Work:
         await self._save()
 
     def _take(self, decision: Decision) -> bool:
-        """Add a break to those that wait, and return whether it is time to save them.
-
-        Raises UsageError if the lines of a break add up to more than 64 bits.
-        """
+        """Add a break to those to be saved, and return whether it is time to save. Raises
+        UsageError if the break's lines add up to more than 64 bits."""
         if isinstance(decision, Break):
             if decision.money.minor > MAX_MINOR:
                 raise UsageError(
@@ -381,8 +376,7 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` has the orders that agree with the book, and their
-    sums."""
+    """Return a run as a document. `matched` has the orders that agree with the book."""
     control = found.control
     ties = control.ties()
     matched = [

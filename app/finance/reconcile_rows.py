@@ -53,8 +53,7 @@ ROUNDS: Final = 5
 
 
 async def refresh_ledger_lines(context: AppContext, *, progress: Callable[[int], None]) -> int:
-    """Fold the orders with missing or stale ledger lines, store the lines, and return their
-    number."""
+    """Fold the orders with missing or stale ledger lines, store the lines, and count them."""
     total = 0
     for _ in range(ROUNDS):
         now, folded = context.clock.now(), 0
@@ -132,8 +131,7 @@ async def ledger_lines_now(
     as_of: Instant,
     within: ledger_line_store.KeyRange = ledger_line_store.EVERYTHING,
 ) -> AsyncIterator[list[TakingRow]]:
-    """Yield cached ledger lines in key order, as `flat_ledger_lines` does, with stale ones
-    replaced."""
+    """Yield cached ledger lines as `flat_ledger_lines` does, with stale lines replaced."""
     stale, waiting = overlay.orders, deque(row for row in overlay.rows if row.key in within)
     async for batch in ledger_line_store.flat_ledger_lines(connection, as_of=as_of, within=within):
         if stale:
@@ -308,8 +306,7 @@ class Snapshot:
 async def snapshot_of(
     context: AppContext, as_of: Instant | None, progress: Progress
 ) -> AsyncIterator[Snapshot]:
-    """Yield a snapshot of everything as known now, or at a past instant, for which all orders are
-    folded."""
+    """Yield a snapshot as known now, or at a past instant, for which all orders are folded."""
     async with AsyncExitStack() as stack:
         past = None
         if as_of is not None:
@@ -372,8 +369,7 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank, without a connection. Raises UsageError for sums beyond 64
-    bits."""
+    """Match payouts with the bank, without a connection. Raises UsageError for too large sums."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(

@@ -255,8 +255,7 @@ def _tell(snapshot: Snapshot, known: Known, tally: PeriodTally, found: list[Brea
 
 
 def _ties(control: Control) -> tuple[Tie, ...]:
-    """Return the equations that a matching must satisfy. An equation about rows has no sum of
-    money."""
+    """Return the equations that a matching must satisfy. Equations about rows have no money."""
     found = []
     for tie in control.ties():
         left, _, right = tie.name.partition(" = ")

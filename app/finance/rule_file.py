@@ -20,8 +20,7 @@ from reconcile.matching.rules import ExpectedFee, ExpectedRate, MatchRules, Tole
 from reconcile.money import Money, MoneyError, exponent_of, from_major
 
 MAX_BYTES: Final = 64 * 1024
-"""Most bytes of a file of rules, which has some dozens of lines. A larger file is no file of
-rules."""
+"""Most bytes of a file of rules, which has some dozens of lines. A larger file is another one."""
 
 DURATIONS: Final = (
     "date_window",
@@ -71,8 +70,7 @@ class Rules:
         return bool(self.alone_max) or not self.close_alone
 
     def limit(self, period: Period, currency: str) -> int | None:
-        """Return the minor units that one person may decide alone in a period; None if there is no
-        limit."""
+        """Return the minor units that one person may decide alone in a period, if limited."""
         stated = self.alone.get(period, {}).get(currency)
         if stated is not None or currency not in self.alone_max:
             return stated

@@ -103,8 +103,8 @@ _OPEN: Final = ("running", "waiting", "failed")
 async def claim(
     context: AppContext, entry: schedule.ScheduleEntry, *, due_at: Instant, asked: bool
 ) -> scheduled_store.ScheduledRun | None:
-    """Claim one due time for this process, and return its row; None if another process has claimed
-    or finished it."""
+    """Claim one due time, and return its row; None if another process has claimed or finished
+    it."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         before = await scheduled_store.run_at(connection, entry.name, due_at)
@@ -141,8 +141,7 @@ async def claim(
 async def claimed_run(
     context: AppContext, name: str, *, due_at: Instant, tries: int
 ) -> scheduled_store.ScheduledRun | None:
-    """Return the row claimed for this try; None if the work has ended or another worker took it
-    over."""
+    """Return the row claimed for this try; None if the work has ended or was taken over."""
     async with context.database.reading() as connection:
         run = await scheduled_store.run_at(connection, name, due_at)
     return run if run is not None and _is_under_way(run, tries) else None
@@ -159,10 +158,8 @@ async def note_failed(
     *,
     at_once: bool = False,
 ) -> scheduled_store.ScheduledRun:
-    """Record a failed try, unless the work has ended in another way or was taken over.
-
-    The work is tried again after a pause, or immediately with `at_once`.
-    """
+    """Record a failed try, unless the work has ended otherwise or was taken over. The work is tried
+    again after a pause, or immediately with `at_once`."""
     async with context.database.writing() as connection:
         now = context.clock.now()
         run = await scheduled_store.run_at(connection, claimed.name, claimed.due_at) or claimed
@@ -218,8 +215,7 @@ class LeaseLost(TallyhookError):
 async def note(
     context: AppContext, before: scheduled_store.ScheduledRun, run: scheduled_store.ScheduledRun
 ) -> scheduled_store.ScheduledRun:
-    """Store the progress of the work. Raises LeaseLost if another worker has taken the work
-    over."""
+    """Store the progress of the work. Raises LeaseLost if another worker has taken it over."""
     async with context.database.writing() as connection:
         if not await scheduled_store.change_run(connection, run, before=before):
             raise LeaseLost(f"another process has taken {run.name} over")

@@ -92,7 +92,7 @@ def _values(run: ScheduledRun) -> dict[str, Any]:
 
 
 async def newest_runs(connection: AsyncConnection, *, until: Instant) -> dict[str, ScheduledRun]:
-    """Return each entry's newest row due by an instant, by name, leaving out rows that people
+    """Return each entry's newest row due by an instant, by name, except rows that people
     requested."""
     newest = _newest_of(and_(_LATER.c.asked == 0, _LATER.c.due_at <= until))
     rows = await connection.execute(

@@ -100,8 +100,7 @@ class FolderWay:
     folder: Path
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
-        """Implement `Delivers`. A missing folder is not created, because its disk may not be
-        mounted."""
+        """Implement `Delivers`. Do not create a missing folder: its disk may not be mounted."""
         try:
             for name in files:
                 await asyncio.to_thread(self._put, name, parcel.files[name])
@@ -273,10 +272,8 @@ async def run_claimed(
 async def run_now(
     context: AppContext, schedule: Schedule, name: str, *, by: str | None
 ) -> ScheduledRun:
-    """Run an entry now, at a person's request.
-
-    Raises UsageError for a person who may not run it, and NotFoundError for an unknown entry.
-    """
+    """Run an entry now, at a person's request. Raises UsageError for a person who may not run it,
+    and NotFoundError for an unknown entry."""
     entry = schedule.entry(name)
     async with context.database.writing() as connection:
         now = context.clock.now()
@@ -393,9 +390,7 @@ async def _deliver(
     head: SignedHead | None = None,
 ) -> ScheduledRun:
     """Deliver a parcel by each way of the entry, except files that were delivered that way before.
-
-    head  the delivered checkpoint; None for a report
-    """
+    `head` is the delivered checkpoint, if it is one."""
     for way in entry.ways:
         done = {each.file for each in run.delivered if each.way == way}
         left = [file for file in parcel.files if file not in done]

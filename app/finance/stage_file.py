@@ -233,8 +233,7 @@ class Imported(line_version_store.WrittenVersions):
         self.problems += problems[: MAX_PROBLEMS - len(self.problems)]
 
     def said_of_words(self) -> list[str]:
-        """Return one sentence with all unknown words, so that a person can map all of them at
-        once."""
+        """Return one sentence with all unknown words, so that a person can map all at once."""
         said = [
             f"{word} ({counted(rows, 'row')}{f', column {column}' if column else ''})"
             for (column, word), rows in self.words.most_common()
@@ -317,8 +316,7 @@ class StagedFile:
             self._count_rejected()
 
     def _sign(self) -> None:
-        """Store the file's digest. Raises RefusedTable if the file has changed since the last
-        call."""
+        """Store the file's digest. Raises RefusedTable if the file has changed meanwhile."""
         digest = opening.file_digest(self._request.path)
         if self.done.sha256 not in ("", digest):
             raise tables.RefusedTable(1, "the file changed while it was read: import it again")
@@ -358,8 +356,7 @@ class StagedFile:
                 self.done.covers.append(self._with_days(line) if of_bank else line)
 
     def _with_days(self, line: coverage_store.CoverageLine) -> coverage_store.CoverageLine:
-        """Return a bank's coverage line with its format, and the days that the file covers or that
-        have bookings."""
+        """Return a bank's coverage line with its format and the first and last day."""
         calendar = Calendar(self._chosen.mapping.zone or UTC)
         days = [*map(calendar.day_of, self._booked.get(line.name, ()))]
         if line.since is not None and line.until is not None:
@@ -475,10 +472,8 @@ class StagedFile:
             self.staged.drop_crowded(kind.identity, at_most=kind.at_most)
 
     def _join_stories(self, understanding: line_forms.Understanding) -> bool:
-        """Join the rows of each order that add up, and refuse refunds whose order is missing.
-
-        Returns whether any order has several rows.
-        """
+        """Join the rows of each order that add up, and refuse refunds without their order. Returns
+        whether any order has several rows."""
         stories, parts, several = list[tuple[Any, ...]](), list[int](), False
         for rows in self.staged.crowds(BOOK.identity):
             several, story = True, books.story_of(rows)

@@ -121,10 +121,8 @@ class Staged:
         return self._order == (*of, self._columns[0])
 
     def _sorted_by(self, of: Sequence[str]) -> Staged:
-        """Return the rows without None in these columns, sorted by these columns.
-
-        Return no rows if `self` already has this order.
-        """
+        """Return the rows without None in these columns, sorted by these columns; no rows if `self`
+        already has this order."""
         found = Staged((self._columns[0], *of), order=(*of, self._columns[0]))
         if not self._lies_by(of):
             rows = map(self._places(found._columns), self._merged())
@@ -132,8 +130,7 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of rows with equal values in these columns, with which the order must
-        begin."""
+        """Yield groups of rows with equal values in these columns, which lead the order."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)

@@ -210,8 +210,7 @@ _SETTLED: Final = statement(
 async def settled_payments(
     connection: AsyncConnection, *, since: Instant, until: Instant
 ) -> AsyncIterator[Rows]:
-    """Yield (source, currency, gross, fee, details) of the payments settled between two
-    instants."""
+    """Yield (source, currency, gross, fee, details) of payments settled between two instants."""
     number = await import_store.newest_published(connection)
     values = {"number": number, "begin": since, "finish": until}
     async for rows in stream(connection, _SETTLED, at_once=AT_ONCE, values=values):
@@ -291,8 +290,7 @@ async def statement_lines_of(
     payments: Iterable[str] = (),
     as_of: Instant,
 ) -> list[StatementLine]:
-    """Return the lines that name one of these orders (given as `match_key`) or one of these
-    payments."""
+    """Return the lines that name one of these orders (`match_key`) or one of these payments."""
     subjects = [f"p:{payment}" for payment in payments]
     rows = await lines_known(
         connection, "statement", _KEYED, as_of=as_of, match_key=keys, subject=subjects
@@ -338,8 +336,7 @@ async def payouts_called(
 
 
 async def orders_of_lines(connection: AsyncConnection, lines: Iterable[StatementLine]) -> list[str]:
-    """Return the orders of lines, without duplicates. If a line names no order, return its
-    payment's."""
+    """Return the orders that lines name, and the orders of other lines' payments, each once."""
     found: dict[str, None] = {}
     payments: set[str] = set()
     for line in lines:

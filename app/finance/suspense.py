@@ -124,8 +124,7 @@ def _of_other_shops(
     *,
     as_of: Instant,
 ) -> list[Suspended]:
-    """Return the payments in these events that belong to other shops; their money is not the
-    merchant's."""
+    """Return the payments in these events that belong to other shops."""
     known = {each.event.key: each.event for each in deliveries if each.received_at <= as_of}
     placed = {
         key

@@ -56,10 +56,8 @@ class FoundMoney:
 async def find_money(
     context: AppContext, words: str, *, before: Instant | None = None
 ) -> FoundMoney:
-    """Find payouts with a reference, and bank lines with these words in a text.
-
-    before  search only lines booked before this instant, to continue a search
-    """
+    """Find payouts with a reference, and bank lines with these words in a text. With `before`,
+    search only lines booked before that instant, to continue a search."""
     sought, now = words.strip(), context.clock.now()
     if len(sought) < SHORTEST_WORDS or looks_like_a_phone(sought):
         return FoundMoney(rows=[])

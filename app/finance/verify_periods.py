@@ -105,8 +105,7 @@ async def verify_periods(
 async def _chain(
     context: AppContext, closed: period_store.Closed, expected: str | None
 ) -> tuple[closings.Closing | None, VerifiedPeriods]:
-    """Verify a closing's place in the chain. `expected` is the digest of the previous closing or
-    reopening."""
+    """Verify a closing. `expected` is the digest of the previous closing or reopening."""
     async with context.database.reading() as connection:
         text = await period_store.closing_text(connection, closed.period, version=closed.version)
     written = _digest_of(text)

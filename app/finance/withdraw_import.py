@@ -100,16 +100,14 @@ class Foreseen:
 
     @property
     def mark(self) -> str:
-        """Return a mark of the lines as they are now. `withdraw_import` checks that it is
-        unchanged."""
+        """Return a mark of the lines as seen now, for `withdraw_import` to compare."""
         return _mark(self.seen)
 
 
 async def withdrawable(
     context: AppContext, number: int, *, kind: import_store.ImportKind, by: str | None
 ) -> Foreseen:
-    """Return what `withdraw_import` would do now, without writing. Raises the errors of
-    `withdraw_import`."""
+    """Return what `withdraw_import` would do now, without writing. Raises as it does."""
     async with context.database.reading() as connection:
         await permitted(connection, by=by, action=ACTIONS[kind])
         return await _foreseen(connection, await _withdrawable(connection, number, kind=kind))

@@ -1,2 +1,1 @@
-"""Readers for CSV, XLSX, JSON Lines and ZIP files, which yield tables within limits. See
-README.md."""
+"""Readers of CSV, XLSX, JSON Lines and ZIP files as tables, within limits. See README.md."""

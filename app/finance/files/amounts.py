@@ -16,8 +16,7 @@ THOUSANDS_MARKS: Final = ("", ",", ".", "'", "’", " ", "\u00a0", "\u202f", "\u
 so do all kinds of blanks."""
 
 MINUS_SIGNS: Final = "-\u2212\u2010\u2011\u2013\uff0d"
-"""Characters that programs write for a minus sign: hyphens, the minus sign, en dash and wide
-hyphen."""
+"""Characters that programs write for a minus sign: hyphens, minus sign, en dash, wide hyphen."""
 
 _ALIKE: Final = str.maketrans(
     dict.fromkeys(MINUS_SIGNS, "-")
@@ -100,8 +99,7 @@ class Amounts:
         ]
 
     def parts(self, cell: str, currency: str | None = None) -> Parts:
-        """Split a cell. Raises UnclearCell, which lists how the cell could be read in the
-        currency."""
+        """Split a cell. Raises UnclearCell, which lists the cell's readings in the currency."""
         parts = self._split(cell)
         if parts is None:
             raise UnclearCell(self._why_not(cell, currency))
@@ -120,8 +118,7 @@ class Amounts:
         return direction.strip("+"), whole, decimals, ""
 
     def _peeled(self, cell: str) -> Parts | None:
-        """Split a cell that has currency signs, brackets or suffixes, by removing them one at a
-        time."""
+        """Split a cell by removing currency signs, brackets and suffixes one at a time."""
         text = cell.translate(_ALIKE).strip()
         directions, shown = list[str](), ""
         while (match := self._pattern.fullmatch(text)) is None:
@@ -215,8 +212,7 @@ class Amounts:
 
     @cached_property
     def _trials(self) -> Sequence["Amounts"]:
-        """Return parsers for other combinations of marks. Those that keep the thousands separator
-        come first."""
+        """Return parsers for other marks in use, first those with this thousands separator."""
         thousands = dict.fromkeys((self._thousands, "", ",", ".", " ", "'"))
         return [
             Amounts(replace(self._marks, decimal=decimal, thousands=mark, declared=True))

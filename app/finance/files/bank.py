@@ -19,8 +19,7 @@ from reconcile.money import Money, to_json
 from reconcile.periods import Calendar
 
 MAX_TEXT: Final = 4_000
-"""Most characters stored of a line's text. CAMT.053 allows 140 a line, and a batch has many
-lines."""
+"""Most characters stored of a line's text. CAMT.053 allows 140 a line; a batch has many lines."""
 
 MAX_NAME: Final = 200
 """Maximum characters of an account or a reference."""

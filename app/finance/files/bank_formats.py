@@ -22,8 +22,7 @@ from app.finance.files.opening import Check, as_mapped, no_table, open_table, st
 def open_bank_table(
     path: Path, mapping: FileMapping, fields: Fields, *, check: Check | None = None
 ) -> tables.SourceTable:
-    """Open a bank's file in its own format, or as a table if it has none. Raises the errors of
-    `open_table`."""
+    """Open a bank's file in its format; without one, as a table. Raises as `open_table` does."""
     form = bank_format(path)
     table: tables.SourceTable
     if form == "OFX":
@@ -42,10 +41,8 @@ def open_bank_table(
 
 
 def bank_format(path: Path) -> str | None:
-    """Recognize a bank's own format by a file's first bytes. Any XML is treated as CAMT.053.
-
-    Raises the errors of `start_of`.
-    """
+    """Recognize a bank's own format by a file's first bytes; any XML counts as CAMT.053. Raises the
+    errors of `start_of`."""
     start = start_of(path)
     if no_table(start) is not None:
         return None
@@ -70,5 +67,4 @@ _SWIFT: Final = re.compile(r"\{1:|:20:|(?:[^\r\n]{0,80}\r?\n){0,3}:20:")
 _MESSAGE: Final = re.compile("|".join(MESSAGES))
 
 _OF_ONE: Final = re.compile(r":34F:|:60[FM]:")
-"""Field that distinguishes MT942 and MT940: every MT942 has a floor limit, every MT940 an opening
-balance."""
+"""Field that tells the formats apart: every MT942 has a floor limit, every MT940 a balance."""

@@ -167,8 +167,7 @@ class BookForm:
         }
 
     def _refunds(self, cells: Sequence[str], currencies: Sequence[str]) -> Sequence[int | None]:
-        """Return refunded amounts without their sign, because some exports write negative
-        refunds."""
+        """Return refunded amounts without signs, because some exports write negative refunds."""
         if not any(cells):
             return (None,) * len(cells)
         read = self._amounts.optional(cells, currencies)
@@ -181,7 +180,7 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return columns of sources, sessions and payments, with None for rows without any. Raises
+        """Return columns of sources, sessions and payments, None where missing. Raises
         UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
@@ -228,8 +227,7 @@ def _check_refunds(refunded: Sequence[int | None], amounts: Sequence[int]) -> No
 def _check_signs(
     amounts: Sequence[int], kinds: Sequence[str], statuses: Sequence[str | None]
 ) -> None:
-    """Raise UnclearCell for a negative line that is neither an accounting entry nor a refund
-    (`story_of`)."""
+    """Raise UnclearCell for a negative line except accounting entries and refunds (`story_of`)."""
     if min(amounts) < 0:
         for amount, kind, status in zip(amounts, kinds, statuses, strict=True):
             if amount < 0 and kind != "entry" and status != "refunded":

@@ -38,8 +38,7 @@ MAX_LISTED: Final = 10
 """Most file names that a refusal lists."""
 
 MAX_NAME: Final = 60
-"""Most characters stored of the table's name. The end of a longer name is kept: it may state a
-period."""
+"""Most characters stored of the table's name. A long name keeps its end: it may state a period."""
 
 _PART: Final = 1024**2
 
@@ -109,10 +108,8 @@ def is_workbook(path: Path) -> bool:
 
 @contextmanager
 def unpacked(path: Path) -> Iterator[Path | None]:
-    """Yield the path of a container's only table, unpacked; None for any other file.
-
-    Raises RefusedTable for a container with several tables, or without a readable one.
-    """
+    """Yield the path of a container's only table, unpacked; None for any other file. Raises
+    RefusedTable if a container has several tables, or no readable one."""
     with path.open("rb") as file:
         start = file.read(4)
     if not start.startswith((*ZIP, GZIP)) or (start.startswith(ZIP) and is_workbook(path)):

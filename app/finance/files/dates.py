@@ -163,8 +163,7 @@ _SERIAL: Final = re.compile(r"\d{5,7}(?:\.\d{1,30})?", re.ASCII)
 _SERIAL_1970: Final = 25_569
 """Days from the beginning of 1900 to the beginning of 1970 in Excel's count."""
 _MOST_DAYS: Final = 2_932_895
-"""Days from 1970 to the last day but one of the year 9999. Rounding a fraction may reach the next
-day."""
+"""Days from 1970 to the last day but one of the year 9999. Rounding up may add one day."""
 _NUMBER: Final = re.compile(r"\d{1,15}", re.ASCII)
 
 NO_ZONE: Final = (
@@ -174,8 +173,7 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parses cells as instants. A local time that occurs twice, as in autumn, means the first
-    time."""
+    """Parses cells as instants. A local time that occurs twice, as in autumn, is the first one."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None
@@ -266,8 +264,7 @@ class Dates:
         return instant + instants.Duration(fraction.ljust(6, "0")[:6]) if fraction else instant
 
     def _serial(self, text: str, zone: str) -> instants.Instant:
-        """Parse a number of days since the end of 1899, with a fraction that gives the time to the
-        second."""
+        """Parse days since the end of 1899. A fraction gives the time, to the second."""
         if _SERIAL.fullmatch(text) is None:
             return self._day(text, zone)
         days, part = divmod(Decimal(text), 1)
@@ -285,8 +282,7 @@ class Dates:
         named: str,
         column: str,
     ) -> instants.Instant:
-        """Return the instant of a date. `named` is the zone in its cell, `column` the zone in its
-        row."""
+        """Return the instant of a date. `named` is the cell's own zone, `column` the row's zone."""
         zone = self._zone
         if time is not None and (named or column):
             zone = self._zone_named(named or column)

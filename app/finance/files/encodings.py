@@ -28,8 +28,7 @@ _ENCODINGS: Final = re.compile(
     r"ascii|utf-8|utf-8-sig|utf-16(-[lb]e)?|iso8859-\d+|cp\d+|mac-\w+|koi8-\w|gb\w+|big5\w*|euc_\w+"
     r"|shift_jis\w*|tis-620"
 )
-"""Text encodings in which programs write tables. Python also has encodings that are not for
-text."""
+"""Encodings in which programs write tables. Python also has encodings that are not for text."""
 
 GUESSED: Final = {"cp1252": "Windows-1252", "cp932": "Shift-JIS", "cp850": "CP850 of DOS"}
 """Encodings that are recognized without a declaration."""
@@ -62,8 +61,7 @@ _ODD: Final = re.compile(
 
 
 def known_encoding(name: str) -> str:
-    """Return Python's name of an encoding. Raises UsageError for encodings that tables do not
-    use."""
+    """Return Python's name of an encoding. Raises UsageError for one that tables do not use."""
     try:
         found = codecs.lookup(name).name
     except (LookupError, ValueError):
@@ -95,8 +93,7 @@ def encoding_of(path: Path, declared: str | None) -> str:
 
 
 def fitting(path: Path) -> list[str]:
-    """Return the encodings of GUESSED in which the file reads best: none, one, or several equally
-    good ones."""
+    """Return the encodings of GUESSED that read the file best: none, one, or several equal ones."""
     lines = _beyond_ascii(path)
     odd = {name: _odd(lines, name) for name in GUESSED if decodes(path, name)}
     if not odd.get("cp1252", 1) and not any(map(_OF_DOS.search, lines)):
@@ -117,7 +114,6 @@ def _odd(lines: Sequence[bytes], encoding: str) -> int:
 
 
 def _beyond_ascii(path: Path) -> list[bytes]:
-    """Return the first lines that contain bytes beyond ASCII."""
     found = list[bytes]()
     with path.open("rb") as file:
         while (part := file.read(_SEARCHED) + file.readline(_LINE)) and len(found) < _JUDGED:
@@ -153,10 +149,8 @@ def _first_word(lines: Sequence[bytes], encoding: str) -> str:
 
 
 def readings(path: Path, names: Sequence[str] = ()) -> Mapping[str, str]:
-    """Return the first word beyond ASCII in each encoding that decodes the file.
-
-    names  encodings to try; by default those of _TRIED
-    """
+    """Return the first word beyond ASCII in each encoding that decodes the file. Try `names`; if it
+    is empty, all of _TRIED."""
     lines = _beyond_ascii(path)
     return {
         name: f"{_TRIED[name]} (--encoding {name}), by which a word is {_first_word(lines, name)!r}"

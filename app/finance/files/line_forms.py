@@ -176,10 +176,7 @@ class Understanding:
             yield self.batch(held, last=True)
 
     def batch(self, batch: tables.Batch, *, last: bool = False) -> Understood:
-        """Parse a batch, and set totals aside.
-
-        last  whether no batch follows
-        """
+        """Parse a batch, and set totals aside. `last` says whether no batch follows."""
         found, rest = Understood(), batch
         self._shortened.look(batch.rows, batch.numbers)
         if self._nameless[:1] == [0] and _counts(batch.rows):
@@ -209,8 +206,7 @@ class Understanding:
         return found
 
     def _set_aside(self, number: int, why_not: str | None, into: Understood) -> None:
-        """Count a row as a total if `why_not` is None; otherwise report `why_not` as its
-        problem."""
+        """Count a row as a total if `why_not` is None; otherwise report `why_not`."""
         if why_not is None:
             into.totals.append(number)
         else:
@@ -299,8 +295,7 @@ class Understanding:
 
 
 def _counts(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first column only numbers the rows, as in files from statistics
-    programs."""
+    """Return whether the first column only numbers the rows, as statistics programs do."""
     cells = [row[0] for row in rows if any(row)]
     if not all(cell.isascii() and cell.isdigit() and len(cell) < MAX_INDEX for cell in cells):
         return False
@@ -333,8 +328,7 @@ def _attempt_one(
 
 
 def with_default(default: str | None) -> Callable[[Sequence[str]], Sequence[str]]:
-    """Return a function that fills empty cells with a default; without a default it changes
-    nothing."""
+    """Return a function that fills empty cells with a default, if there is one."""
     if default is None:
         return lambda cells: cells
     return lambda cells: cells if all(cells) else [cell or default for cell in cells]
@@ -348,23 +342,19 @@ WHOLE_ROW: Final = ""
 
 
 APART: Final = "\x1f"
-"""Separator for checking many references as one text. It is not printable, so no reference contains
-it."""
+"""Separator for checking many references as one text: no reference contains it."""
 
 _NOTHING: Final = "-–—_./* \t\u00a0"
 """Characters that write nothing: a cell with no other characters counts as empty."""
 
 
 _ERROR: Final = re.compile(r"#(?:[^\W_a-z][\w/]*[!?]|N/A|N/D|NV)")
-"""Error value of a formula, as spreadsheets export it in any language: `#REF!`, `#BEZUG!`,
-`#N/A`."""
+"""Error value of a formula, as spreadsheets export it in any language: `#REF!`, `#N/A`."""
 
 
 def _plain(cells: Sequence[str]) -> list[str]:
-    """Strip cells, and make placeholders such as a dash empty.
-
-    As references, placeholders would join all their rows into one payment or group.
-    """
+    """Strip cells, and empty placeholders such as a dash: as references, they would join all their
+    rows into one payment or group."""
     return [cell.strip() if cell.strip(_NOTHING) else "" for cell in cells]
 
 
@@ -451,8 +441,7 @@ class Vocabulary:
         self._known: dict[str, str | None] = dict(self._meaning)
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return the word of each cell; None for an empty cell without a default. Raises
-        UnclearCell."""
+        """Return each cell's word; None for an empty cell without a default. Raises UnclearCell."""
         known = self._known
         try:
             return [known[cell] for cell in cells]
@@ -478,13 +467,11 @@ class Phones:
     """Parses cells as E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
-        """Set the calling code that replaces the leading zero of national numbers; None if there is
-        none."""
+        """Set the calling code that replaces the leading zero of national numbers, if known."""
         self._country = country
 
     def read(self, cells: Sequence[str]) -> list[str | None]:
-        """Return each cell's digits; None for an empty cell. Raises UnclearCell, whose message
-        shows no number."""
+        """Return each cell's digits; None if empty. Raises UnclearCell, which shows no number."""
         whole = _WHOLE.fullmatch
         return [None if not cell else cell if whole(cell) else self._one(cell) for cell in cells]
 

@@ -438,10 +438,8 @@ def mapping_values(
     beside: Mapping[str, Any] | None = None,
     base: type[TomlTable] = MappingFile,
 ) -> Values:
-    """Return the checked values of a mapping, or of a file that has additional keys.
-
-    Raises the errors of `read_mapping`.
-    """
+    """Return the checked values of a mapping, or of a file that has additional keys. Raises the
+    errors of `read_mapping`."""
     try:
         return read_toml(
             content,

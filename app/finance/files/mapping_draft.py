@@ -58,8 +58,7 @@ def preview_table(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> TablePreview:
-    """Return the heading and first rows of a file with unknown columns. Raises the errors of
-    `open_table`."""
+    """Return heading and first rows of a file with unknown columns. Raises as `open_table` does."""
 
     def filled(row: Sequence[str]) -> int:
         return sum(1 for cell in row if cell.strip())
@@ -96,8 +95,7 @@ def _shown(cell: str) -> str:
 
 
 def _words_of(cells: Iterable[str]) -> Sequence[str]:
-    """Return the words in a column, the empty word last. Return nothing if there are many words, or
-    long ones."""
+    """Return the words in a column, the empty word last; nothing if they are many, or long."""
     words = dict[str, None]()
     for cell in cells:
         words[cell.strip()] = None

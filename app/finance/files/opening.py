@@ -1,5 +1,4 @@
-"""Opens a file as a table, in the format that its content shows. The file's name does not
-matter."""
+"""Opens a file as a table, in the format that its content shows, whatever its name."""
 
 import hashlib
 import json
@@ -165,8 +164,7 @@ _DECODER: Final = json.JSONDecoder(
 
 _OLD_OFFICE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _DIRECTORY: Final = 16 * 1024
-"""Bytes searched in the directory of an old Office file. A workbook's directory has a few
-entries."""
+"""Bytes searched in the directory of an old Office file. A workbook's has a few entries."""
 
 _IN_OLD_OFFICE: Final = (
     ("EncryptedPackage", "a workbook with a password: save it without one in its own program"),
@@ -275,8 +273,7 @@ _OTHER_FORMS: Final = (
 
 
 def no_table(start: bytes) -> str | None:
-    """Return what a file without a table is, by its first bytes, and what to do; None for other
-    files."""
+    """Return what a file without a table is, by its first bytes, and what to do; else None."""
     text = _MARK.sub(b"", start).replace(b"\0", b"")  # of UTF-16
     found = (sentence for pattern, sentence in _NO_TABLES if pattern.match(text))
     return next(found, None)
@@ -325,10 +322,8 @@ def file_digest(path: Path) -> str:
 
 
 def start_of(path: Path) -> bytes:
-    """Return the first 512 bytes of a file.
-
-    Raises NotFoundError or UsageError if there is no file, and RefusedTable if it is too large.
-    """
+    """Return the first 512 bytes of a file. Raises NotFoundError or UsageError if there is no file,
+    and RefusedTable if it is too large."""
     if not path.exists():
         raise NotFoundError(f"there is no file {path.name}")
     if not path.is_file():

@@ -147,10 +147,8 @@ _MOLLIE_IDS: Final = {"tr": "payment", "cpt": "payment", "re": "refund", "chb": 
 
 
 def _mollie_settlement(table: MadeRows) -> Iterator[Row]:
-    """Add each row's payment, and its kind as its id shows.
-
-    Costs and reserves have no id; their description shows the kind.
-    """
+    """Add each row's payment, and its kind as its id shows. Costs and reserves have no id; their
+    description shows the kind."""
     for number, row in table.rows:
         own, described = table.cell(row, "ID"), table.cell(row, "Description")
         kind = _MOLLIE_IDS.get(own.partition("_")[0], "") if own else ""
@@ -241,8 +239,7 @@ def _mpesa_portal(table: MadeRows) -> Iterator[Row]:
 
 
 MAX_LINKED: Final = 200_000
-"""Most transactions whose payments are cached, about 50 MB. Refunds of later transactions are not
-linked."""
+"""Most transactions whose payments are cached, about 50 MB. Refunds of others are not linked."""
 
 
 def _square_transactions(table: MadeRows) -> Iterator[Row]:

@@ -288,8 +288,7 @@ def list_presets() -> list[dict[str, Any]]:
 
 
 def show_preset(name_or_path: str) -> dict[str, Any]:
-    """Return a preset with its file as a document, to copy and change. Raises the errors of
-    `load_preset`."""
+    """Return a preset and its file, to copy and change. Raises the errors of `load_preset`."""
     preset = load_preset(name_or_path)
     return {
         "preset": preset.name,
@@ -338,10 +337,8 @@ def recognized(
     encoding: str | None = None,
     sheet: str | None = None,
 ) -> list[Recognized]:
-    """Return the shipped presets that fit a file; see `recognized_in`.
-
-    Return an empty list for an unreadable file: opening the file reports the reason.
-    """
+    """Return the shipped presets that fit a file; see `recognized_in`. For an unreadable file
+    return an empty list: opening the file reports the reason."""
     try:
         return recognized_in(first_rows(path, encoding=encoding, sheet=sheet), kind=kind)
     except (tables.RefusedTable, TallyhookError, OSError):
@@ -419,16 +416,13 @@ def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> l
 
 @cache
 def shipped_exports() -> Sequence[Export]:
-    """Return all shipped presets by name, without checking their mappings, which would take a
-    second."""
+    """Return all shipped presets by name. Checking them as mappings would take a second."""
     return [export_in(name, preset_text(name)) for name in shipped_presets()]
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export that a valid preset or mapping describes.
-
-    kind  the kind of a text that states none
-    """
+    """Return the export that a valid preset or mapping describes. `kind` is used if the text states
+    none."""
     values = tomllib.loads(text)
     return Export(
         name=name,
@@ -448,8 +442,7 @@ _ACCOUNT: Final = re.compile(r"\w[\w.-]*")
 def _accounts(
     where: Mapping[str, str], rows: Sequence[FirstRow], heading_row: int, heading: Sequence[str]
 ) -> frozenset[str]:
-    """Return the accounts that are named after a label above the heading, or in a column below
-    it."""
+    """Return the accounts named after a label above the heading, or in a column below it."""
     found = set()
     label, column = (tables.plain_name(where.get(key, "")) for key in ("label", "column"))
     place = [*map(tables.plain_name, heading), column].index(column)
@@ -672,10 +665,8 @@ def _in_currency(mapping: FileMapping, request: ReadingRequest) -> FileMapping:
 
 
 def requested_reading(request: ReadingRequest, fields: Fields) -> ChosenReading:
-    """Return the request's mapping; without one, the mapping with the usual column names.
-
-    The mapping may be a copy of a preset. Raises the errors of `choose`.
-    """
+    """Return the request's mapping, perhaps a copy of a preset; without one, the usual column
+    names. Raises the errors of `choose`."""
     content = request.content.encode()
     if request.mapping is not None and not content:
         try:

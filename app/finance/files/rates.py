@@ -34,10 +34,8 @@ Table = Mapping[str, tuple[tuple[str, Fraction], ...]]
 
 
 def merchant_rates(settings: ReportsSettings) -> Rates | None:
-    """Return the rates to the merchant's currency; None if no currency is set.
-
-    Raises ConfigurationError with the file's first mistake.
-    """
+    """Return the rates to the merchant's currency; None if no currency is set. Raises
+    ConfigurationError with the file's first mistake."""
     if settings.currency is None:
         return None
     by_day = {} if settings.rates is None else read_rates(settings.rates, settings.currency)
@@ -45,10 +43,8 @@ def merchant_rates(settings: ReportsSettings) -> Rates | None:
 
 
 def read_rates(path: Path, own: str) -> Table:
-    """Return the rate of each currency to `own`, by day, ascending.
-
-    Raises ConfigurationError with the first mistake.
-    """
+    """Return the rate of each currency to `own`, by day, ascending. Raises ConfigurationError with
+    the first mistake."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ConfigurationError([f"{path}: is larger than {MAX_BYTES // 1024 // 1024} MiB"])

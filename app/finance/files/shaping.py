@@ -45,8 +45,7 @@ from reconcile.money import Money, is_currency
 
 
 class WordFilter:
-    """Matcher of cells against words, in any case. A cell that matches a word after `!` does not
-    fit."""
+    """Matcher of cells against words, in any case. Words after `!` are exceptions."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = [(word, pattern_of(word)) for word in words if not word.startswith("!")]
@@ -98,8 +97,7 @@ class Shaped:
     """A table that yields only data rows, some of them folded from several rows."""
 
     def __init__(self, table: tables.SourceTable, mapping: FileMapping, fields: Fields) -> None:
-        """Apply a mapping's rules to a table. Raises RefusedTable if a column that a rule names is
-        missing."""
+        """Apply a mapping's rules to a table. Raises RefusedTable if they name a missing column."""
         self.heading, self.heading_row = table.heading, table.heading_row
         self._notes = [*table.notes]
         self.notes: Sequence[str] = self._notes
@@ -147,8 +145,7 @@ class Shaped:
             yield tables.Batch([row for _, row in ready], [number for number, _ in ready], broken)
 
     def _made(self, batches: Iterator[tables.Batch]) -> Iterator[tables.Batch]:
-        """Yield the rows that the preset's function makes, and the rows that the function cannot
-        read."""
+        """Yield the rows that the preset's function makes, and the rows that it cannot read."""
         if self._function is None:
             yield from batches
             return
@@ -398,8 +395,7 @@ class JoinedCells:
     places: Sequence[int]
 
     def read(self, columns: Sequence[Sequence[str]]) -> Sequence[str]:
-        """Return each row's joined cells. If the first cell is a moment, a date and a time become
-        one moment."""
+        """Return each row's joined cells. They are a moment if the first cell is a moment."""
         found = []
         for row in zip(*(columns[place] for place in self.places), strict=True):
             dated = isinstance(row[0], tables.CellMoment)
@@ -476,8 +472,7 @@ CONTRADICTS_MINUS: Final = (
 
 
 class SummedCells:
-    """Cells made by adding some columns and subtracting others. Another column may give the sum's
-    direction."""
+    """Cells that are sums and differences of columns. Another column may give the direction."""
 
     def __init__(
         self, made: SumOf, places: Sequence[int], *, marks: Marks, signs: Signs | None

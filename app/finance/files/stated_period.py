@@ -35,10 +35,8 @@ LONGEST_LINE: Final = 1_000
 
 
 def in_head(lines: Iterable[str]) -> Iterator[StatedPeriod]:
-    """Yield the period that lines above a table state, such as `01/10/2026 to 31/10/2026`.
-
-    If the lines state different periods, yield none.
-    """
+    """Yield the period that lines above a table state, such as `01/10/2026 to 31/10/2026`. If they
+    state different periods, yield none."""
     found = {
         match.groups() for line in lines for match in _PERIOD.finditer(line.strip()[:LONGEST_LINE])
     }
@@ -69,8 +67,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone. Return None if an end is no date, or the ends are in the
-    wrong order."""
+    """Parse a period in the file's zone. Return None if an end is no date, or both are reversed."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:

@@ -220,8 +220,7 @@ class StatementForm:
     def _complete(
         self, kinds: Sequence[str], gross: Minor, fee: Minor, net: Minor
     ) -> tuple[list[int], list[int], list[int]]:
-        """Return gross, fee and net of all rows, after calculating missing ones. Raises
-        UnclearCell."""
+        """Return gross, fee and net of all rows; calculate missing ones. Raises UnclearCell."""
         if self._fee_added_up:  # a fee whose parts are all empty is zero
             fee = [0 if f is None and g is None else f for f, g in zip(fee, gross, strict=True)]
         given = list(zip(kinds, gross, fee, net, strict=True))
@@ -319,10 +318,8 @@ def _refunds(
     own: Sequence[str | None],
     payments: Sequence[str | None],
 ) -> Sequence[str | None]:
-    """Return the reference of each refund: the refund's column, or else the row's reference.
-
-    A failed refund has a reference only in that column.
-    """
+    """Return the reference of each refund: the refund's column, or else the row's reference. A
+    failed refund has a reference only in that column."""
     if _REFUNDS.isdisjoint(kinds):
         return (None,) * len(kinds)
     return [

@@ -71,8 +71,7 @@ def column_place(name: str, heading: Sequence[str], *, row: int) -> int:
 
 
 def no_column(name: str, heading: Sequence[str], *, row: int) -> RefusedTable:
-    """Build the error for a mapping's column that the file lacks, with suggestions of similar
-    names."""
+    """Build the error for a mapping's column that the file lacks. It suggests similar names."""
     return RefusedTable(
         row, f"there is no column {name!r}, which the mapping names{found_instead([name], heading)}"
     )
@@ -257,8 +256,7 @@ BATCH: Final = 4_000
 
 
 class Number(str):
-    """A number from a format with types, such as `-1500.25`, with a decimal point as its only
-    mark."""
+    """A number from a format with types: `-1500.25`, with a decimal point as its only mark."""
 
     __slots__ = ()
 
@@ -641,10 +639,8 @@ def cells_of_line(line: str, delimiter: str) -> list[str]:
 
 
 def _delimiter_of(line: str, recognize: Recognize) -> str:
-    """Return the delimiter with which the heading has the most known columns.
-
-    Raises RefusedTable if two delimiters are equally good.
-    """
+    """Return the delimiter with which the heading has the most known columns. Raises RefusedTable
+    if two delimiters are equally good."""
     scores = sorted(((_score(line, each, recognize), each) for each in DELIMITERS), reverse=True)
     (best, found), (second, _) = scores[:2]
     if best == second and best > (0, 1):

@@ -126,8 +126,7 @@ def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterato
 
 
 def sheet_names(path: Path) -> Iterator[bytes]:
-    """Yield one line of JSON with the names of sheets that have content, or with the reason for an
-    error."""
+    """Yield one line of JSON: the names of sheets with content, or the reason for an error."""
     try:
         check_workbook(path)
         book = _of_library(partial(load_workbook, path))
@@ -196,8 +195,7 @@ class SheetDoubts:
 
 
 def doubts_of(path: Path, sheet: str) -> SheetDoubts:
-    """Return the doubtful cells and hidden rows of a sheet. Raises RefusedTable for a damaged
-    sheet."""
+    """Return a sheet's doubtful cells and hidden rows. Raises RefusedTable for a damaged sheet."""
     with zipfile.ZipFile(path) as archive:
         parts = _Parts()
         parts.find(archive)
@@ -232,8 +230,7 @@ def _parse(
     text: Callable[[str], None] | None = None,
     look: Callable[[bytes], None] | None = None,
 ) -> None:
-    """Parse a part of a workbook. Raises RefusedTable if the part is missing, is not XML, or has a
-    document type."""
+    """Parse a part. Raises RefusedTable if it is missing, is not XML, or has a document type."""
     parser = expat.ParserCreate()
     parser.buffer_text = True
     parser.StartElementHandler = start
@@ -359,8 +356,7 @@ def _column_number(letters: str) -> int:
 
 
 MAX_DOUBTS: Final = 100_000
-"""Most errors and formulas without a value in a sheet. Each takes about 400 bytes with its
-problem."""
+"""Most errors and formulas without a value in a sheet. Each takes about 400 bytes in all."""
 
 _MOST_ERROR: Final = 40
 """Most characters of an error; `#GETTING_DATA` is the longest of Excel's errors."""
@@ -657,7 +653,7 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function on a workbook in a child process, and write the yielded items to `to`. Raises
+    """Run a function on a workbook in a child process; write its items to `to`. Raises
     RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending

@@ -149,7 +149,6 @@ class Accounts:
 
 
 def _segment(text: str) -> str:
-    """Format text as one part of an account's name."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "Other"
     return plain[0].upper() + plain[1:]
 
@@ -247,10 +246,8 @@ _CONDITIONS: Final = {"source", "currency", "method"}
 
 
 def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
-    """Parse a file of accounts. Accounts that it leaves out have default names.
-
-    Raises ConfigurationError that lists all mistakes.
-    """
+    """Parse a file of accounts; accounts that it leaves out have default names. Raises
+    ConfigurationError that lists all mistakes."""
     values = read_toml(text, _AccountFile, name=name, most_bytes=MAX_BYTES, together=_between)
     codes = {role: code for role, code in values["tax_codes"].items() if code is not None}
     no_tax, rates = codes.pop("default", NO_TAX), values["tax_percent"]

@@ -79,8 +79,7 @@ def _section(part: layout.ReportPart, report: PeriodReport) -> dict[str, Any]:
 
 
 def _folded(part: layout.ReportPart, report: PeriodReport) -> bool:
-    """Return whether a table's rows are shown only on request. Ties that do not hold are always
-    shown."""
+    """Return whether a table's rows are shown only on request. Broken ties are always shown."""
     if part.table.name == "ties" and not report.ties_hold:
         return False
     return part.proves or part.table.name in _FOLDED

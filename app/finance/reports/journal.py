@@ -75,8 +75,7 @@ async def write_journal(
 async def journal_prints(
     context: AppContext, scope: Scope, *, accounts: Accounts, progress: Progress
 ) -> dict[str, PrintParts]:
-    """Return a closed month's journal in every format, and its transactions, by name of the
-    print."""
+    """Return a closed month's journal in every format, and its transactions, by print name."""
     kept = PrintParts()
     prints = {form: PrintParts() for form in JOURNAL_FORMATS}
     rates = merchant_rates(context.settings.reports)
@@ -256,8 +255,8 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head, and return two functions: one writes a transaction, the other ends
-    the journal."""
+    """Write a journal's head. Return two functions: to write a transaction, and to end the
+    journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))

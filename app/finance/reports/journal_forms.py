@@ -253,8 +253,7 @@ def _named(transaction: Transaction) -> Iterator[tuple[str, str]]:
 
 
 def _adjusted(transaction: Transaction) -> dict[str, str]:
-    """Return the closed month that a transaction adjusts, and its original dates; empty if it
-    adjusts none."""
+    """Return the closed month that a transaction adjusts, and its original dates, if any."""
     adjusts = transaction.adjusts
     if adjusts is None:
         return {}

@@ -112,8 +112,7 @@ then the proofs."""
 
 
 def day_words(start: instants.Instant, report: PeriodReport) -> str:
-    """Format the first day of a span for an axis: `4 Oct`, or the month and year for a whole
-    month."""
+    """Format the first day of a span for an axis: `4 Oct`; for a whole month `Oct 2026`."""
     zone = zone_named(report.scope.zone)
     day = instants.format_instant(wall_clock(start, zone))[:10]
     month = instants.MONTHS[int(day[5:7]) - 1][:3]
@@ -317,8 +316,7 @@ _TITLES: Final = {table.name: table.title for table in TABLES}
 
 
 def moment(instant: instants.Instant, zone: tzinfo = UTC) -> str:
-    """Format an instant in the zone as `2026-10-22 23:59`. The beginning of a day is only a
-    date."""
+    """Format an instant in the zone as `2026-10-22 23:59`; a day's beginning as a date."""
     instant = wall_clock(instant, zone)
     text = (
         instants.format_instant(instant - instant % instants.MINUTE)
@@ -362,10 +360,8 @@ def period_words(scope: Scope) -> str:
 
 
 def closed_words(scope: Scope) -> str:
-    """Return who closed the period and when, or that this report is not a closing.
-
-    A later report on a closed month is not a closing either.
-    """
+    """Return who closed the period and when. For a report that no closing made, even on a closed
+    month, return that its figures may still change."""
     if scope.closed_at is None:
         return "Not a closed report: its figures may still change"
     zone = zone_named(scope.zone)
@@ -384,8 +380,7 @@ _SANDBOX: Final = "Sandbox: no real money"
 
 
 def masthead(scope: Scope) -> tuple[str, ...]:
-    """Return the texts at the top of every page: merchant, period, closing, and a warning for a
-    sandbox."""
+    """Return the texts at the top of every page: merchant, period, closing, sandbox."""
     sandbox = (_SANDBOX,) if scope.environment == "sandbox" else ()
     named = (scope.merchant,) if scope.merchant else ()
     return (*named, f"Period {period_words(scope)}", closed_words(scope), *sandbox)
@@ -407,8 +402,7 @@ _MONEY: Final = re.compile(r"(?<!\w)([A-Z]{3} [-−]?[0-9](?:[0-9,]*[0-9])?(?:\.
 
 
 def money_apart(text: str) -> list[str]:
-    """Split a text so that every second piece is an amount with its currency, which must stay on
-    one line."""
+    """Split a text so that every second piece is an amount, which must stay on one line."""
     return _MONEY.split(text)
 
 

@@ -25,8 +25,7 @@ def json(report: PeriodReport) -> bytes:
 
 
 _SCOPE: Final = ("from", "to", "as_of", "basis", "environment")
-"""Columns of the scope in every report. Zone, merchant and closing have columns only if they are
-known."""
+"""Columns of the scope in every report. Zone, merchant and closing are there only if known."""
 COLUMNS: Final = (
     "section",
     *dict.fromkeys((*_SCOPE, *(column.name for table in TABLES for column in table.columns))),
@@ -82,8 +81,8 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return text for a terminal without colours: each table that has rows, and the first lines of
-    each list."""
+    """Return text for a terminal without colours: tables with rows, and the first lines of
+    lists."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:

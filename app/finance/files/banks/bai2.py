@@ -162,10 +162,8 @@ class Bai2Table(BankTable):
 
 
 def _fields(pieces: Sequence[str]) -> list[str]:
-    """Return the fields of a record with its continuations. Each record may end with a `/`.
-
-    The first field of a continuation begins with a line break.
-    """
+    """Return the fields of a record with its continuations, each ending with an optional `/`. The
+    first field of a continuation begins with a line break."""
     return ",\n".join(piece.removesuffix("/") for piece in pieces).split(",")
 
 
@@ -174,8 +172,7 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units; 0 for an empty field. Raises RefusedTable for other
-    characters."""
+    """Return an amount in minor units; 0 for an empty field. Raises RefusedTable."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)
@@ -221,8 +218,7 @@ def _summaries(number: int, fields: Sequence[str]) -> Iterator[tuple[str, Decima
 def _row(
     account: str, day: str, currency: str, amount: Decimal, rest: Sequence[str]
 ) -> Sequence[str]:
-    """Return an entry's cells. `rest` has the bank's reference, the customer's reference and the
-    text."""
+    """Return an entry's cells. `rest` has the bank's and the customer's reference, and the text."""
     return cells_of(
         account=account,
         booked_at=tables.CellMoment(day),

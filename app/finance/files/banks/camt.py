@@ -33,8 +33,7 @@ part, which takes quadratic time."""
 _PART: Final = 64 * 1024
 
 MAX_ENVELOPE: Final = 200
-"""Maximum elements around the message. A business application header or SOAP envelope has some
-dozens."""
+"""Most elements around the message. A business application header or SOAP envelope has dozens."""
 
 _STATEMENT: Final = "CAMT.053"
 
@@ -119,8 +118,7 @@ class _Camt:
         self._ready: list[entries.Row] = []
 
     def feed(self, part: bytes, *, last: bool) -> None:
-        """Parse more bytes. Raises RefusedTable for broken XML, and for XML that is no CAMT
-        message."""
+        """Parse more bytes. Raises RefusedTable for broken XML, and for XML other than CAMT."""
         try:
             self._parser.Parse(part, last)
         except expat.ExpatError as error:
@@ -249,8 +247,7 @@ class _Camt:
                     setattr(self._balance, side, Decimal(amount))
 
     def _end_statement(self) -> None:
-        """Record the days that the statement covers: its own period, or the days between its
-        balances."""
+        """Record the days that the statement covers: its own period, or else between balances."""
         days, balance = self._days, self._balance
         balance.account = self._account.get("IBAN") or self._account.get("Othr", "")
         balance.opened, balance.closed = (
@@ -271,8 +268,7 @@ class _Camt:
         self._table.periods.append(stated)
 
     def _only_day(self) -> str:
-        """Return the day of a one-day statement, as the date of an entry without one; ""
-        otherwise."""
+        """Return the day of a one-day statement, for an entry without a date; "" otherwise."""
         days = self._days
         for first, last in (("OPBD", "CLBD"), ("FrDtTm", "ToDtTm")):
             if (day := days.get(first, "")[:10]) and day == days.get(last, "")[:10]:

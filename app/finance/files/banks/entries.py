@@ -174,21 +174,18 @@ class Balances:
             self.opening = None
 
     def follows(self, other: Balances) -> bool:
-        """Return whether this statement begins with the closing balance of another statement of its
-        account."""
+        """Return whether this statement begins with another statement's closing balance."""
         of, before = (self.account, self.currency), (other.account, other.currency)
         return of == before and self.opening == other.closing
 
     def difference(self) -> Decimal:
-        """Return the difference of the balances minus the sum of the entries; 0 if a balance is
-        unknown."""
+        """Return the balances' difference minus the sum of entries; 0 without a balance."""
         if self.opening is None or self.closing is None:
             return Decimal(0)
         return self.closing - self.opening - self.moved
 
     def said(self) -> str:
-        """Describe the sum by the balances, the sum of the entries, and the difference; "" if
-        unknown."""
+        """Describe the sum by the balances, the sum of entries, and the difference."""
         if self.opening is None or self.closing is None:
             return ""
         between, unit = self.closing - self.opening, f" {self.currency}".rstrip()

@@ -245,8 +245,8 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable if a field's count differs from the entries. The count may include
-    expected entries or not."""
+    """Raise RefusedTable unless a field counts the booked entries, or these and the expected
+    ones."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
     stated = None
@@ -333,10 +333,8 @@ def _swift_row(
 
 
 def _information(written: str) -> tuple[str, str]:
-    """Return (text, counterparty) from field 86.
-
-    The field has codes (`?20…?32…`), SWIFT's own words (`/NAME/`), or plain text.
-    """
+    """Return (text, counterparty) from field 86, which has codes (`?20…?32…`), SWIFT's own words
+    (`/NAME/`), or plain text."""
     flat = written.replace("\n", "")
     parts = _CODE.split(flat)
     if len(parts) < 3:

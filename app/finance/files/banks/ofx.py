@@ -1,5 +1,4 @@
-"""Reader of OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES in
-memory."""
+"""Reader of OFX, Open Financial Exchange: 1.x (SGML) and 2.x (XML), up to MAX_OFX_BYTES."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -140,10 +139,8 @@ class OfxTable(BankTable):
 
 
 def _without_marks(text: str) -> str:
-    """Return the text without comments, and with the content of CDATA sections escaped.
-
-    Raises RefusedTable for a document type, for entities, and for a section that does not end.
-    """
+    """Return the text without comments, and with the content of CDATA sections escaped. Raises
+    RefusedTable for a document type, for entities, and for a section that does not end."""
     parts, at = list[str](), 0
     while (begins := text.find("<!", at)) >= 0:
         parts.append(text[at:begins])
