@@ -59,8 +59,8 @@ PROTECTIONS: Final = (
     Protection(
         "miss rows below the position",
         "app/receiving/inbox.py",
-        "            if await file.on_snapshot(last_number) >= least:",
-        "            if await file.on_snapshot(last_number) >= 0:",
+        "            if await file.on_snapshot(inbox_store.last_number) >= least:",
+        "            if await file.on_snapshot(inbox_store.last_number) >= 0:",
         ("tests/receiving/test_inbox_loss.py",),
     ),
     Protection(
@@ -94,7 +94,7 @@ PROTECTIONS: Final = (
     Protection(
         "take back at a start that the inbox was closed",
         "app/receiving/inbox.py",
-        "            await run(connection, note_open, last=last, now=SystemClock().now())\n",
+        "            await run(connection, inbox_loss_store.note_open, last=last, now=SystemClock().now())\n",
         "",
         ("tests/receiving/test_inbox_loss.py",),
     ),

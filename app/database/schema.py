@@ -350,7 +350,7 @@ class Made:
         missing = not self._database.exists() or not self._database.stat().st_size
         if missing and self.path.exists():
             raise _refused(
-                f"the database {self._database} is gone, but {self.path.name} records that it "
+                f"the database {self._database} is gone, but {self.path.name} shows that it "
                 "existed; put it back, or restore a backup with `tallyhook restore`; to start "
                 "over with an empty one, run `tallyhook db create --new`"
             )

@@ -376,7 +376,7 @@ def of_disk(free: int | None, *, low_water_mib: int) -> Iterator[Check]:
     if free is None:
         return
     mib = free // MIB
-    sentence = f"{mib:,} MiB are free; below {low_water_mib:,} deliveries are refused."
+    sentence = f"{mib:,} MiB are free; deliveries are refused below {low_water_mib:,} MiB."
     if mib <= low_water_mib:
         yield must("disk", sentence, "free some")
     elif mib < low_water_mib + SPARE_MIB:

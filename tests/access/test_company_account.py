@@ -316,7 +316,7 @@ async def test_the_role_is_what_the_claim_says(
         ({"OIDC__AMR": "mfa"}, {"amr": ["pwd"]}, "factor"),
         ({"OIDC__AMR": "mfa"}, {}, "factor"),
         ({"OIDC__ACR": "urn:high"}, {"acr": "urn:high"}, None),
-        ({"OIDC__ACR": "urn:high"}, {"acr": "urn:low"}, "strongly"),
+        ({"OIDC__ACR": "urn:high"}, {"acr": "urn:low"}, "weaker"),
     ],
 )
 async def test_the_settings_narrow_who_comes_in(

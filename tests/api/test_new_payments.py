@@ -86,7 +86,7 @@ async def test_a_new_payment_waits_until_no_event_of_the_earlier_one_is_on_its_w
             refused = await start(driver, new_payment=True)
             assert code(refused) == (409, "payment_not_over")
             assert refused.json()["ask_again_at"] == "2026-11-20T10:35:00Z"
-            assert "Ask again at 2026-11-20T10:35:00Z" in refused.json()["detail"]
+            assert "Try again at 2026-11-20T10:35:00Z" in refused.json()["detail"]
             assert refused.headers["retry-after"] == (seconds or "2400")
         driver.clock.put(over)
         again = await start(driver, new_payment=True)

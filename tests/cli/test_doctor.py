@@ -57,7 +57,7 @@ FOREIGN = {
     "CHECKOUT__TOKEN": "acme_pk_live_4f1d9c8b7a6e5d",
 }
 REFUSED: dict[str, tuple[dict[str, str], str, str]] = {
-    "the other environment's token": (FOREIGN, "CHECKOUT__TOKEN", "of the other environment"),
+    "the other environment's token": (FOREIGN, "CHECKOUT__TOKEN", "for the other environment"),
     "no credentials": (
         {"SOURCES__MP__PROFILE": "mpesa_stk", "SOURCES__MP__CREDENTIALS": '{"consumer": "x:y"}'},
         "SOURCES__MP__CREDENTIALS",

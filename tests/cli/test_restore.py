@@ -146,7 +146,7 @@ def test_the_first_number_after_a_restore() -> None:
         == 8_589_934_591 * A_SECOND
         <= MAX_NUMBER
     )
-    with pytest.raises(StoreUnavailable, match="no room"):
+    with pytest.raises(StoreUnavailable, match="no higher number is possible"):
         first_after_restore(2**53 - 1, EARLIEST)
 
 

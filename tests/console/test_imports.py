@@ -829,7 +829,7 @@ async def test_a_job_goes_on_without_the_page_and_only_once(console: RunningCons
         failed = shown((await client.get("/runs")).text)
     assert (begun.status_code, again.status_code) == (303, 400)
     assert "A run is under way" in page
-    assert "still under way" in shown(again.text)
+    assert "still running" in shown(again.text)
     assert "came to nothing: the rules in force changed meanwhile" in failed
 
 

@@ -86,7 +86,7 @@ class CoverageContract:
         assert found.statements[0].declared_by == (line.who,)
         assert ends(await known(inbox, at=LATER + 19)) == []
         later = context(inbox, at=LATER + 30)
-        with pytest.raises(UsageError, match="say why"):
+        with pytest.raises(UsageError, match="give a reason"):
             await withdraw_coverage(later, line.number, reason=" ", by=None)
         await withdraw_coverage(later, line.number, reason="it was of another till", by=None)
         assert ends(await known(inbox, at=LATER + 30)) == []
@@ -210,7 +210,7 @@ class CoverageContract:
             ({"name": "tıll"}, NotFoundError, "nothing was imported of the source"),
             ({"first": "2026-12-01"}, UsageError, "the first day comes after the last"),
             ({"last": "November"}, UsageError, "say the first and the last day"),
-            ({"reason": ""}, UsageError, "say why"),
+            ({"reason": ""}, UsageError, "give a reason"),
         ):
             given: dict[str, Any] = {
                 "kind": "statement", "name": "till", "first": DAYS[0], "last": DAYS[1],

@@ -58,7 +58,7 @@ class HandMatchContract:
         ):
             with pytest.raises(UsageError, match=why):
                 await unmatch_break(at, name, line=line, reason="wrong", by="ann")
-        with pytest.raises(UsageError, match="say why"):
+        with pytest.raises(UsageError, match="give a reason"):
             await unmatch_break(at, a, line="stm_7.1", reason=" ", by="ann")
         # A later version of the line is the same line.
         assert await unmatch_break(at, a, line="stm_7.5", reason="wrong", by="bob") == "stm_7.1"

@@ -197,7 +197,7 @@ class PlacingContract:
             assert (found.id, found.why, found.suggested) == (name, "order_not_made", ("71",))
             assert (found.refunded, found.waits) == (KES, False)
             assert (await read_unallocated(at, name)).suggested == ("71",)
-            with pytest.raises(NotFoundError, match=f"{name} names this .* standalone refund"):
+            with pytest.raises(NotFoundError, match=f"{name} names it, .* standalone refund"):
                 await explain_order(at, "71")
             assert await rows(inbox, "SELECT order_key FROM revisions") == []
             [held] = await fetch(inbox, suspended_payments, policy=at.policy, as_of=seconds(10))
@@ -451,7 +451,7 @@ class PlacingContract:
         [
             ({"order": "Z"}, NotFoundError, "let the shop state it"),
             ({"order": "A", "payment": "R9"}, NotFoundError, "no unallocated payment"),
-            ({"order": "A", "reason": " "}, UsageError, "say why"),
+            ({"order": "A", "reason": " "}, UsageError, "give a reason"),
             ({"order": ""}, UsageError, "reference"),
         ],
         ids=["unknown order", "unknown payment", "no reason", "no order"],
@@ -487,7 +487,7 @@ class PlacingContract:
         sought = await find_orders(at, "A", limit=5)
         assert [each["order"] for each in sought.hits] == ["A"]
         assert "po_1" in repr(sought.unallocated)
-        with pytest.raises(NotFoundError, match="shop:po_2 names this number"):
+        with pytest.raises(NotFoundError, match="shop:po_2 names it"):
             await explain_order(at, "X")
         sql = NAMED_BY_OTHERS.replace("?", ":order", 1).replace("?", ":until")
         plan = await plan_of(inbox, sql, {"order": "X", "until": seconds(9)})

@@ -23,7 +23,7 @@ def test_the_doctor_says_what_takes_effect_with_the_next_start(tmp_path: Path) -
     with serving(tmp_path, **more) as service:
         until(lambda: lines(tmp_path, "service", **more))
         (said,) = lines(tmp_path, "service", **more)
-        assert said["sentence"] == f"It is ready at http://127.0.0.1:{service.port}."
+        assert said["sentence"] == f"The service is ready at http://127.0.0.1:{service.port}."
         assert lines(tmp_path, "settings", **more) == []
         path.write_text("TALLYHOOK_GRACE_S=61\n")
         (said,) = lines(tmp_path, "settings", **more)

@@ -241,7 +241,7 @@ async def check_search(driver: Driver, world: World) -> None:
             elif message.fate == "no_order" and text == message.payment:
                 assert found.unallocated, whole
             elif message.fate in ("unreadable", "set_aside"):
-                assert "cannot be read" in said or any(h.get("unread") for h in found.hits), whole
+                assert "unreadable" in said or any(h.get("unread") for h in found.hits), whole
             elif message.fate == "refused" and not found.hits and not found.unallocated:
                 assert "refused" in said, whole
             if not (found.hits or found.unallocated):
@@ -322,7 +322,7 @@ async def check_tools(driver: Driver, world: World) -> None:
     else:
         assert state.state == "ok"
     if world.has_unread:
-        assert "not read yet" in state.sentence
+        assert "not been read yet" in state.sentence
     if state.state != "ok":
         assert of_source(state).state != "ok"
 

@@ -181,7 +181,7 @@ def test_a_second_service_and_a_taken_port(tmp_path: Path) -> None:
 def test_on_sqlite_the_service_has_its_own_worker(tmp_path: Path, words: tuple[str, ...]) -> None:
     """Neither one by itself nor a service without one: nobody would read what is accepted."""
     ended = command(tmp_path, *words)
-    assert (ended.returncode, b"` does this itself" in ended.stderr) == (2, True)
+    assert (ended.returncode, b"on SQLite `" in ended.stderr) == (2, True)
 
 
 @pytest.fixture

@@ -280,7 +280,7 @@ async def test_a_folder_that_takes_nothing_is_an_alarm_until_it_does(shop: Shop)
     assert "TALLYHOOK_REPORTS__FOLDER takes no file (No such file" in (failed.problem or "")
     watched = Watched(with_settings(now, schedule="month | 0 6 12 * * | reconcile"))
     alarm = (await alarms(watched))["schedule"]
-    assert alarm.sentence.startswith("1 scheduled run came to nothing (month: the folder")
+    assert alarm.sentence.startswith("1 scheduled run failed (month: the folder")
     another = with_settings(now, schedule="another | 0 6 12 * * | reconcile")
     assert "schedule" not in await alarms(Watched(another))
     assert await due_now(shop.at(DUE + FIRST_PAUSE - MINUTE), [MONTH]) == []
@@ -381,7 +381,9 @@ async def test_a_person_has_an_entry_done_and_its_own_time_still_comes(shop: Sho
 async def test_who_may_not_reconcile_may_have_no_entry_done(shop: Shop) -> None:
     await register_operator(shop.context, name="Ada", role="admin", by=None)
     await register_operator(shop.context, name="Sam", role="support", by="Ada")
-    with pytest.raises(UsageError, match="Sam has the role support; this takes admin or finance"):
+    with pytest.raises(
+        UsageError, match="Sam has the role support, but this takes admin or finance"
+    ):
         await run_now(shop.context, shop.schedule(), "month", by="Sam")
     assert await rows(shop.context, "SELECT * FROM scheduled_runs") == []
 

@@ -111,7 +111,7 @@ async def test_a_person_states_of_each_account_whether_others_use_it(live: Drive
     await sign(live.context, "account_sharing", by="Ann", note="it is ours alone")
     assert (await states(live.context, checked))["account_sharing"] == "passed"
     known = sharing_item(unknown=[], apart=["till"])
-    assert (known.state, "payments of till apart" in known.sentence) == ("passed", True)
+    assert (known.state, "separate the payments of till" in known.sentence) == ("passed", True)
 
 
 async def test_without_a_limit_of_one_person_it_fails(driver: Driver) -> None:
@@ -215,8 +215,8 @@ async def test_what_a_rehearsal_left_out_is_named(driver: Driver) -> None:
     assert (await sentences())["duplicates"].startswith("Run `tallyhook rehearse`")
     await rehearsed(driver.context, "rehearsal", "passed")
     found = await sentences()
-    assert "takes the scenario 'success', for which" in found["idempotency"]
-    assert "takes the scenario 'duplicate webhook', for which" in found["duplicates"]
+    assert "needs the scenario 'success'" in found["idempotency"]
+    assert "needs the scenario 'duplicate webhook'" in found["duplicates"]
 
 
 async def test_who_signs_is_informed_what_it_is_worth(live: Driver) -> None:
@@ -366,7 +366,7 @@ async def test_an_endpoint_that_nobody_reaches_is_reported_once(driver: Driver) 
     item = webhook_item([found], public_url="http://service")
     assert (item.state, len(asked)) == ("failed", 1)
     assert item.sentence.startswith(
-        "shop: no answer came from http://service/webhooks/shop (connection failed). Is `tallyhook"
+        "shop: no answer came from http://service/webhooks/shop (connection failed). Check that `tallyhook"
     )
 
 
@@ -399,7 +399,7 @@ def test_what_nobody_here_can_sign_is_left_to_a_person() -> None:
     assert (item.state, "other" in item.sentence) == ("to_sign", True)
     for untried in (webhook_item([GOOD], public_url=""), webhook_item([], public_url="https://x")):
         assert untried.state == "not_run_yet"
-        assert "run the checks" in untried.sentence
+        assert "run `tallyhook connect`, then the checks" in untried.sentence
     assert separation_item("live", unmarked=["other"]).state == "to_sign"
 
 

@@ -55,7 +55,7 @@ def test_numbers() -> None:
         assert numbers_for(own, environment=environment) == own
     with pytest.raises(ConfigurationError, match="in live"):
         numbers_for({}, environment="live")
-    with pytest.raises(ConfigurationError, match="none of: success"):
+    with pytest.raises(ConfigurationError, match="known are: success"):
         numbers_for({"sucess": "254799000001"}, environment="sandbox")
 
 

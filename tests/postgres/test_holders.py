@@ -303,7 +303,7 @@ async def test_one_that_was_taken_over_keeps_no_delivery(
             await ask_in_loop(own_url, way)
             if over_new:
                 await inbox.writer.writer._give_up_connection()
-            with pytest.raises(StorePoisoned, match="another process took"):
+            with pytest.raises(StorePoisoned, match="another one took its place"):
                 await submit(inbox, arrival(said("e2", order="A")))
             assert len(told) == 1
             assert "start it again" in told[0]
@@ -327,7 +327,7 @@ def test_a_frozen_service_that_is_taken_over_writes_nothing_once_it_goes_on(
         process.popen.send_signal(signal.SIGCONT)
         assert send(process, "B")[0] in (0, 503)
         assert process.code() == 4
-        assert b"took this one's place" in process.log
+        assert b"another one took its place" in process.log
     assert ask(url, "SELECT sum(count) FROM inbox")[0][0] == 1
 
 

@@ -98,7 +98,7 @@ async def test_an_unknown_name_is_reported_with_those_that_are_known(inbox: Inbo
     kept = replace(rejection(), source="shp", verdict="source_unknown")
     await keep(inbox, kept)
     found = await diagnose_delivery(context(inbox), kept.delivery_id, accounts=ACCOUNTS)
-    assert found.diagnoses[0].sentence.endswith("that is configured: desk, shop, till.")
+    assert found.diagnoses[0].sentence.endswith("to a configured name: desk, shop, till.")
 
 
 async def test_a_name_in_capitals_is_reported_with_its_address(inbox: Inbox) -> None:
