@@ -92,7 +92,7 @@ class ClockWatch:
                 self._leap = latest, leap
             if now < latest - STEP:
                 self._set_back = self._seen(latest, now)
-                self._again = True  # until it is done: the store may be busy
+                self._again = True  # until it has worked: the store may be busy
         self._latest, self._elapsed = now, elapsed
 
     async def look(self) -> None:

@@ -99,7 +99,7 @@ def dated_ahead(
     ):
         some = [DatedAhead(row[0], row[1], row[2] or NO_ORDER, row[3]) for row in rows]
         found += some
-        if len(some) == limit:  # of its kind there may be more, after the last of these
+        if len(some) == limit:  # there may be more of this kind, later than the last
             complete.append(some[-1].stored)
     until = min(complete, default=None)
     earliest = sorted(

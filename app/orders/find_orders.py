@@ -176,7 +176,7 @@ async def find_orders(
             name = f"{event.source}:{event.unplaced_name}"
             try:
                 payment = await run(connection, found_payment, context.policy, now, name)
-            except NotFoundError:  # its event says nothing of money
+            except NotFoundError:  # its event states no money
                 found.notes.append(
                     f"The event {event.event_id} is stored, but belongs to no order yet."
                 )

@@ -126,7 +126,7 @@ class FoldingProcess(PeriodicTask):
         self._found, code = 0, None
         try:
             code = await self._live()
-        except OSError as error:  # no memory, no descriptor: perhaps in a moment
+        except OSError as error:  # no memory or descriptors: try again soon
             log.error("the second process that folds cannot be started", exc_info=error)
         self._pause_s = REST_S if code == 0 else min(2 * self._pause_s, MOST_S)
         refused = code == ConfigurationError.exit_code
@@ -168,7 +168,7 @@ class FoldingProcess(PeriodicTask):
 
     async def _hear(self, reader: asyncio.StreamReader) -> None:
         """Read a child's messages until it ends or is silent for too long."""
-        if self.stopping:  # while it was being started
+        if self.stopping:  # stopped while the child was starting
             self._end()
         while True:
             try:

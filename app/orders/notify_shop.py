@@ -196,7 +196,7 @@ async def _settle(
     elif before is not None and was_away:
         log.info("the shop accepts notifications again", count=before.failures)
     for one in results:
-        if one.delivered or (is_away and not one.given_up):  # away, it has one line for all
+        if one.delivered or (is_away and not one.given_up):  # a shop that is away is logged once
             continue
         order, problem = one.sent.published.order, str(one.problem)
         if times := notifier.failed.times(f"{one.given_up} {problem}"):
@@ -240,10 +240,10 @@ def judge(
         _result(each, answer, now=now, again_at=None if own else probe_at) for each, answer in sent
     ]
     if any(one.again_at is None for one in results):
-        probe_at = now  # later ones need not wait for an abandoned one
+        probe_at = now  # a notification given up delays no other
     since = now if before is None else before.since
     if alone and results[0].given_up:
-        return None, results  # the order's next one is judged separately
+        return None, results  # the order's next notification is judged separately
     health = Away(
         since=since,
         failures=failures,

@@ -131,7 +131,7 @@ def _look(preview: Preview, history: History, last: LastPublished, *, policy: Po
             and fulfillable(history, policy=policy)
         )
     except Exception:
-        preview.seen["unfoldable"] += 1  # the worker says which, and why
+        preview.seen["unfoldable"] += 1  # the worker logs which order, and why
         return
     before = f"{last.outcome}{_MAY[last.fulfillable]}"
     after = f"{then.outcome}{', held' if held else _MAY[then.fulfillable]}"

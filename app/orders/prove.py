@@ -93,7 +93,7 @@ async def prove_orders(
             found.extend(broken)
             tried["trials"] += 1
             progress(1)
-            await asyncio.sleep(0)  # an interruption is heard between two trials
+            await asyncio.sleep(0)  # lets an interruption in between two trials
 
     async with context.database.reading() as connection:
         if references is None:

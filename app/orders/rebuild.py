@@ -89,7 +89,7 @@ async def refold_all(
         ):
             if found.publications:
                 await context.database.writer.commit(_publish, context, found.publications)
-            if found.aside:  # let them come up again
+            if found.aside:  # try them again later
                 async with context.database.writing() as writing:
                     marks = await marks_of(writing, found.aside, to_write=True)
                     await run(writing, publish, [], due=marks, put_aside_until=now + PUT_ASIDE)
@@ -98,7 +98,7 @@ async def refold_all(
     async with context.database.writing() as connection:
         await drop_ledgers_without_history(connection)
         await note_policy(connection, policy_text(context.policy))
-        await forget_gaps_followed(connection)  # marks were moved to what ledgers say
+        await forget_gaps_followed(connection)  # due marks were reset from the ledgers
     return folded
 
 
@@ -122,7 +122,7 @@ async def in_order(
     finally:
         for task in under_way:
             task.cancel()
-        await asyncio.gather(*under_way, return_exceptions=True)  # the first was raised
+        await asyncio.gather(*under_way, return_exceptions=True)  # the first error is raised
 
 
 Elsewhere = Callable[..., Awaitable[Any]]
@@ -144,7 +144,7 @@ async def processes(context: AppContext, jobs: int, *, died: str) -> AsyncIterat
         # Do not cancel the pool's future with the caller: a breaking pool sets an exception on
         # each of its futures, and its thread dies if a future was just cancelled.
         future = asyncio.get_running_loop().run_in_executor(pool, work, *words)
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # asked for
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())  # retrieved
         try:
             return await asyncio.shield(future)
         except BrokenProcessPool as error:

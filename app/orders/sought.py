@@ -210,7 +210,7 @@ def understood(text: str, *, countries: Iterable[str] = (), zone: tzinfo = UTC) 
         read += [phone_digits(each + digits, None) for each in known if digits[: len(each)] != each]
     phones = tuple(dict.fromkeys([digits for digits in read if digits is not None]))
     if " " in text and not currencies and like_a_phone:
-        amounts = None  # groups of digits as a telephone's: no amount is so long without a word
+        amounts = None  # grouped like a phone number, and too long for an amount
     card = _CARD.fullmatch(text)
     return Sought(
         names=(text,),
@@ -300,7 +300,7 @@ def _amount(text: str) -> tuple[tuple[str, ...], dict[int, int] | None]:
     amounts = {}
     for exponent in {EXPONENTS[each] for each in currencies} if said else _KINDS:
         code = next(code for code, decimals in EXPONENTS.items() if decimals == exponent)
-        with suppress(MoneyError):  # no currency of so many decimals can state it
+        with suppress(MoneyError):  # too many decimals
             if minor := from_major(number, code).minor:
                 amounts[exponent] = minor
     return tuple(currencies), amounts or None

@@ -235,7 +235,7 @@ class Unallocated:
         """Return whether money of the payment needs a person's decision."""
         moved = bool(self.entries) or self.amount_unclear or self.disputed
         if self.standalone:
-            return False  # it is listed, as money out
+            return False  # it is listed as returned money
         return self.state == "open" and moved and (self.held is None or self.held.minor != 0)
 
     @property

@@ -575,7 +575,7 @@ def _attempts(order: str, heard: list[Heard], filed: Filed) -> list[AttemptEvide
             attempt = by_payment[key] = AttemptEvidence(event.source, payment)
         attempt.add(each)
     attempts = list(by_payment.values())
-    if coarse:  # those of a session first
+    if coarse:  # events with a session first
         for by_session in (True, False):
             level = [each for each in coarse if (each.event.session is not None) == by_session]
             attempts = _with_coarse(order, attempts, level)
@@ -600,7 +600,7 @@ def _with_unconfirmed(
         key = (event.source, event.payment or event.session or order)
         if event.payment is None:
             finer = _finer(attempts, event)
-        else:  # an answer about its session alone is the answer to it
+        else:  # an answer about only its session confirms it
             whole = (event.source, event.session)
             finer = [
                 a
@@ -628,7 +628,7 @@ def _with_coarse(
         meant = _meant(finer, event, reference=reference)
         if meant is None and finer and _says_nothing_new(finer, event):
             continue
-        if event.session is not None:  # conclusions rest on what ties the attempts to its session
+        if event.session is not None:  # the links to its session are evidence
             for attempt in finer:
                 link = attempt.names(event.session)
                 if link is not None and (None, link) not in attempt.links:

@@ -210,7 +210,7 @@ def shared_references(case: Case) -> list[Shared]:
     found = []
     for attempt in case.attempts if case.foreign or case.foreign_records else ():
         if (not attempt.heard and not attempt.files) or attempt.assignment:
-            continue  # only unconfirmed events mention it, and they share nothing; or it is settled
+            continue  # it has only unconfirmed events, which share nothing, or an assignment
         heard = [
             h
             for h in case.foreign

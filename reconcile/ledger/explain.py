@@ -170,7 +170,7 @@ def explain(ledger: Ledger) -> tuple[str, ...]:
     moved: dict[str, list[Heard]] = {}
     for each in ledger.case.moved:
         if each.event.order not in (None, ledger.order):
-            continue  # it never said that it is this order's
+            continue  # the event names another order
         reference = each.event.payment or each.event.session or each.event.event_id
         moved.setdefault(reference, []).append(each)
     by_reason: dict[str, dict[str, list[Heard]]] = {}

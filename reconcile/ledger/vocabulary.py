@@ -628,7 +628,7 @@ REASONS: Final[dict[str, ReasonWords]] = {
         staff="Do not ship: some of the money may be on its way back to the customer.",
         summary="Money may be on its way back",
     ),
-    # orders where none did
+    # orders where no money moved
     "money_reserved": ReasonWords(
         sentence="Authorized: the money is reserved and not yet taken",
         plain="The money is reserved on the customer's account, and has not been taken yet.",

@@ -352,7 +352,7 @@ class BankLeg:
         paid = self._paid.get(line.currency, ())
         if paid and line.booked_at >= paid[-1].until:
             return Alone(bucket="awaiting_statement", line=line)
-        since = line.booked_at - self._rules.bank_margin  # its payout may be so old
+        since = line.booked_at - self._rules.bank_margin  # its payout may be as old as this
         covered = any(span.since <= since and line.booked_at < span.until for span in paid)
         return Alone(bucket="bank_line_unknown" if covered else "not_covered", line=line)
 

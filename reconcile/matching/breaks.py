@@ -85,7 +85,7 @@ def at_risk(found: Break) -> int:
             name: sum([m.minor for fact, m in found.facts if fact == name and isinstance(m, Money)])
             for name in ("captured", "booked", "settled", "expected", "tendered", "in_bank")
         }
-        if "expected" in facts:  # in the currency of what was settled
+        if "expected" in facts:  # in the currency of the settlement
             short = sums["settled"] < sums["expected"]
         elif facts.get("against") == "statement":
             short = sums["settled"] < sums["captured"]
@@ -94,7 +94,7 @@ def at_risk(found: Break) -> int:
             short = came + sums["tendered"] < sums["booked"]
     elif isinstance(risk, tuple):
         cost, due = (facts.get(name) for name in risk)
-        due = facts.get("expected", due)  # in the currency of what was taken
+        due = facts.get("expected", due)  # in the currency of the deduction
         short = not (isinstance(cost, Money) and isinstance(due, Money)) or cost.minor > due.minor
     elif risk == "left":
         short = any(money.minor > 0 for money in found.left)

@@ -178,7 +178,7 @@ def nearest_of(
                 if wanted.at is not None and entry.at is not None:
                     between = abs(wanted.at - entry.at)
                 if not wanted.people.isdisjoint(entry.people):
-                    points -= FAR  # nearer than any other of its sum
+                    points -= FAR  # nearer than any other line with this sum
                 found.append((points, between, entry.line, entry, apart, facts))
     found.sort(key=lambda one: one[:3])
     return tuple(

@@ -260,7 +260,7 @@ class Deciding:
         if payment is not None:
             if payment.bucket is not None:
                 self.tally.place_lines([line], payment.bucket)
-            keep(self.left.suspended, line)  # of more the break cites none
+            keep(self.left.suspended, line)  # the break cites no lines beyond the limit
             return
         if not keep(self.left.lines, line):
             self.end_line(line, facts=NOT_SEARCHED)
@@ -313,7 +313,7 @@ class Deciding:
         for due in left.refunds:
             if not keep(self.left.refunds, due):
                 self.end_refund(due)
-        for line in left.suspended:  # they were placed where they were read
+        for line in left.suspended:  # the other matching has placed them
             keep(self.left.suspended, line)
 
     # --- at last, without a partner

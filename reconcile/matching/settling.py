@@ -78,7 +78,7 @@ class Settling:
             unused = self._returned(funds, others, unused)
         unresolved = [each.order for each in funds if each.unresolved]
         if not moved and unresolved:
-            self._tally.place_lines(payments, "unresolved")  # its break reports this money
+            self._tally.place_lines(payments, "unresolved")  # the order's break reports this money
             self._beside.setdefault(unresolved[0], []).extend(payments)
             opened = OpenItems()
         else:

@@ -364,7 +364,7 @@ def merge(
             and (minor := t[2])
             and minor == b[4]
             and (currency := t[3]) == b[5]
-            and not b[9]  # nothing refunded; then the status
+            and not b[9]  # nothing refunded; the next line is the status
             and (b[7] == "paid" or b[7] is None)
             and (
                 (unseen := s[0] > key)

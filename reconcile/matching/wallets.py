@@ -285,7 +285,7 @@ class Wallets:
         ends = Counter(balance for balance, _ in stating)
         ends.subtract(Counter(balance - net for balance, net in stating))
         closing = sorted([balance for balance, count in ends.items() if count > 0])
-        if not closing:  # what came went at once
+        if not closing:  # incoming money left at once
             closing = sorted({balance for balance, _ in stating})
         if before is None:
             return closing[-1]
