@@ -94,7 +94,8 @@ PROTECTIONS: Final = (
     Protection(
         "take back at a start that the inbox was closed",
         "app/receiving/inbox.py",
-        "            await run(connection, inbox_loss_store.note_open, last=last, now=SystemClock().now())\n",
+        "            await run(connection, inbox_loss_store.note_open, last=last, "
+        "now=SystemClock().now())\n",
         "",
         ("tests/receiving/test_inbox_loss.py",),
     ),

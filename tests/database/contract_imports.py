@@ -673,7 +673,7 @@ class ImportContract:
             (3, "book", "why", "is the withdrawal of import 1"),
             (7, "book", "why", "there is no import 7"),
             (2, "statement", "why", "there is no import 2"),
-            (2, "book", " ", "say why"),
+            (2, "book", " ", "give a reason"),
         ):
             with pytest.raises((UsageError, NotFoundError), match=said_so):
                 await withdraw_import(now, number, kind=kind, by=None, reason=reason)  # type: ignore[arg-type]

@@ -36,4 +36,4 @@ def test_the_doctor_says_what_takes_effect_with_the_next_start(tmp_path: Path) -
         assert service.request("GET", "/readyz")[0] == 200
     path.write_text("TALLYHOOK_GRACE_S=60\n")
     (said,) = lines(tmp_path, "service", **more)
-    assert (said["state"], "it ended" in said["sentence"]) == ("weak", True)
+    assert (said["state"], "it has ended" in said["sentence"]) == ("weak", True)

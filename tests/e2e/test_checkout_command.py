@@ -29,7 +29,7 @@ def test_starting_a_payment_from_the_command_line(
         assert run([*START, "1600.00"]) == 2
         assert "KES 1,500.00, now for KES 1,600.00" in capsys.readouterr().err
         assert run([*START, "1500.00", "--new-payment"]) == 2
-        assert "not over" in capsys.readouterr().err
+        assert "is still open" in capsys.readouterr().err
         assert run([*START, "15.001", "--phone", "07"]) == 2
         both = capsys.readouterr().err
         assert "phone" in both

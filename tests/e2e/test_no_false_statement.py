@@ -214,7 +214,7 @@ async def check_order(driver: Driver, world: World, order: str) -> None:
         assert not read
         assert order not in world.placed
         if named:
-            assert "cannot be read" in document["detail"], document
+            assert "unreadable" in document["detail"], document
         return
     said = document["plain"]["answer"]
     if hidden or world.refusing or world.has_unread:
