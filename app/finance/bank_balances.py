@@ -42,7 +42,7 @@ def stored_form(found: Sequence[Balances], *, account: str) -> list[StatementBal
     """Convert balances of bank statements to minor units. Balances that lack a day or an amount, or
     have fractions of a minor unit, are left out.
 
-    account  the account of statements that name none
+    account  account for statements that name no account
     """
     stored = list[StatementBalances]()
     for place, each in enumerate(found):
@@ -213,14 +213,14 @@ _STATES: Final[Mapping[DifferenceState, str]] = {
     "confirmed": "joined",
     "reopened": "not_joined",
 }
-"""Words for each state of a statement: whether it is the last one, or the next one joins it."""
+"""Words for each state of a statement, which depends on how the next statement begins."""
 
 
 async def accepted_differences(
     connection: Connection, *, as_of: Instant, first: str, last: str
 ) -> tuple[BalanceRow, ...]:
-    """Return accepted differences as known at an instant: those of statements with days from
-    `first` to `last`, and those of earlier statements that no later statement has confirmed."""
+    """Return accepted differences as known at an instant. Include statements with days from `first`
+    to `last`, and earlier statements that no later statement has confirmed."""
     found = list[BalanceRow]()
     for each, after in followed(await standing_balances(connection, as_of=as_of)):
         state = difference_state(each, after)

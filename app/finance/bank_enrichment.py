@@ -34,8 +34,8 @@ async def accounts_to_enrich(
     *,
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
-    """Return the accounts in a bank's file whose lines come from files of another format. If this
-    file cannot enrich an account, its value is a sentence that says so.
+    """Return the accounts in a bank's file whose lines come from files of another format. Each
+    account has a sentence on why this file cannot enrich it; empty if the file can.
 
     A notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
     has the account. Any other file makes lines if no other format has its days.

@@ -124,7 +124,7 @@ def payout_document(payout: Payout) -> PayoutDocument:
 class BookedPage:
     """A page of bank lines.
 
-    counts  number of lines in each bucket, of all lines
+    counts  number of lines in each bucket, on all pages
     more    whether other lines follow
     """
 

@@ -164,8 +164,8 @@ PayoutName = tuple[str, str, str]
 async def payouts(connection: AsyncConnection, *, as_of: Instant) -> list[Payout]:
     """Return every payout that statement lines name, as known at an instant.
 
-    The amount of a payout from a wallet is the sum of its withdrawals; for other payouts, the sum
-    of all its lines.
+    The amount is the sum of the payout's lines. For a payout from a wallet, it is the sum of the
+    withdrawals.
     """
     withdrawn = await withdrawals(connection, as_of=as_of)
     values = {"number": await import_store.newest_published(connection, as_of=as_of)}

@@ -125,8 +125,8 @@ async def lines_with(
     phones: Iterable[str] = (),
     keys: Iterable[str] = (),
 ) -> list[LineKey]:
-    """Return line versions that have one of these phone numbers, and versions with any number that
-    have one of these keys."""
+    """Return line versions with one of these phone numbers, and versions with one of these keys and
+    any phone number."""
     found = await select_in(connection, sql=_OF_PHONES, values=phones)
     found += await select_in(connection, sql=_WITH_PHONES, values=keys)
     return sorted({(row[0], row[1], row[2]) for row in found})

@@ -667,7 +667,7 @@ def own_line_of(seen: breaks.Break) -> str:
 
 
 async def _partners(connection: Connection, found: SeenBreak, line: str) -> list[SeenBreak]:
-    """Return the breaks about a line or order whose cause is the counterpart of this cause."""
+    """Return the breaks about a line or order with a cause that is the counterpart of a break's."""
     names = await break_store.breaks_of_subject(connection, name_of(line))
     names += await break_store.breaks_of_order(connection, line, limit=BREAKS_OF_AN_ORDER)
     causes = CAUSES[found.seen.cause].partners

@@ -38,7 +38,7 @@ MATCH_STANDS: Final = (
     "AND later.break_id = break_deeds.break_id AND later.value = break_deeds.value "
     "AND later.number > break_deeds.number AND later.at <= {as_of})"
 )
-"""Rows of `break_deeds` for matches by hand that were not undone by an instant."""
+"""Rows of `break_deeds` for matches by hand, except matches undone by an instant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +154,7 @@ _UNUSED: Final = statement(
     "WHERE break_deeds.break_id = seen.break_id AND break_deeds.at > :last_as_of AND {stands})",
     stands=statement(MATCH_STANDS, as_of=":as_of"),
 )
-"""Breaks that a run saw although a person had matched them after the run before."""
+"""Breaks that a run saw although a person had matched them after the previous run."""
 
 _GONE: Final = (
     "SELECT last.break_id, last.version, break_versions.seen FROM break_seen AS last "

@@ -120,7 +120,7 @@ async def calendar_of(context: AppContext, connection: Connection) -> Calendar:
 
 
 async def month_in_books(context: AppContext, name: str) -> Month:
-    """Return a month as it was closed, or, if it is open, in the present time zone. Raises
+    """Return a month: as it was closed, or in the present time zone if it is open. Raises
     UsageError for an invalid name."""
     async with context.database.reading() as connection:
         calendar = await calendar_of(context, connection)

@@ -20,7 +20,7 @@ from reconcile.matching.rules import Span
 from reconcile.periods import Calendar
 
 KIND_WORDS = {"book": "order book", "statement": "source", "bank": "bank account"}
-"""Name for people of what each kind of coverage belongs to."""
+"""Words for the object that a coverage line names, by kind of line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -110,8 +110,7 @@ class BankDays(NamedTuple):
 async def of_another_format(
     connection: AsyncConnection, *, account: str, form: str
 ) -> list[BankDays]:
-    """Return the imports, not withdrawn, with days of an account in another format, oldest
-    first."""
+    """Return imports, not withdrawn, with days of an account in another format, oldest first."""
     rows = await connection.execute(text(_OF_ANOTHER_FORMAT), {"name": account, "format": form})
     return [BankDays(*row) for row in rows]
 
@@ -167,8 +166,7 @@ def covered_by(lines: Iterable[CoverageLine], kind: ImportKind) -> tuple[Covered
 
 
 def wallets_of(lines: Iterable[CoverageLine]) -> tuple[Covered, ...]:
-    """Return the coverage of each wallet. A line without a wallet covers all wallets of its
-    source."""
+    """Return each wallet's coverage. A line without a wallet covers all wallets of its source."""
     found = []
     for name, by_wallet in sorted(_by_name(lines, "statement").items()):
         of_all = by_wallet.pop(None, [])

@@ -71,8 +71,7 @@ class FeeSuggestions:
 
 
 async def suggest_fees(context: AppContext, *, since: Instant, until: Instant) -> FeeSuggestions:
-    """Suggest fee rules from the payments that statements settled from `since` to before
-    `until`."""
+    """Suggest fee rules from payments that statements settled from `since` to before `until`."""
     lines: list[FeeLine] = []
     nameless, more = 0, False
     async with context.database.reading() as connection:

@@ -39,7 +39,7 @@ ROW_FORMS: Final[Mapping[ImportKind, Any]] = {
 }
 
 ANY_PROVIDER: Final = frozenset({"checkout", "convoy", "rfc9421", "standard_webhooks", "svix"})
-"""Profiles of signature schemes that several providers share. They do not show a source."""
+"""Profiles of signature schemes that several providers share. They do not identify a source."""
 
 
 Request = TypeVar("Request", bound=presets.ReadingRequest)
@@ -73,8 +73,7 @@ class FileIdentity:
 
     @property
     def source(self) -> str | None:
-        """Return the source of a statement, None if it is uncertain; "" for other kinds of
-        files."""
+        """Return a statement's source, None if it is uncertain; "" for other kinds of files."""
         if self.kind != "statement":
             return ""
         return self.sources[0] if len(self.sources) == 1 and not self.unsure else None
@@ -205,8 +204,7 @@ def _of_source(found: FileIdentity, sources: Mapping[str, SourceSettings]) -> Fi
 
 
 def _accounts_of(settings: SourceSettings) -> set[str]:
-    """Return a source's accounts. For M-PESA they include the short code for queries to
-    Safaricom."""
+    """Return a source's accounts; for M-PESA also the short code for queries to Safaricom."""
     code = settings.credentials.get("shortcode")
     return {*settings.account} | ({code.get_secret_value()} if code is not None else set())
 

@@ -61,7 +61,7 @@ DONE: Final = "done"
 """Name of the folder of imported files, in each folder."""
 
 KINDS: Final[Mapping[str, import_store.ImportKind]] = {"books": "book", "bank": "bank"}
-"""Folders of files without a source. All others have the name of a source, for its statements."""
+"""Folders of files without a source. Any other folder is named after its statements' source."""
 
 State = tuple[int, int, int]
 """(size, time, inode) of a file. If one of them differs, it is another file."""
@@ -89,8 +89,7 @@ class Taken:
 
 
 class ImportFolder:
-    """State of the folder at the last check. `take` runs `take_file`, usually in a child
-    process."""
+    """The folder as last checked. `take` runs `take_file`, usually in a child process."""
 
     def __init__(self, context: AppContext, folder: Path, take: Work) -> None:
         self._context, self._folder, self._take = context, folder, take
@@ -98,8 +97,7 @@ class ImportFolder:
         self._complaints = Repeating()
 
     async def look(self) -> int:
-        """Import complete and clear files, store tasks for the others, and return the number of
-        imports.
+        """Import complete and clear files, store tasks for the others, and count the imports.
 
         If another worker is doing this, return 0.
         """

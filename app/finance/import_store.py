@@ -48,9 +48,8 @@ class ImportPageDocument(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One import of a file. Counts are numbers of rows. `published_at` is None while the import is
-    being written. An import that withdraws another one has its number (`withdraws`), and a
-    reason."""
+    """One import of a file. Counts are numbers of rows. `published_at` is None while rows are
+    written. An import that withdraws another one has its number (`withdraws`) and a reason."""
 
     kind: ImportKind
     file: str
@@ -89,7 +88,7 @@ _COLUMNS: Final = tuple(Import.__dataclass_fields__)
 _IMPORTS: Final = table("imports", *map(column, _COLUMNS))
 
 BEYOND: Final = 2**63 - 1
-"""Greater than every import's number."""
+"""Number greater than every import's number."""
 
 
 async def newest_published(connection: AsyncConnection, *, as_of: Instant | None = None) -> int:
@@ -111,8 +110,7 @@ async def newest_begun(connection: AsyncConnection, *, as_of: Instant) -> int:
 
 
 async def under_way(connection: AsyncConnection) -> Import | None:
-    """Return the unpublished import. It is running if its `written` grows; otherwise it was
-    killed."""
+    """Return the unpublished import: it is running if its `written` grows, otherwise killed."""
     return await _one(connection, _IMPORTS.c.published_at.is_(None))
 
 

@@ -384,8 +384,7 @@ async def preview(context: AppContext, request: ImportRequest) -> mapping_draft.
 
 @asynccontextmanager
 async def _unpacked(context: AppContext, request: ImportRequest) -> AsyncIterator[ImportRequest]:
-    """Yield the request with its saved mapping, and with the unpacked table if the file is a
-    container.
+    """Yield the request with its saved mapping, and with the table unpacked from a container.
 
     If a container cannot be read, opening the file later reports the reason.
     """

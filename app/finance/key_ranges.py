@@ -42,7 +42,7 @@ DECISIONS_AT_ONCE: Final = 500
 """Decisions sent at a time to the writing process, about two kilobytes each."""
 
 ROWS_AT_ONCE: Final = 40_000
-"""Rows between messages on progress. A message costs both processes a tenth of a millisecond."""
+"""Rows read between two progress messages. A message costs both processes 0.1 ms."""
 
 Progress = Callable[[int], None]
 Save = Callable[[Sequence[Decision]], Awaitable[None]]
@@ -102,8 +102,7 @@ class Ranges:
             raise UnreachableError(TOO_SLOW) from None
 
     async def match(self, known: Known, *, save: Save, progress: Progress) -> list[MatchingPart]:
-        """Match all ranges, pass the decisions to `save`, and return counts and leftovers in key
-        order.
+        """Match all ranges, pass decisions to `save`, and return the results in key order.
 
         Raises UnreachableError if a process died.
         """
@@ -157,10 +156,9 @@ async def _over_pipe(use: Callable[..., Any], *words: object) -> Any:
 async def ranges_of(
     context: AppContext, jobs: int, *, as_of: Instant | None
 ) -> AsyncIterator[Ranges | None]:
-    """Yield processes that start in the background; None if the caller should match all orders
-    itself.
+    """Yield processes that start in the background; None if this process should match alone.
 
-    Ledger lines of the past are in a database that only the caller's process has.
+    Ledger lines of the past are in a database that only this process has.
     """
     if jobs < 2 or as_of is not None:
         yield None

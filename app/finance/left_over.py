@@ -93,8 +93,7 @@ async def find_lines(
     texts: bool = True,
     other_business: Sequence[Booked] = (),
 ) -> FoundLines:
-    """Search for lines that could be the counterpart of a break. Raises UsageError for an unclear
-    amount.
+    """Search for possible counterparts of a break. Raises UsageError for an unclear amount.
 
     texts           whether the reader may see the bank's texts
     other_business  bank lines without a provider, if `may_be_other_business`

@@ -87,8 +87,7 @@ class LineKind:
     def erased_of(self, versions: Rows) -> dict[Row, Row]:
         """Return the newest erased version of each line, by key.
 
-        That version need not be current: a withdrawn line may be imported again, but without its
-        texts.
+        That version need not be current: withdrawn lines may come again, but without texts.
         """
         keys = len(self.keys)
         return {
@@ -165,10 +164,10 @@ def _moved(group: Row, content: Row) -> Moved:
 
 
 ERASED_PHONE: Final = ""
-"""Replaces an erased phone number in an order book, and in later versions of the line."""
+"""Text for an erased phone number in an order book, also in later versions of the line."""
 
 ERASED_NUMBER: Final = "•"
-"""Replaces an erased number in a bank's text."""
+"""Text for an erased number in a bank's text."""
 
 LINES: Final[Mapping[import_store.ImportKind, LineKind]] = {
     "book": LineKind(
@@ -511,8 +510,8 @@ _MADE: Final = (
     " AND (stated.since = :number OR (stated.since, stated.account) IN "
     "(SELECT of_import, name FROM coverage WHERE kind = 'bank'))"
 )
-"""Leaves out an import that only enriched a bank line and does not cover the account, unless it is
-the import that is being withdrawn."""
+"""Condition that leaves out an import that only enriched a bank line and does not cover the
+account, unless it is the import that is being withdrawn."""
 
 _BY_IT: Final = "one.since = :number{one_within} AND one.since = ({standing})"
 """Condition on a line of a stretch whose current version comes from the import `:number`."""
@@ -596,14 +595,13 @@ def _equal(one: str, other: str, keys: tuple[str, ...]) -> str:
 
 
 _EVERY: Final = 2**62
-"""Greater than every import's number."""
+"""Number greater than every import's number."""
 
 
 async def standing_lines(
     connection: AsyncConnection, found: import_store.Import, *, before: Instant = EARLIEST
 ) -> StandingLines:
-    """Count the lines whose current version comes from an import, and those dated before
-    `before`."""
+    """Count an import's current lines, and those of them dated before `before`."""
     values = {"number": found.number, "beyond": _EVERY, "before": before}
     lines, sums, dated = 0, Counter[str](), 0
     async for stretch in _stretches_of(connection, found):

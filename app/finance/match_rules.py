@@ -71,8 +71,7 @@ class RuleChange:
 def compare_rules(before: str, after: str) -> list[RuleChange]:
     """Return the settings in which two files of rules differ, limits first.
 
-    Limits of a day or a month are compared by their effective values if at least one file states
-    them.
+    Limits of a day or month are compared by their effective values if either file states them.
     """
     rules = [read_rules(each) for each in (before, after)]
     stated = {
@@ -135,8 +134,7 @@ _LIMITS: Final = ("accept_alone_max", "accept_alone_day", "accept_alone_month", 
 
 
 def _settings_of(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the values, as text, of settings that are no limits; those in a table by
-    `table.key`."""
+    """Return the values, as text, of settings that are no limits; in a table by `table.key`."""
     found: dict[str, list[str]] = {}
     for name, value in document.items():
         if name in _LIMITS:
@@ -422,11 +420,9 @@ async def previewed_rules(context: AppContext, text: str) -> RulesPreviewDocumen
 async def preview_rules(
     context: AppContext, text: str, *, progress: Callable[[int], None] = silent
 ) -> RulesPreview:
-    """Match everything by the present rules and by new rules, and compare the results. Store
-    nothing.
+    """Match everything by the present and by new rules, compare the results, and store nothing.
 
-    Raises ConfigurationError that lists all mistakes in the rules, and NotAllRead if deliveries are
-    unread.
+    Raises ConfigurationError that lists all mistakes, and NotAllRead if deliveries are unread.
     """
     rules = read_rules(text)
     await must_have_read(context)

@@ -41,8 +41,7 @@ async def save_named(
 ) -> None:
     """Save a mapping under a name, replacing an earlier mapping of that name.
 
-    Raises UsageError for an invalid name, for a mapping with mistakes, and for a person who may not
-    import.
+    Raises UsageError for an invalid name, a mapping with mistakes, or a person who may not import.
     """
     if not _NAME.fullmatch(name) or name.endswith(".toml"):
         raise UsageError(

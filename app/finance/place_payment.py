@@ -89,7 +89,7 @@ REASON_WORDS: Final[Mapping[Reason, str]] = {
 }
 
 NEAR: Final[Duration] = DAY
-"""Longest time between a payment and an order's placing that counts as a reason for the order."""
+"""Longest time from an order's placing to a payment that still suggests the order."""
 
 LOOKED_AT: Final = 200
 """Most orders compared with one payment."""
@@ -222,8 +222,7 @@ async def why_not_alone(context: AppContext, asked: Placing) -> str | None:
 class _Seen:
     """State of a payment in the transaction of an act.
 
-    money   what is left of the payment; for an answered payment, the amount that a statement line
-            proves
+    money   what is left of the payment; if answered, the amount that a statement line proves
     proved  whether a statement line proves the amount
     taken   orders from which the act takes the payment
     """

@@ -47,9 +47,10 @@ from reconcile.money import MAX_MINOR, Money, to_json
 class RunRequest:
     """Request for a run.
 
-    since, until  the period, which ends before `until`; None for an open end. An order is dated by
-                  its placing in the book, or else by its first money; a line without an order by
-                  itself
+    since, until  the period, which ends before `until`; None for an open end. An order has the date
+                  of
+                  its placing in the book, or else of its first money; a line without an order has
+    its               own date
     as_of         the instant whose knowledge counts; None for now
     rules         the text of a file of rules; None for the saved rules
     """
@@ -157,7 +158,7 @@ async def reconcile_for(
     reason: str,
     progress: Callable[[int], None] = silent,
 ) -> Ran:
-    """Reconcile for an operator, and record it in the trail. Raises UsageError if they may not."""
+    """Reconcile for an operator, and record it in the trail. Raises UsageError if not permitted."""
     await who_may(context, by=by, action="reconciled")
     done = await reconcile_period(context, asked, progress=progress)
     async with context.database.writing() as connection:
@@ -376,7 +377,7 @@ def listed_run(found: break_store.Run) -> RunDocument:
 
 
 def run_document(found: Ran) -> RunTotalsDocument:
-    """Return a run as a document. `matched` has the orders that agree with the book."""
+    """Return a run as a document. `matched` counts and sums the orders that agree with the book."""
     control = found.control
     ties = control.ties()
     matched = [

@@ -176,14 +176,12 @@ Progress = Callable[[int], None]
 class Known:
     """Facts that a matching needs besides its rows. They can be pickled.
 
-    as_of    the instant of the matching
-    period   the period; None for all time
-    overlay  replacements for stale cached ledger lines
-    joined   for lines of several orders, the date that puts them into one period; empty without a
-             period
-    suspended  payments that belong, or belonged, to no order
-    recipients keys of the orders with the phone number that a payment to a person went to, by
-    payment
+    as_of       the instant of the matching
+    period      the period; None for all time
+    overlay     replacements for stale cached ledger lines
+    joined      the date that puts lines of several orders into one period; empty without a period
+    suspended   payments that belong, or belonged, to no order
+    recipients  for each payment to a person, keys of the orders with the person's phone number
     """
 
     as_of: Instant
@@ -227,8 +225,7 @@ NOTHING_COVERED: Final = Coverage()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The connections to the rows on one snapshot. Ledger lines of the past have their own
-    connection.
+    """Connections to the rows of one snapshot. Ledger lines of the past have their own: `takings`.
 
     Only code that `in_step` runs may read the streams.
     """
@@ -335,8 +332,7 @@ async def bank_sides(
     hands: tuple[HandMatch, ...],
     takings: Connection | None = None,
 ) -> BankSides | None:
-    """Return the input of bank matching as of an instant; None if no bank file was imported by
-    then.
+    """Return the input of bank matching as of an instant; None if there was no bank file yet.
 
     takings  connection to the ledger lines of that instant, if it is another connection
     Raises UsageError for more payouts, lines or orders than MOST.

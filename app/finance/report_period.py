@@ -380,8 +380,8 @@ def _on_the_books(
     revenue: journal.Revenue | None,
 ) -> Iterator[journal.Transaction]:
     """Yield a period's transactions: those stored for closed months, those of open months, and
-    adjusting entries. To adjust a closed month, make it again with the revenue setting of its
-    closing."""
+    adjusting entries. A closed month is made again with its closing's revenue setting to be
+    adjusted."""
     start, end = scope.start, scope.end
     if not closed:
         yield from made_now(start, end, revenue)

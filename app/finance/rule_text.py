@@ -109,8 +109,7 @@ _BY_HAND: Final = (
 
 
 def with_setting(text: str, name: str, value: str | Sequence[str] | None) -> str:
-    """Return rules with one setting, such as `tolerance.KES`, changed. The value None removes the
-    setting.
+    """Return rules with one setting changed, such as `tolerance.KES`. None removes the setting.
 
     Raises UsageError if the file has a form that this function cannot change.
     """
@@ -167,8 +166,7 @@ def known_currency(typed: str) -> str:
 
 
 def with_fees(text: str, blocks: str, *, replaced: Callable[[Mapping[str, Any]], bool]) -> str:
-    """Return rules without the [[fee]] blocks for which `replaced` is true, and with `blocks` at
-    the end.
+    """Return rules without the [[fee]] blocks to be `replaced`, and with `blocks` at the end.
 
     Raises UsageError if the file has a form that this function cannot change.
     """

@@ -87,7 +87,7 @@ class ReportParcel:
 
 
 class Delivers(Protocol):
-    """A way to deliver files."""
+    """Way of delivering files."""
 
     async def deliver(self, parcel: ReportParcel, files: Sequence[str]) -> None:
         """Deliver some files of the parcel. Raises DeliveryFailed."""
@@ -353,8 +353,7 @@ async def _checkpoint(
 ) -> ScheduledRun:
     """Deliver the newest checkpoint of the log that was signed before the run was claimed.
 
-    The file's name contains the digest, so a checkpoint of a rewritten log does not replace the
-    file.
+    The file's name has the digest, so a checkpoint of a rewritten log does not replace it.
     """
     async with context.database.reading() as connection:
         head = await newest_head(connection, until=run.as_of)

@@ -323,8 +323,7 @@ class StagedFile:
         self.done.sha256 = digest
 
     def state_coverage(self, name: str, *, who: str, at: Instant) -> None:
-        """Record which days the file covers, from the file, or from the request if the file does
-        not say.
+        """Record which days the file covers, as the file states, or else as the request states.
 
         name  the source or order book; empty for a bank's file, whose rows name accounts
         """

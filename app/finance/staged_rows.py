@@ -23,7 +23,7 @@ Row = tuple[Any, ...]
 Rows = list[Row]
 
 IN_MEMORY: Final = 50_000
-"""Most rows in memory, half a kilobyte each. So many are sorted at a time."""
+"""Most rows in memory, half a kilobyte each, and rows sorted at a time."""
 
 IN_BLOCK: Final = 500
 """Rows read at a time from each sorted part while parts are merged."""
@@ -130,7 +130,7 @@ class Staged:
         return found
 
     def crowds(self, of: Sequence[str]) -> Iterator[Rows]:
-        """Yield groups of rows with equal values in these columns, which lead the order."""
+        """Yield groups of rows with equal values in these columns, the first ones of the order."""
         alike, last, equal = self._places(of), None, Rows()
         for row in self._merged():
             key = alike(row)
@@ -213,8 +213,7 @@ def _explained() -> Iterator[None]:
 
 
 def chunks(staged: Staged, pace: Pace) -> Iterator[Rows]:
-    """Yield rows in order without their numbers, each time as many as the pace allows in a
-    transaction.
+    """Yield rows in order without their numbers, as many at a time as the pace allows.
 
     Rows of one key or subject stay together.
     """

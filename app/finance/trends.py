@@ -113,8 +113,7 @@ def _last_months(calendar: Calendar, now: Instant) -> list[str]:
 
 
 def trends_document(found: Trends) -> dict[str, Any]:
-    """Return the trends as a document. Rates are in percent with two decimals, null without
-    money."""
+    """Return the trends as a document: rates in percent with two decimals, null without money."""
     return {
         "as_of": format_known(found.as_of),
         "months": list(found.months),

@@ -75,8 +75,7 @@ class VerifiedPeriods:
 async def verify_periods(
     context: AppContext, *, only: str | None, progress: report_period.Progress = silent
 ) -> AsyncIterator[VerifiedPeriods]:
-    """Verify all closings, or the closings of one month, by month and version. Yield the result of
-    each step.
+    """Verify closings by month and version, all or those of one month. Yield each step's result.
 
     If a closing was altered, its further steps are skipped. Raises NotFoundError for a month that
     was never closed.

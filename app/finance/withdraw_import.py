@@ -145,8 +145,7 @@ async def withdraw_import(
     seen_as  the `mark` of what the person saw; empty if the person did not look
 
     Raises NotFoundError for an unknown import. Raises UsageError for a person who may not withdraw
-    it, for an import that was withdrawn or has changed since it was seen, and during another
-    import.
+    it, for an import that was withdrawn or changed since it was seen, and during an import.
     """
     check_reason(reason, of="an import", countries=context.countries)
     async with context.database.writing() as connection:

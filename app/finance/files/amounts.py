@@ -52,7 +52,7 @@ class Marks:
 
 
 class Amounts:
-    """Parses cells as minor units."""
+    """Parser of amounts in cells, as minor units."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks

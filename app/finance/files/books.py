@@ -76,7 +76,7 @@ class BookForm:
     )
 
     def __init__(self, mapping: FileMapping, *, sources: Collection[str] | None = None) -> None:
-        """Set up the form. Raises UsageError for a default that is not one of our words, or no
+        """Set up the form. Raises UsageError for a default that is neither a known word nor a
         currency.
 
         sources  names that a row's source may have; None for any name
@@ -180,8 +180,7 @@ class BookForm:
         session_cells: Sequence[str],
         payment_cells: Sequence[str],
     ) -> tuple[Sequence[str | None], Sequence[str | None], Sequence[str | None]]:
-        """Return columns of sources, sessions and payments, None where missing. Raises
-        UnclearCell."""
+        """Return columns of sources, sessions, payments, None if missing. Raises UnclearCell."""
         if not any(session_cells) and not any(payment_cells):
             nothing = (None,) * len(kinds)
             return nothing, nothing, nothing
@@ -252,9 +251,9 @@ REFUND_ALONE: Final = (
 def story_of(rows: Sequence[Sequence[Any]]) -> tuple[Any, ...] | None:
     """Join the staged rows of one order into one row; return None if they do not add up.
 
-    Exactly one row must say that the order was paid. The others say how much was refunded, with or
-    without a minus sign, in the same currency and not more than was paid. Values that the paid row
-    lacks, such as a payment, are taken from them.
+    Exactly one row must say that the order was paid. The other rows say how much was refunded, with
+    or without a minus sign, in the same currency and not more than was paid. Values that the paid
+    row lacks, such as a payment, are taken from the other rows.
     """
     paid = [row for row in rows if row[_PLACE["status"]] == "paid"]
     back = [row for row in rows if row[_PLACE["status"]] == "refunded"]

@@ -173,7 +173,8 @@ NO_ZONE: Final = (
 
 
 class Dates:
-    """Parses cells as instants. A local time that occurs twice, as in autumn, is the first one."""
+    """Parser of cells as instants. A local time that occurs twice, as in autumn, means the
+    first."""
 
     def __init__(
         self, form: DateForm, zone: tzinfo | None, words: Mapping[str, str] | None = None

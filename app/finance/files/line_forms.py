@@ -70,7 +70,7 @@ class Understood:
     """The clear rows of a batch, each beginning with its number, and the batch's problems.
 
     unclear  the other rows, each beginning with its number, with None for unclear values
-    totals   numbers of rows that add up rows above; they are no data of the file
+    totals   numbers of rows with totals of the rows above, which are no data
     """
 
     rows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -81,10 +81,8 @@ class Understood:
 
 
 class Understanding:
-    """Parses the batches of one table in one form.
-
-    Raises RefusedTable for a heading without the required columns.
-    """
+    """Parser of the batches of one table in one form. Raises RefusedTable for a heading without the
+    required columns."""
 
     def __init__(self, table: tables.SourceTable, form: LineForm, mapping: FileMapping) -> None:
         self._form, self._heading, self._table = form, table.heading, table
@@ -316,7 +314,7 @@ def _attempt_one(
     /,
     *arguments: Any,
 ) -> Any:
-    """Return `read` of the cells of one row. If a cell is unclear, return None, and add the field
+    """Return the result of `read` for one row. If a cell is unclear, return None, and add the field
     and the reason to `unclear`."""
     if any(argument is None for argument in arguments):
         return None
@@ -401,7 +399,7 @@ _WHOLE: Final = re.compile(r"[1-9][0-9]{7,14}")
 
 
 class Vocabulary:
-    """Parses the cells of a column as words of a closed vocabulary, in any case."""
+    """Parser of a column's cells as words of a closed vocabulary, in any case."""
 
     def __init__(
         self,
@@ -464,7 +462,7 @@ _NATIONAL: Final = (
 
 
 class Phones:
-    """Parses cells as E.164 digits."""
+    """Parser of cells as E.164 digits."""
 
     def __init__(self, country: str | None) -> None:
         """Set the calling code that replaces the leading zero of national numbers, if known."""

@@ -73,7 +73,7 @@ _OF_BUYER: Final = frozenset({"itemprice", "promotion", "itemwithheldtax"})
 
 
 _WHOLE_AMOUNT: Final = "TransactionTotalAmount"
-"""Description of amounts whose amount type describes them."""
+"""Amazon's description of amounts that their amount type describes."""
 
 
 def _amazon_settlement(table: MadeRows) -> Iterator[Row]:

@@ -48,7 +48,7 @@ from app.finance.files.preset_rows import ROW_FUNCTIONS
 SHIPPED: Final = Path(__file__).parents[1] / "presets"
 
 NO_PRESET: Final = "none"
-"""Replaces a preset's name: read the file by the usual column names, whatever its heading."""
+"""Given instead of a preset's name to read the file by the usual column names."""
 
 PresetKind = Literal["book", "statement", "bank"]
 
@@ -387,7 +387,7 @@ def _plain_rows(rows: Sequence[FirstRow]) -> Iterator[tuple[int, Sequence[str], 
 
 
 NEARLY: Final = 3
-"""An export nearly fits a heading that lacks less than one in this many of the needed columns."""
+"""An export nearly fits if less than 1/NEARLY of the columns that it needs are missing."""
 
 
 def nearly_recognized(rows: Sequence[FirstRow], *, kind: str | None = None) -> list[str]:
@@ -421,8 +421,7 @@ def shipped_exports() -> Sequence[Export]:
 
 
 def export_in(name: str, text: str, *, kind: Any = None) -> Export:
-    """Return the export that a valid preset or mapping describes. `kind` is used if the text states
-    none."""
+    """Return the export of a valid preset or mapping. `kind` is used if the text states none."""
     values = tomllib.loads(text)
     return Export(
         name=name,

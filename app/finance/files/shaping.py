@@ -564,7 +564,7 @@ def _is_label(cell: str) -> bool:
 
 
 _ENOUGH: Final = 2
-"""Fewest rows above a total. With fewer, an order could equal their sum."""
+"""Fewest rows above a total. The sum of fewer rows could also be an order's amount."""
 
 
 class ShapedTotals:
@@ -611,8 +611,7 @@ class ShapedTotals:
         return {number: row for number, row in rows if self._is_named(row)}
 
     def _text(self, rows: Sequence[Sequence[str]]) -> str:
-        """Return all texts that may contain a label, joined, since one search is faster for many
-        rows.
+        """Return all texts that may contain a label, joined, because one search is faster.
 
         If every row has a reference, only references are returned, otherwise all cells.
         """

@@ -53,8 +53,7 @@ def in_name(name: str) -> Iterator[StatedPeriod]:
 
 
 def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tuple[str, Span]]:
-    """Return (account, span) of each period that a file states. All rows must have been read
-    before.
+    """Return (account, span) of each period that a file states. Call it after all rows are read.
 
     The account is empty for a period of the whole file.
     """
@@ -67,7 +66,7 @@ def spans_of(table: SourceTable, path: Path, chosen: ChosenReading) -> list[tupl
 
 
 def span_of(period: StatedPeriod, mapping: FileMapping) -> Span | None:
-    """Parse a period in the file's zone. Return None if an end is no date, or both are reversed."""
+    """Parse a period in the file's zone. Return None if the ends are no dates, or are reversed."""
     zone = mapping.zone or UTC
     dates, calendar = Dates(mapping.dates, zone, mapping.zones), Calendar(zone)
     try:

@@ -131,7 +131,7 @@ class Problem:
 
 
 class UnclearCell(ValueError):
-    """Error: a cell's meaning is not certain. The message is one sentence.
+    """Error that a cell's meaning is not certain. The message is one sentence.
 
     word  the cell's text, if a mapping must state its meaning
     """
@@ -142,7 +142,7 @@ class UnclearCell(ValueError):
 
 
 class RefusedTable(Exception):
-    """Error: a file cannot be read, or cannot be read beyond a row."""
+    """Error that a file cannot be read at all, or not beyond a certain row."""
 
     def __init__(self, row: int, sentence: str, *, column: str | None = None) -> None:
         super().__init__(sentence)
@@ -485,8 +485,7 @@ class CsvTable:
     def _heading_line(
         self, delimiter: str | None, recognize: Recognize, given: int | None
     ) -> tuple[int, str, str | None]:
-        """Return (number of lines above the heading, the heading's line, the declared delimiter or
-        None)."""
+        """Return (number of lines above the heading, its line, the declared delimiter or None)."""
         declared, found = None, list[tuple[int, str]]()
         for number, line in enumerate(lines(self._path, self._encoding)):
             declaration = _DECLARATION.fullmatch(line)
@@ -556,8 +555,7 @@ class CsvTable:
         return self._skipped + int(reader.line_num)  # type: ignore[attr-defined]
 
     def _unreadable(self, error: csv.Error) -> RefusedTable:
-        """Return an error for the row that cannot be read. Read the file again, row by row, to find
-        it."""
+        """Return an error for the row that cannot be read, after reading again to find the row."""
         reader, line = self._reader(), self._skipped
         try:
             while True:
@@ -609,8 +607,7 @@ _MISQUOTED: Final = (
 
 
 def _delimiter_of_ours(line: str) -> str | None:
-    """Return the delimiter of a line that is the heading of a file of rejected rows; None
-    otherwise."""
+    """Return the delimiter if a line is the heading of a file of rejected rows; else None."""
     end = line.rstrip().replace('"', "")
     return next((mark for mark in DELIMITERS if end.endswith(mark.join(ADDED))), None)
 
@@ -620,8 +617,7 @@ SEARCHED_ROWS: Final = 50
 
 
 def heading_in(known: Sequence[int]) -> int:
-    """Return the index of the heading, by the number of known column names in each of the first
-    rows.
+    """Return the index of the heading, by the number of known names in each of the first rows.
 
     The heading is the first row with the most known names, if it has more than one; otherwise it is
     the first row.

@@ -85,8 +85,7 @@ def _untyped(cell: object) -> object:
 
 
 def sheet_lines(path: Path, name: str | None, noted: bool, most: int) -> Iterator[bytes]:
-    """Yield one sheet as lines of JSON: first its head, or the reason for refusing it, then its
-    rows.
+    """Yield a sheet as lines of JSON: its head, or the reason for refusing it, then its rows.
 
     noted  whether the head has notes on other sheets and hidden rows
     most   number of rows with content after which to stop; 0 for no limit
@@ -571,8 +570,7 @@ def _with_errors(cells: list[str], errors: Mapping[int, str]) -> list[str]:
 
 
 class _WrittenSheet:
-    """A sheet that a child process has written to an unnamed file. The file is closed with this
-    object.
+    """A sheet that a child process has written to an unnamed file, closed with this object.
 
     others, hidden  notes on the other sheets, and on hidden rows
     doubts          doubtful cells, as in `SheetDoubts`
@@ -653,8 +651,7 @@ def sheets_with_rows(path: Path) -> Sequence[str]:
 def _in_child(
     work: Callable[..., Iterator[bytes]], path: Path, *values: object, to: IO[bytes]
 ) -> None:
-    """Run a function on a workbook in a child process; write its items to `to`. Raises
-    RefusedTable."""
+    """Run a function in a child process, and write its items to `to`. Raises RefusedTable."""
     with tempfile.TemporaryDirectory(prefix="tallyhook-workbook-") as folder:
         named = Path(folder) / "book.xlsx"  # the library decides by the file ending
         named.symlink_to(path.absolute())

@@ -273,8 +273,7 @@ def accounts_of(text: str, *, name: str = "the file of accounts") -> Accounts:
 
 
 def merchant_accounts(settings: ReportsSettings, path: Path | None = None) -> Accounts:
-    """Return the accounts in a file: `path`, or TALLYHOOK_REPORTS__ACCOUNTS. Without a file, return
-    the defaults.
+    """Return the accounts in a file: `path`, or TALLYHOOK_REPORTS__ACCOUNTS; else the defaults.
 
     Raises ConfigurationError that lists all mistakes.
     """

@@ -255,8 +255,7 @@ def begun(
     accounts: Accounts,
     rates: Rates | None = None,
 ) -> tuple[Callable[[Transaction], None], Callable[[], None]]:
-    """Write a journal's head. Return two functions: to write a transaction, and to end the
-    journal."""
+    """Write a journal's head. Return functions to write a transaction and to end the journal."""
 
     def put(text: str) -> None:
         write(text.encode("utf-8", "backslashreplace"))
@@ -268,14 +267,14 @@ def begun(
 
 
 class JournalText:
-    """A journal in one format: first its head, then the text of each transaction in order, then its
-    foot.
+    """A journal in one format: its head, then each transaction in order, then its foot.
 
     Transactions are dated by the calendar; CSV and JSON number them. A form that adds up days has
     no text of transactions: its foot is the whole journal.
 
     rates  rates to the merchant's currency, in which journals for Xero and QuickBooks are then
-           written; None to leave amounts in their currencies
+           written;
+           None to leave amounts in their currencies
     """
 
     def __init__(

@@ -84,13 +84,13 @@ class JournalForm(NamedTuple):
     media: str = "text/csv; charset=utf-8"
     columns: tuple[str, ...] = ()
     separator: str = ","
-    """Of the lines of `columns` and of `by_day`; `each` passes its own to `csv_line`."""
+    """Separator in the lines of `columns` and `by_day`; `each` passes its own to `csv_line`."""
     by_day: Callable[[DaySum], tuple[str, ...]] | None = None
-    """Returns the cells of an account's sum: the journal is added up by day."""
+    """Function that returns the cells of an account's sum for a day."""
     head: Callable[[Journal], str] | None = None
-    """Writes what is before the first transaction; None for a line of `columns`."""
+    """Function that writes the text before the first transaction; None to write `columns`."""
     each: Callable[[Journal, Transaction, Posted, str], str] | None = None
-    """Writes a transaction with its postings and its day."""
+    """Function that writes a transaction with its postings and its day."""
     foot: Callable[[Journal], str] | None = None
 
 

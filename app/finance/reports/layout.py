@@ -221,7 +221,7 @@ def _last_day(until: instants.Instant, zone: tzinfo) -> str:
 
 
 def verdict(report: PeriodReport) -> str:
-    """Return a sentence that all ties hold, or that lists the ties that do not."""
+    """Return a sentence that says whether all ties hold, and lists the ties that do not."""
     broken = [
         tie.name if tie.currency is None else f"{tie.name} ({tie.currency})"
         for tie in report.ties
@@ -236,11 +236,8 @@ def verdict(report: PeriodReport) -> str:
 
 
 def at_risk(report: PeriodReport) -> str:
-    """Return a sentence that counts the breaks that are not accepted, and their money at risk by
-    currency.
-
-    Money in unit mistakes is stated separately.
-    """
+    """Return a sentence with the number of unaccepted breaks, and their money at risk by currency.
+    Money in unit mistakes is stated separately."""
     risk, units, count = Counter[str](), Counter[str](), Counter[str]()
     for row in report.breaks:
         count["accepted" if row.state == "accepted" else "open"] += row.count

@@ -81,8 +81,7 @@ _LEAST: Final = {"breaks": 18, "cause": 14, "bucket": 14, "flow": 14, "figure": 
 
 
 def table(report: PeriodReport) -> bytes:
-    """Return text for a terminal without colours: tables with rows, and the first lines of
-    lists."""
+    """Return text for a terminal without colours: tables with rows, and the beginnings of lists."""
     file = io.StringIO()
     console = Console(file=file, width=WIDTH, color_system=None, force_terminal=False)
     if report.scope.merchant:

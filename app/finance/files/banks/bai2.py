@@ -172,7 +172,8 @@ def _at(fields: Sequence[str], place: int) -> str:
 
 
 def _minor(number: int, text: str) -> Decimal:
-    """Return an amount in minor units; 0 for an empty field. Raises RefusedTable."""
+    """Return an amount in minor units; 0 if it is empty. Raises RefusedTable for other
+    characters."""
     if text and not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
         raise tables.RefusedTable(number, "an amount has characters other than digits")
     return Decimal(text or 0)

@@ -50,8 +50,8 @@ _CODES_OF_BALANCES: Final = {"OPBD": "opening", "PRCD": "opening", "CLBD": "clos
 
 class CamtTable(entries.BankTable):
     """One CAMT file. Document types and entities are refused: the format has none, and in XML they
-    can read other files or fill memory. Without them the standard library's parser keeps 64 KiB, a
-    tag of MAX_TAG and MAX_DEPTH names, which needs no child process."""
+    can read other files or fill memory. Without them the standard library's parser needs little
+    memory (64 KiB, a tag of MAX_TAG and MAX_DEPTH names), so it needs no child process."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class _CamtEntry:
 
 
 class _Camt:
-    """Tracks the elements of one document by their path, which gives their meaning."""
+    """Parser of one document. The path of an element gives its meaning."""
 
     def __init__(self, table: CamtTable) -> None:
         """Set up the parser, which adds counts, periods and problems of statements to `table`."""

@@ -245,7 +245,7 @@ NO_ENTRIES: Final = (0, Decimal(0))
 def _check_counted(
     number: int, value: str, booked: tuple[int, Decimal], expected: tuple[int, Decimal]
 ) -> None:
-    """Raise RefusedTable unless a field counts the booked entries, or these and the expected
+    """Raise RefusedTable unless a field counts the booked entries, with or without expected
     ones."""
     found = _COUNTED.fullmatch(value.strip())
     every = (booked[0] + expected[0], booked[1] + expected[1])
