@@ -37,8 +37,10 @@ def list_breaks(
     state: Annotated[
         str | None, typer.Option(help="Only in this state: open, assigned, accepted or closed.")
     ] = None,
-    assignee: Annotated[str | None, typer.Option(help="Only those of this assignee.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Closed ones, too.")] = False,
+    assignee: Annotated[
+        str | None, typer.Option(help="Only breaks assigned to this person.")
+    ] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Include closed breaks.")] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List breaks by id; closed ones only with --all."""
@@ -78,7 +80,7 @@ def _print_list(
     left_out = running.reading(work)
     if left_out is None:
         printing.note(
-            "Nothing has been reconciled yet: `tallyhook reconcile run` finds what differs."
+            "Nothing has been reconciled yet: run `tallyhook reconcile run` to find differences."
         )
     elif left_out:
         printing.note(f"{left_out} more are not shown: --format csv or jsonl shows all.")
@@ -112,25 +114,30 @@ def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> N
 def _reasons(candidate: Mapping[str, Any]) -> str:
     """List the reasons for a candidate, each with its points."""
     reasons = [f"{each['words']} ({each['points']})" for each in candidate["reasons"]]
-    return ", ".join(reasons) or "it is merely the nearest"
+    return ", ".join(reasons) or "it is only the nearest line"
 
 
 def _choice(
     name: Annotated[
-        str | None, typer.Argument(metavar="ID", help="The break's id; else --where chooses.")
+        str | None,
+        typer.Argument(metavar="ID", help="The break's id. Without it, --where selects breaks."),
     ] = None,
     where: Annotated[
         str | None,
-        typer.Option(help='Several breaks: "cause=not_settled currency=KES amount<10.00 age>30".'),
+        typer.Option(help='Filter, such as "cause=not_settled currency=KES amount<10.00 age>30".'),
     ] = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it; without it the chosen breaks are only shown.")
+        bool,
+        typer.Option(
+            "--yes", help="Apply the change. Without it, the selected breaks are only listed."
+        ),
     ] = False,
     seen: Annotated[
         str | None,
         typer.Option(
             metavar="MARK",
-            help="With --yes: the mark that was printed. Refused if the breaks have changed.",
+            help="With --yes: the mark that the listing printed. The command is refused if the "
+            "breaks have changed since.",
         ),
     ] = None,
     by: operators.ByOption = None,
@@ -141,7 +148,10 @@ def _choice(
 @breaks_group.command("assign")
 @printing.sharing(_choice)
 def assign(
-    to: Annotated[str, typer.Option(help="The person; empty for no one.")], **choice: Any
+    to: Annotated[
+        str, typer.Option(help="The operator's name. An empty text removes the assignee.")
+    ],
+    **choice: Any,
 ) -> None:
     """Assign a break to a person, or several breaks."""
     from app.access.operators import known_operators
@@ -152,15 +162,15 @@ def assign(
         each.name == to and each.disabled_at is None for each in running.reading(known_operators)
     ):
         printing.note(
-            f"No operator in force is called {to}, so nobody finds it among their own breaks: "
-            "`tallyhook operators list` shows who there is."
+            f"No active operator is named {to}, so nobody will see it among their own breaks. Run "
+            f"`tallyhook operators list` for the names."
         )
 
 
 @breaks_group.command("comment")
 @printing.sharing(_choice)
 def comment(
-    note: Annotated[str, typer.Option("--note", help="What you found out.")], **choice: Any
+    note: Annotated[str, typer.Option("--note", help="The text of the note.")], **choice: Any
 ) -> None:
     """Add a note to the history of a break, or of several."""
     _act("commented", reason=note, one=f"Noted on {choice['name']}.", each="has the note", **choice)
@@ -168,13 +178,13 @@ def comment(
 
 @breaks_group.command(
     "accept",
-    epilog="Such as: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
+    epilog="Example: tallyhook breaks accept ID --reason 'less than a cent' --by Ann",
 )
 @printing.sharing(_choice)
 def accept(reason: Reason, **choice: Any) -> None:
-    """Write off a break or several, or propose it above one person's limits.
+    """Write off one or several breaks, or propose it above one person's limits.
 
-    It is open again as soon as its money changes. Those that one person may not accept are left.
+    A break reopens as soon as its money changes. Breaks above one person's limit are skipped.
     """
     _act("accepted", reason=reason, one=f"Accepted {choice['name']}.", each="is accepted", **choice)
 
@@ -185,20 +195,24 @@ def match(
     reason: Reason,
     line: Annotated[
         list[str] | None,
-        typer.Option(help="A left-over line that belongs to it; may be given several times."),
+        typer.Option(help="Unmatched line that belongs to the break. Repeat for several lines."),
     ] = None,
     score: Annotated[
-        int, typer.Option(min=1, max=100, help="With --where: points that a suggestion needs.")
+        int,
+        typer.Option(min=1, max=100, help="With --where: lowest score that a suggestion needs."),
     ] = 60,
     **choice: Any,
 ) -> None:
-    """Match a break with left-over lines by hand. It closes at once, and so do theirs.
+    """Match a break with left-over lines by hand. The break and those of its lines close at once.
 
     If the sums differ, the next run reports the difference.
-    Of many, each is matched with the suggestion that stands out with at least so many points.
+    With --where, each break is matched with its clearest suggestion of at least --points.
     """
     if line and choice["where"] is not None and choice["name"] is None:
-        raise UsageError("--line is for one break; several are each matched with a suggestion")
+        raise UsageError(
+            "--line works with one break only; with --where, leave --line out: each "
+            "break is matched with its own suggestion"
+        )
     one = f"Matched: {choice['name']} is closed."
     each = "is matched and closed"
     _act("matched", reason=reason, lines=line or (), least=score, one=one, each=each, **choice)
@@ -226,15 +240,18 @@ def _act(
     from app.finance.break_acts import BreakAct, act_on_breaks, match_lines
 
     if (name is None) == (where is None):
-        raise UsageError("say which break by its id, or which ones by --where")
+        raise UsageError("give the id of a break, or select breaks with --where")
     if where is None and seen is not None:
-        raise UsageError("--seen is of what --where shows: leave it out with an id")
+        raise UsageError("--seen works with --where only: leave it out when you give an id")
     doing = BreakAct(kind=kind, by=by, reason=reason, value=value)
     if name is None:
         _act_on_chosen(doing, where=where or "", yes=yes, seen=seen, each=each, least=least)
     elif kind == "matched":
         if not lines:
-            raise UsageError(f"say --line: `tallyhook breaks show {name}` names the nearest")
+            raise UsageError(
+                f"give --line with the line to match: `tallyhook breaks show {name}` "
+                f"lists the nearest lines"
+            )
         running.writing(match_lines, name, lines=lines, reason=reason, by=by)
         printing.note(one)
     else:
@@ -250,7 +267,7 @@ def _act_on_chosen(
 
     choice = read_choice(where)
     if seen is not None and not yes:
-        raise UsageError("--seen goes with --yes: it says what was shown before")
+        raise UsageError("--seen works with --yes only: add --yes")
 
     async def work(context: AppContext) -> ChosenBreaks:
         chosen = await chosen_for(context, choice, doing, least=least)
@@ -263,13 +280,13 @@ def _act_on_chosen(
     chosen = running.with_context(work, purpose="writing" if yes else "reading")
     count = counted(len(chosen.of), "break")
     if not chosen.of:
-        printing.note("No break is chosen: nothing was done.")
+        printing.note("No break was selected, so nothing was changed.")
     elif yes:
         printing.note(f"{count}: each {each}.")
     else:
         printing.note(
-            f"Nothing was done: add --yes to do it to {count}, with --seen {chosen.mark} "
-            "to do it to no others."
+            f"Nothing was changed. Add --yes to change {count}, and --seen {chosen.mark} to change "
+            f"only those shown."
         )
 
 
@@ -278,11 +295,11 @@ def _check_chosen(chosen: ChosenBreaks, seen: str | None) -> None:
     shown."""
     if seen is not None and seen.strip() != chosen.mark:
         raise UsageError(
-            "nothing was done, since the breaks have changed after they were shown: look at them "
-            "again, and give their new mark"
+            "nothing was changed: the breaks have changed since they were listed. List them again, "
+            "and give the new mark with --seen"
         )
     if chosen.against is not None:
-        raise UsageError(f"{chosen.against}; nothing was done")
+        raise UsageError(f"{chosen.against}; nothing was changed")
 
 
 def _preview(chosen: ChosenBreaks) -> None:
@@ -302,22 +319,23 @@ def _preview(chosen: ChosenBreaks) -> None:
 
 @breaks_group.command(
     "unmatch",
-    epilog="Such as: tallyhook breaks unmatch ID --reason 'another customer' --by Ann",
+    epilog="Example: tallyhook breaks unmatch ID --reason 'another customer' --by Ann",
 )
 def unmatch(
     name: Name,
     reason: Reason,
     line: Annotated[
-        str, typer.Option(help="Which line, where the break was matched with several.")
+        str, typer.Option(help="The line to unmatch, if the break was matched with several.")
     ] = "",
     by: operators.ByOption = None,
 ) -> None:
-    """Take back a match made by hand, also where it closed the break. The next run drops it."""
+    """Undo a match made by hand, even if it closed the break. The next run drops it."""
     from app.finance.break_acts import unmatch_break
 
     was = running.writing(unmatch_break, name, line=line, reason=reason, by=by)
     printing.note(
-        f"{name} and {was} are no longer matched; `tallyhook reconcile run` opens what is left."
+        f"{name} and {was} are no longer matched. Run `tallyhook reconcile run` to reopen what "
+        f"still differs."
     )
 
 
@@ -332,7 +350,7 @@ LATE_COLUMNS = ("id", "cause", "order", "payment", "money", "proposed", "state",
 @late_group.command("list")
 def list_late(
     everything: Annotated[
-        bool, typer.Option("--all", help="Also what later evidence has ended.")
+        bool, typer.Option("--all", help="Include money that later evidence has settled.")
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -347,17 +365,17 @@ def list_late(
 
 
 @late_group.command(
-    "settle", epilog="Such as: tallyhook late settle ID --action refund --reason 'paid twice'"
+    "settle", epilog="Example: tallyhook late settle ID --action refund --reason 'paid twice'"
 )
 def settle_late_money(
-    name: Annotated[str, typer.Argument(metavar="ID", help="Its id, as the list shows it.")],
+    name: Annotated[str, typer.Argument(metavar="ID", help="The id, as `late list` shows it.")],
     action: Annotated[str, typer.Option(help="accept, refund or credit.")],
     reason: Reason,
     by: operators.ByOption = None,
 ) -> None:
-    """Decide what to do with late money. A refund stays on the list until it has come.
+    """Decide what to do with late money. A refund stays on the list until it arrives.
 
-    Keeping more than one person may accept becomes a proposal.
+    Keeping an amount above one person's limit becomes a proposal.
     """
     from app.finance.break_acts import SeenBreak
     from app.finance.worklist import settle_late

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 Kind = Annotated[
     str,
     typer.Option(
-        help="receipt, delivery, correspondence, terms, refund_policy or other.",
+        help="Kind of file: receipt, delivery, correspondence, terms, refund_policy or other.",
     ),
 ]
 File = Annotated[Path, typer.Argument(help="A PDF, PNG, JPEG or plain text of at most 10 MiB.")]
-Carrier = Annotated[str, typer.Option(help="For a delivery: who brought it.")]
-Tracking = Annotated[str, typer.Option(help="For a delivery: its tracking number.")]
+Carrier = Annotated[str, typer.Option(help="For a delivery: the carrier's name.")]
+Tracking = Annotated[str, typer.Option(help="For a delivery: the tracking number.")]
 COLUMNS = ("attachment", "kind", "name", "carrier", "tracking", "media", "size", "at", "gone_at")
 
 
@@ -36,7 +36,9 @@ def attach(
     order: printing.OrderArgument,
     file: File,
     kind: Kind,
-    note: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", help="Note on what the file shows; stored with the file.")
+    ] = "",
     carrier: Carrier = "",
     tracking: Tracking = "",
     by: operators.ByOption = None,
@@ -50,7 +52,9 @@ def attach_to_break(
     name: Annotated[str, typer.Argument(metavar="ID", help="The break's id.")],
     file: File,
     kind: Kind = "other",
-    note: Annotated[str, typer.Option("--note", help="What it shows; kept with the file.")] = "",
+    note: Annotated[
+        str, typer.Option("--note", help="Note on what the file shows; stored with the file.")
+    ] = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -91,7 +95,7 @@ def _attach(
     print(kept.record.attachment_id)
     printing.note(
         f"{asked.name}, {counted(kept.record.size, 'byte')}, SHA-256 {kept.record.sha256}, is "
-        f"attached to {subject}. The log seals its digest; erasing the order takes the file."
+        f"attached to {subject}. The log seals its digest. Erasing the order deletes the file."
     )
 
 
@@ -136,12 +140,12 @@ def _print(found: list[Attachment], form: printing.Format) -> None:
     elif found:
         printing.emit(listed["attachments"], columns=COLUMNS, form=form)
     else:
-        printing.note("Nothing is attached to it.")
+        printing.note("There are no attachments.")
 
 
 def detach(
     name: Annotated[str, typer.Argument(metavar="ID", help="The attachment's id.")],
-    reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -158,7 +162,7 @@ Family = Annotated[
     str | None,
     typer.Option(
         "--reason-family",
-        help="The kind of the dispute, where its reason does not say: fraud, not_received, "
+        help="Kind of dispute, if its reason does not show it: fraud, not_received, "
         "not_as_described, duplicate, credit_not_processed, subscription_canceled, "
         "debit_not_authorized, processing_error or other.",
     ),
@@ -166,8 +170,8 @@ Family = Annotated[
 RespondBy = Annotated[
     str | None,
     typer.Option(
-        help="Until when the bank takes an answer, where no message says it: a day, or a moment "
-        "(RFC 3339)."
+        help="The bank's deadline for an answer, if no message states it: a date, or an RFC 3339 "
+        "time."
     ),
 ]
 
@@ -177,7 +181,9 @@ def letter(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="The file to write, .pdf or .html; it is not replaced."
+            "--output",
+            "-o",
+            help="The file to write, .pdf or .html. An existing file is not replaced.",
         ),
     ] = None,
     as_of: AsOf = None,
@@ -193,7 +199,9 @@ def letter(
     from app.evidence.letter_forms import letter_form, unshown
 
     if output is None and form is printing.Format.table:
-        raise UsageError("say -o FILE with a name that ends in .pdf or .html, or --format json")
+        raise UsageError(
+            "give -o FILE with a name that ends in .pdf or .html, or give --format json"
+        )
     kind = None if output is None else letter_form(output)
     if output is not None:
         refuse_existing(output)
@@ -241,7 +249,7 @@ def _say_missing(case: DisputeCase) -> None:
     for each in missing:
         printing.note(f"Missing: {each.sentence} To do: {each.do}.")
     if not missing:
-        printing.note("Nothing that is usual for such a dispute is missing.")
+        printing.note("Nothing that banks usually expect in such a dispute is missing.")
 
 
 def _say_deadline(case: DisputeCase) -> None:
@@ -271,7 +279,7 @@ def checklist(
     if case.limits.sources:
         printing.note(case.limits.words)
     if case.dispute is None:
-        printing.note("The order has no dispute: this is what an answer to one would take.")
+        printing.note("The order has no dispute. This is what an answer to a dispute would need.")
     else:
         printing.note(f"The dispute: {document['about']}.")
     if case.dispute is not None or case.respond_by is not None:
@@ -282,9 +290,9 @@ def checklist(
 
 def register() -> None:
     """Add the commands to their groups."""
-    such_as = "Such as: tallyhook evidence attach ORD-1042 parcel.pdf --kind delivery"
+    such_as = "Example: tallyhook evidence attach ORD-1042 parcel.pdf --kind delivery"
     evidence_group.command("attach", epilog=such_as)(attach)
-    evidence_group.command("letter", epilog="Such as: tallyhook evidence letter ORD-1042 -o a.pdf")(
+    evidence_group.command("letter", epilog="Example: tallyhook evidence letter ORD-1042 -o a.pdf")(
         letter
     )
     evidence_group.command("checklist")(checklist)

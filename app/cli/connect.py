@@ -43,16 +43,16 @@ _NAME: Final = re.compile(r"[a-z0-9_-]{1,40}")
 TITLES: Final = {
     "where": "Where to register it",
     "secret": "Its secret",
-    "credentials": "What the provider is asked back with",
+    "credentials": "Credentials for asking the provider",
     "events": "Events to subscribe to",
     "fields": "The order's reference goes into",
     "traps": "Beware",
-    "silence": "When nothing comes",
+    "silence": "If nothing arrives",
 }
 
 
 Config = Annotated[
-    Path | None, typer.Option(help="The configuration's file. [TALLYHOOK_CONFIG, or tallyhook.env]")
+    Path | None, typer.Option(help="The configuration file. [TALLYHOOK_CONFIG, or tallyhook.env]")
 ]
 SecretFile = Annotated[
     Path | None,
@@ -68,21 +68,23 @@ SharedOption = Annotated[
 ]
 OnlyOption = Annotated[
     str | None,
-    typer.Option(help='Members by which your payments are known: {"metadata.shop": ["main"]}.'),
+    typer.Option(help='Members that identify your payments: {"metadata.shop": ["main"]}.'),
 ]
 LinkByOption = Annotated[
     str | None,
-    typer.Option(help="order, or references: only what the shop named counts. [order]"),
+    typer.Option(
+        help="What links payments: order, or references (only those the shop named). [order]"
+    ),
 ]
 RotateOption = Annotated[
     bool,
     typer.Option(
-        "--rotate-address", help="Give the source another address; the old one stays valid."
+        "--rotate-address", help="Give the source a new address. The old one stays valid."
     ),
 ]
 RetireOption = Annotated[
     bool,
-    typer.Option("--retire-now", help="With --rotate-address: old addresses are refused now."),
+    typer.Option("--retire-now", help="With --rotate-address: refuse old addresses from now on."),
 ]
 
 
@@ -92,15 +94,15 @@ def connect(
         str | None, typer.Option(help="The source's name, the end of its address. [the profile's]")
     ] = None,
     account: Annotated[
-        str | None, typer.Option(help="Your account, of providers whose events name one.")
+        str | None, typer.Option(help="Your account at the provider, if its events name one.")
     ] = None,
     environment: Annotated[
-        str | None, typer.Option(help="sandbox or live, where the file does not say. [sandbox]")
+        str | None, typer.Option(help="sandbox or live, if the file does not say. [sandbox]")
     ] = None,
     secret_file: SecretFile = None,
     credentials_file: CredentialsFile = None,
     public_url: Annotated[
-        str | None, typer.Option(help="Scheme and host as the provider reaches this service.")
+        str | None, typer.Option(help="Scheme and host at which the provider reaches this service.")
     ] = None,
     shared: SharedOption = None,
     only: OnlyOption = None,
@@ -139,7 +141,9 @@ def connect(
     wanted |= _sharing(source, profile, shared, wanted=wanted, before=before)
     wanted |= _secrets(source, profile, secret_file, credentials_file, before=before)
     if retire_now and not rotate_address:
-        raise UsageError("--retire-now goes with --rotate-address")
+        raise UsageError(
+            "--retire-now works with --rotate-address only: add it, or leave --retire-now out"
+        )
     wanted |= _address(
         source, profile, rotated=rotate_address, retired=retire_now, before=before, path=path
     )
@@ -161,7 +165,7 @@ def _source_name(
     name."""
     if given is not None:
         if not _NAME.fullmatch(given.lower()):
-            raise UsageError("--name is 1 to 40 of a-z, 0-9, _ and -")
+            raise UsageError("--name must have 1 to 40 characters of a-z, 0-9, _ and -")
         return given.lower()
     known = [
         variable.split("__")[1].lower()
@@ -201,13 +205,16 @@ def _sharing(
         shared = typer.confirm(QUESTION, err=True)
     if shared is None:
         if own + "SHARED" not in known:
-            printing.note(f"{QUESTION} Say --shared or --no-shared: go-live asks for it.")
+            printing.note(
+                f"{QUESTION} Give --shared or --no-shared: `tallyhook golive` requires the answer."
+            )
         return {}
     if shared and not any(own + name in known for name in ("ACCOUNT", "ONLY", "LINK_BY")):
         raise UsageError(
-            "Its payments would count as yours. Tell them apart with "
+            "Its payments would count as yours. Tell the shops apart with "
             f"{ways_to_tell_apart(profile)} (--account, --only, --link-by references), in this "
-            f"order of preference: `tallyhook profiles show {profile.name}` says what events name"
+            f"order of preference: `tallyhook profiles show {profile.name}` lists the members of "
+            f"its events"
         )
     return {own + "SHARED": "yes" if shared else "no"}
 
@@ -236,7 +243,9 @@ def _address(
     variable, now = _own(source) + "ADDRESS", SystemClock().now()
     known = _own(source) + "PROFILE" in before
     if rotated and not known:
-        raise UsageError(f"{path} has no source {source}: there is no address to replace")
+        raise UsageError(
+            f"{path} has no source {source}, so there is no address to replace: check --name"
+        )
     if not rotated and (
         known or variable in {**before, **os.environ} or profile.signature.mac != UNSIGNED
     ):
@@ -287,19 +296,21 @@ def _secrets(
     own = _own(source)
     configured = {**before, **os.environ}
     if secret_file == credentials_file == Path("-"):
-        raise UsageError("standard input can hold only one of the two: name a file for the other")
+        raise UsageError(
+            "standard input can hold only the secret or the credentials: give a file for the other"
+        )
     found = {}
     if profile.signature.mac == UNSIGNED:
         if secret_file is not None:
-            raise UsageError(f"{profile.name} has no secret: leave --secret-file out")
+            raise UsageError(f"profile {profile.name} uses no secret: leave --secret-file out")
     elif secret_file or not any(
         own + key in configured for key in ("SECRETS", "SECRETS_FILE", "KEYS")
     ):
         what = f"The secret is {profile.setup.secret or UNDOCUMENTED}"
         if secret_file is None and takes_keys(profile):
             raise UsageError(
-                f"{what}. A key has several lines, which cannot be typed in here: give "
-                "--secret-file FILE, or - to read it from standard input"
+                f"{what}. A key has several lines, so it cannot be typed here: give --secret-file "
+                f"FILE, or --secret-file - for standard input"
             )
         text = _read(secret_file) if secret_file else _asked(what, "secret")
         key, value = _as_setting(text)
@@ -318,7 +329,7 @@ def _as_setting(text: str) -> tuple[str, str]:
         return "KEYS", json.dumps(_texts(text, "--secret-file"), sort_keys=True)
     listed = secrets_in(text)
     if not listed:
-        raise UsageError("there is no secret in what was given")
+        raise UsageError("the given text or file contains no secret: give the secret itself")
     plain = len(listed) == 1 and not re.search(r"^\[|,|\n", listed[0])
     return "SECRETS", listed[0] if plain else json.dumps(listed)
 
@@ -328,8 +339,8 @@ def _credentials(needed: Mapping[str, str], file: Path | None) -> dict[str, str]
         described = "; ".join(f"{name}: {what}" for name, what in needed.items())
         shape = json.dumps(dict.fromkeys(needed, "<value>"))
         raise UsageError(
-            f"The provider is asked back with {described}. There is no terminal to ask at: give"
-            f" --credentials-file FILE with {shape}, or - to read it from standard input"
+            f"Tallyhook asks the provider with {described}. There is no terminal to type it at: "
+            f"give --credentials-file FILE with {shape}, or --credentials-file - for standard input"
         )
     if file is None:
         return {name: _asked(f"{name}: {what}", name) for name, what in needed.items()}
@@ -346,7 +357,7 @@ def _texts(text: str, option: str) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise UsageError(f'{option} holds no JSON object of texts, such as {{"name": "value"}}')
+        raise UsageError(f'{option} needs a JSON object of texts, such as {{"name": "value"}}')
     return found
 
 
@@ -359,7 +370,9 @@ def _read(file: Path) -> str:
             with file.open("rb") as opened:
                 content = opened.read(MAX_SECRET_BYTES + 1)
         if len(content) > MAX_SECRET_BYTES:
-            raise UsageError(f"{file} holds more than {MAX_SECRET_BYTES:,} bytes: no secret does")
+            raise UsageError(
+                f"{file} has more than {MAX_SECRET_BYTES:,} bytes, which no secret has"
+            )
         return content.decode("utf-8-sig")
     except OSError as error:
         raise UsageError(f"{file} cannot be read: {error.strerror}") from None
@@ -376,8 +389,8 @@ def _asked(sentence: str, name: str) -> str:
     """Prompt for a text without echoing it. Raises UsageError without a terminal."""
     if not sits_at_a_terminal():
         raise UsageError(
-            f"{sentence}. There is no terminal to ask at: give --secret-file FILE, or - to read it"
-            " from standard input"
+            f"{sentence}. There is no terminal to type it at: give --secret-file FILE, or "
+            f"--secret-file - for standard input"
         )
     printing.note(sentence)
     return str(typer.prompt(name, hide_input=True, err=True))
@@ -432,27 +445,32 @@ def _print_setup(
         whole: dict[str, Any] = {"source": source, "file": str(path), "added": list(added)}
         printing.document(whole | {"address": address, "setup": dict(facts)}, form)
         return
-    printing.say(f"{path}: {'added ' + ', '.join(added) if added else 'says all of it already'}.")
+    printing.say(
+        f"{path}: {'added ' + ', '.join(added) if added else 'has all of these settings already'}."
+    )
     printing.say("Address to register")
     printing.say(f"  {address}")
     for old in given[1:]:
         assert old.until is not None
         printing.say(
-            f"  The address before it is accepted until {format_instant(old.until)}, for "
-            "payments that were begun with it."
+            f"  The previous address is accepted until {format_instant(old.until)}, for payments "
+            f"that were started with it."
         )
     if _own(source) + "ADDRESS" in added:
-        printing.say("  It is a secret: whoever knows it can send. Restart `serve` to use it.")
+        printing.say(
+            "  The address is a secret: anyone who knows it can send. Restart `serve` to use it."
+        )
     for key, value in facts.items():
         printing.say(TITLES[key])
         for line in [value] if isinstance(value, str) else value:
             printing.say(f"  {line}")
     if not settings.public_url:
         printing.note(
-            "Set TALLYHOOK_PUBLIC_URL (or --public-url) to scheme and host as the provider sees it."
+            "Set TALLYHOOK_PUBLIC_URL, or give --public-url, with the scheme and host that the "
+            "provider calls."
         )
     if added:
-        printing.note("A service that runs takes these settings with its next start.")
+        printing.note("Restart a running service to apply these settings.")
 
 
 def _await_delivery(source: str, profile: Profile, settings: Settings, *, seconds: float) -> None:
@@ -475,36 +493,39 @@ def _await_delivery(source: str, profile: Profile, settings: Settings, *, second
 
     arrived = running.with_context(waiting, loaded=settings)
     if arrived is None:
-        printing.say(f"Nothing came. {profile.setup.silence or ''}".rstrip())
+        printing.say(f"Nothing arrived. {profile.setup.silence or ''}".rstrip())
         printing.say(
-            "Is the address registered, is `serve` running, and does it reach here from outside?"
+            "Check that the address is registered, that `serve` is running, and that it can be "
+            "reached from outside."
         )
         raise typer.Exit(1)
     entry = arrived.entry
     if arrived.unknown:
-        printing.say(f"A delivery came for a source {entry.source!r}, which is not configured.")
+        printing.say(f"A delivery arrived for {entry.source!r}, a source that is not configured.")
     if not arrived.refused:
-        printing.say(f"It came and was taken: {entry.delivery_id}, {entry.verdict}.")
+        printing.say(f"A delivery arrived and was accepted: {entry.delivery_id}, {entry.verdict}.")
         if entry.problem:
             printing.say(f"  {entry.problem}")
         if arrived.no_order is not None:
             printing.say(f"  {arrived.no_order}")
             raise typer.Exit(1)
         return
-    printing.say(f"It came and was refused: {entry.verdict}. {entry.problem or ''}".rstrip())
+    printing.say(
+        f"A delivery arrived and was refused: {entry.verdict}. {entry.problem or ''}".rstrip()
+    )
     for each in arrived.diagnoses:
         printing.say(f"  {each.sentence}")
     if not arrived.diagnoses:
         account = accounts(settings).get(source)
         printing.say(f"  {unexplained(entry.verdict, account)}")
-    printing.say("  `tallyhook deliveries reverify` then takes what was refused.")
+    printing.say("  Then run `tallyhook deliveries reverify` to judge refused deliveries again.")
     raise typer.Exit(1)
 
 
 def register(application: typer.Typer) -> None:
     """Add the command."""
     application.command(
-        epilog="Such as: tallyhook connect stripe --secret-file secret.txt --wait 600"
+        epilog="Example: tallyhook connect stripe --secret-file secret.txt --wait 600"
     )(connect)
 
 
@@ -529,7 +550,7 @@ def list_profiles(form: printing.FormatOption = printing.Format.table) -> None:
 
 @profiles_group.command("show")
 def show_profile_file(name: Name, form: printing.FormatOption = printing.Format.table) -> None:
-    """Show all that a profile says, with defaults and sources."""
+    """Show a profile with its defaults and the pages it is based on."""
     from app.providers.connecting import setup_facts
     from app.providers.profile import load_profile, profile_rows, show_profile
 
@@ -548,13 +569,13 @@ def check_profile_file(
     file: Annotated[str, typer.Argument(help="The profile's file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Report every mistake of a profile file, by line. Exit code 1 where there is one."""
+    """Report every mistake in a profile file, by line. Exit code 1 if there is one."""
     from app.providers.profile import check_profile
 
     problems = check_profile(file)
     if form is not printing.Format.table:
         printing.document({"file": file, "valid": not problems, "problems": problems}, form)
-    for line in problems or [f"{file} is in order."]:
+    for line in problems or [f"{file} has no mistakes."]:
         if form is printing.Format.table:
             print(line)
     if problems:
@@ -570,16 +591,16 @@ def signature() -> None:
 
 
 @signature_group.command(
-    "check", epilog="Such as: tallyhook signature check --profile stripe < requests.jsonl"
+    "check", epilog="Example: tallyhook signature check --profile stripe < requests.jsonl"
 )
 def check_signatures(
     profile: Annotated[
-        str | None, typer.Option(help="Profile of the lines that name none: a name, or a path.")
+        str | None, typer.Option(help="Profile for lines that name none: a name, or a path.")
     ] = None,
 ) -> None:
     """Verify one request a line, each a JSON object; print one verdict a line.
 
-    Exit code 0 whatever the verdicts are: they are the answer.
+    The exit code is 0 whatever the verdicts are.
     """
     from app.providers.check_signatures import check_lines, request_lines
 

@@ -38,14 +38,16 @@ def list_deliveries(
     verdict: Annotated[str | None, typer.Option(help="Only this verdict.")] = None,
     source: Annotated[str | None, typer.Option(help="Only of this source.")] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Only events of this kind, in the provider's word.")
+        str | None, typer.Option(help="Only events of this kind, as the provider names it.")
     ] = None,
-    order: Annotated[str | None, typer.Option(help="Only events of this order's ledger.")] = None,
+    order: Annotated[str | None, typer.Option(help="Only events linked to this order.")] = None,
     no_order: Annotated[
-        bool, typer.Option("--no-order", help="Only events that are in no order's ledger.")
+        bool, typer.Option("--no-order", help="Only events that are not linked to an order.")
     ] = False,
-    before: Annotated[str | None, typer.Option(help="Only those before this delivery.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Arrivals at most.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Only deliveries before this one.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Maximum number of deliveries.")
+    ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List deliveries, newest first, each with its verdict, and its event's kind, order, claim and
@@ -71,13 +73,13 @@ def list_deliveries(
     printing.emit_up_to(limit, rows, columns=COLUMNS, form=form)
     if page.searched is not None:
         printing.note(
-            f"Only {page.searched:,} deliveries were searched; go on with --before {page.older}."
+            f"Only {page.searched:,} deliveries were searched. Continue with --before {page.older}."
         )
 
 
 @group.command("poisoned")
 def list_poisoned(
-    retry: Annotated[bool, typer.Option("--retry", help="Read them again.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Read these deliveries again.")] = False,
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -103,27 +105,27 @@ def list_poisoned(
     )
     if retry and found:
         running.writing(read_again, by=by)
-        printing.note("They are read again by `serve`.")
+        printing.note("`serve` will read them again.")
 
 
 @group.command(
-    "judge", epilog="Such as: tallyhook deliveries judge dlv_… --reason 'a payout notice'"
+    "judge", epilog="Example: tallyhook deliveries judge dlv_… --reason 'a payout notice'"
 )
 def judge_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    reason: Annotated[str, typer.Option(help="What it says; the audit trail keeps it.")],
+    reason: Annotated[str, typer.Option(help="What the message says, for the audit trail.")],
     by: operators.ByOption = None,
 ) -> None:
-    """State that you know the content of an unreadable message, so that it holds no order.
+    """State that you know the content of an unreadable message, to release its orders.
 
-    First see why with `deliveries show`, and what the provider's dashboard says of it. If it is
-    about money, correct the profile and run `reindex` instead.
+    First look at the cause with `deliveries show`, and at the provider's dashboard. If it is about
+    money, correct the profile and run `reindex` instead.
     """
     from app.orders.set_aside import judge_unread
 
     count = running.writing(judge_unread, delivery, reason=reason, by=by)
     are = "1 order is" if count == 1 else f"{count:,} orders are"
-    printing.note(f"Judged; {are} folded again by `serve` or `worker`.")
+    printing.note(f"Judged. {are} folded again by `serve` or `worker`.")
 
 
 @group.command("show")
@@ -153,9 +155,9 @@ def show_delivery(
     }
     if no_order is not None:
         printing.note(
-            f"{no_order} Until then the shop can say whose it is: `references` in PUT "
-            "/api/v1/orders/REF. If the reference stands in the event after all, correct `order` "
-            "in the source's profile."
+            f"{no_order} Until then the shop can name its order: `references` in PUT "
+            f"/api/v1/orders/REF. If the event does contain the reference, correct `order` in the "
+            f"source's profile."
         )
     if printing.printed(row | {"headers": headers}, form):
         return
@@ -170,9 +172,9 @@ def diagnose_delivery(
     delivery: Annotated[str, typer.Argument(help="The id of a refused delivery.")],
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Name the known mistake that would explain a refused delivery.
+    """Find the known mistake that explains a refused delivery.
 
-    Nothing is accepted. Exit code 1 where no known mistake explains the refusal.
+    The delivery stays refused. Exit code 1 if no known mistake explains the refusal.
     """
     from app.providers.configured import accounts
     from app.receiving.diagnose import diagnose_delivery
@@ -199,19 +201,18 @@ def diagnose_delivery(
 
 
 @group.command(
-    "replay", epilog="Such as: tallyhook deliveries replay dlv_… --to http://127.0.0.1:9000/hook"
+    "replay", epilog="Example: tallyhook deliveries replay dlv_… --to http://127.0.0.1:9000/hook"
 )
 def replay_delivery(
     delivery: Annotated[str, typer.Argument(help="The delivery's id.")],
-    to: Annotated[str, typer.Option(help="Where to send it: an address of this machine.")],
+    to: Annotated[str, typer.Option(help="The URL to send to, on this machine.")],
     yes: YesOption = False,
     by: operators.ByOption = None,
 ) -> None:
-    """Send one delivery's request again, body and headers as kept. Exit code 1 where it was not
-    taken.
+    """Send one delivery's request again with its stored body and headers. Exit code 1 if refused.
 
-    Its signature keeps its age, so a receiver that checks it may refuse. The audit trail records
-    who sent it.
+    Its signature is as old as the delivery, so a receiver that checks the age may refuse it. The
+    audit trail records who sent it.
     """
     from app.core.recorded import send_on
     from app.receiving.kept_request import kept_request
@@ -221,7 +222,7 @@ def replay_delivery(
     async def replay(context: AppContext) -> Exchange:
         kept = await kept_request(context, delivery, to=to, by=by)
         if kept.left_out:
-            printing.note(f"Sent without what is not kept: {', '.join(kept.left_out)}.")
+            printing.note(f"Sent without parts that are not stored: {', '.join(kept.left_out)}.")
         async with sending() as client:
             return await send_on(client, kept.request, to)
 
@@ -230,14 +231,14 @@ def replay_delivery(
 
 @group.command("reverify")
 def reverify_deliveries(
-    source: Annotated[str | None, typer.Option(help="Only this source's.")] = None,
+    source: Annotated[str | None, typer.Option(help="Only deliveries of this source.")] = None,
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Judge refused deliveries again, as of their arrival, after a correction.
 
-    Those that are genuine now are stored as if they had been accepted then. Its orders are folded
-    by `serve`, or now by `refold`.
+    Deliveries that are genuine now are stored as if they had been accepted then. `serve` folds
+    their orders; run `refold` to do it now.
     """
     from app.config.load import load_settings
     from app.providers.configured import compile_sources
@@ -258,7 +259,7 @@ def reverify_deliveries(
         )
     printing.note(
         f"Judged {done.judged}: {len(rows)} accepted, {sum(done.refused.values())} still refused, "
-        f"{done.cut} of which too little was kept."
+        f"{done.cut} without enough stored data."
     )
     if rows:
-        printing.note("Their orders are folded by `serve`, or now by `refold`.")
+        printing.note("`serve` folds their orders; run `refold` to do it now.")

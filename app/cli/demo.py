@@ -141,7 +141,9 @@ async def until(ready: Ready, *, what: str, watch: Callable[[], None] = lambda: 
         if await ready():
             return
         if monotonic() > ends:
-            raise UnreachableError(f"{what} did not happen within {PATIENCE_S:g} s")
+            raise UnreachableError(
+                f"waited for {what}, which did not happen within {PATIENCE_S:g} s"
+            )
         await asyncio.sleep(LOOK_S)
 
 
@@ -307,7 +309,7 @@ def inherited(number: int) -> socket.socket:
         listener.detach()  # the parent process closes it
     except OSError:
         pass
-    raise UsageError(f"--fd {number} is no socket that listens")
+    raise UsageError(f"--fd {number} is not a listening socket")
 
 
 class Child:
@@ -497,7 +499,9 @@ def _take_folder() -> None:
     """Empty the demo's folder. Raises UsageError if a running demo uses it."""
     mark = FOLDER / "pid"
     if mark.exists() and _is_running(int(mark.read_text())):
-        raise UsageError(f"a demo is running here (process {mark.read_text()}); stop it first")
+        raise UsageError(
+            f"another demo is running in this folder (process {mark.read_text()}): stop it first"
+        )
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True, mode=0o700)
     mark.write_text(str(os.getpid()))
@@ -590,7 +594,7 @@ async def _play(context: AppContext, http: httpx2.AsyncClient, party: Party) -> 
     printing.note("Placing an order for each scenario and opening its checkout session")
     last = await place_orders(http, party)
     printing.note(
-        "The simulated customers are paying, or not; waiting for the last webhook and deadline"
+        "The simulated customers pay or give up; waiting for the last webhook and deadline"
     )
     await wait_for_end(context, http, party, last)
     played = await compare(http, party)

@@ -25,16 +25,20 @@ evidence_group = typer.Typer(
 
 Output = Annotated[
     Path,
-    typer.Option("--output", "-o", help="The file to write; not replaced. - is standard output."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="The file to write, or - for standard output. An existing file is not replaced.",
+    ),
 ]
 AsOf = Annotated[
     str | None,
-    typer.Option(help="As it could be known at this RFC 3339 moment; else now. Say it again for "
-                 "the same bytes again."),
+    typer.Option(help="State of knowledge at this RFC 3339 time. Default: now. The same time gives "
+    "the same bytes."),
 ]  # fmt: skip
 
 
-@evidence_group.command("build", epilog="Such as: tallyhook evidence build ORD-1042 -o dispute.zip")
+@evidence_group.command("build", epilog="Example: tallyhook evidence build ORD-1042 -o dispute.zip")
 def build(
     order: printing.OrderArgument,
     output: Output,
@@ -44,14 +48,14 @@ def build(
         typer.Option("--with-personal-data", help="Include bodies and headers as they came."),
     ] = False,
     reason: Annotated[
-        str | None, typer.Option(help="Why personal data are included; kept in the audit trail.")
+        str | None, typer.Option(help="Why personal data are included, for the audit trail.")
     ] = None,
     attachments: Annotated[
         bool,
         typer.Option(
             "--attachments",
-            help="Include what was attached to the order: the files in a full bundle, their "
-            "digests in a redacted one.",
+            help="Include attachments: the files in a full bundle, their digests in a redacted "
+            "one.",
         ),
     ] = False,
     by: operators.ByOption = None,
@@ -86,12 +90,15 @@ def _say_built(built: Built, output: Path) -> None:
         what = "the files" if built.full else "the digests alone, since it is redacted,"
         printing.note(f"In it are {what} of {counted(built.attachments, 'attachment')}.")
     if built.due:
-        printing.note("The order is still to be folded: what is published next is not in it.")
+        printing.note(
+            "The order has not been folded yet, so its next revision is not in the bundle."
+        )
     if built.unsealed:
-        printing.note(f"{built.unsealed} of what is in it are not sealed in the log yet.")
+        printing.note(f"{built.unsealed} entries of the bundle are not sealed in the log yet.")
     if built.cosigned_by_too_few:
         printing.note(
-            "Too few witnesses have cosigned its checkpoint yet: build it again in some minutes."
+            "Too few witnesses have cosigned the checkpoint yet: build the bundle again in a few "
+            "minutes."
         )
 
 
@@ -99,7 +106,7 @@ WitnessOption = Annotated[
     list[str] | None,
     typer.Option(
         help="The key of a witness that you trust, as its operator gives it. Checks that the "
-        "witness cosigned the bundle's checkpoint. May be given several times."
+        "witness cosigned the bundle's checkpoint. Repeat for several witnesses."
     ),
 ]
 QuorumOption = Annotated[
@@ -125,8 +132,8 @@ def check_bundle(
     consistency: Annotated[
         Path | None,
         typer.Option(
-            help="The proof that the two checkpoints are of one log, needed if their sizes "
-            "differ: printed by `log consistency`, and by the shop under /.well-known/tallyhook/."
+            help="The proof that both checkpoints belong to one log, needed if their sizes differ. "
+            "`log consistency` prints it, and the shop publishes it under /.well-known/tallyhook/."
         ),
     ] = None,
     witness: WitnessOption = None,
@@ -135,12 +142,14 @@ def check_bundle(
 ) -> None:
     """Verify a bundle step by step. Needs no database and no configuration.
 
-    Exit code 1 where a step fails.
+    Exit code 1 if a step fails.
     """
     from app.evidence import verify, verify_evidence
 
     if consistency is not None and kept is None:
-        raise UsageError("--consistency goes with --checkpoint, which names the other checkpoint")
+        raise UsageError(
+            "--consistency works with --checkpoint only: give the other checkpoint, too"
+        )
     trusted = None if key is None else verify_evidence.trusted_key(key)
     checkpoint = None if kept is None else verify_evidence.read_kept(kept, consistency)
     others = verify_evidence.named_witnesses(witness or (), quorum)
@@ -156,7 +165,7 @@ def check_bundle(
 
 
 @evidence_group.command(
-    "scenario", epilog="Such as: tallyhook evidence scenario ORD-1042 -o incident.json"
+    "scenario", epilog="Example: tallyhook evidence scenario ORD-1042 -o incident.json"
 )
 def scenario(
     order: printing.OrderArgument,
@@ -178,16 +187,18 @@ def scenario(
         output, (json.dumps(scenario.document, ensure_ascii=False, indent=1) + "\n").encode()
     )
     steps = counted(len(scenario.document["steps"]), "step")
-    printing.note(f"{output}: {steps}. Read it before you hand it out.")
+    printing.note(f"{output}: {steps}. Read the file before you hand it out.")
     for each in scenario.left_out:
         printing.note(f"Left out: {each}.")
 
 
 def _reason(with_personal_data: bool, reason: str | None) -> str | None:
     if with_personal_data and reason is None:
-        raise UsageError('say --reason "why personal data go in" beside --with-personal-data')
+        raise UsageError('--with-personal-data needs a reason: add --reason "WHY"')
     if reason is not None and not with_personal_data:
-        raise UsageError("--reason is for --with-personal-data; a redacted bundle needs none")
+        raise UsageError(
+            "--reason works with --with-personal-data only: leave it out for a redacted bundle"
+        )
     return reason
 
 
@@ -246,7 +257,8 @@ def key(
     for name, value in shown.items():
         print(f"{name:<12} {value}")
     printing.note(
-        "Give the key to those who shall check evidence, by a way of its own; never the file."
+        "Give this public key to everyone who checks evidence, separately from the evidence. Never "
+        "give away the key file."
     )
 
 
@@ -303,12 +315,12 @@ def prove(
     subject: Annotated[
         str,
         typer.Argument(
-            help="The id of a delivery or record; or revision:N, deed:N or orders:N.", metavar="ID"
+            help="The id of a delivery or record, or revision:N, deed:N or orders:N.", metavar="ID"
         ),
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
-    """Prove by the newest checkpoint that something is in the log, as JSON."""
+    """Prove by the newest checkpoint that an entry is in the log, as JSON."""
     from app.evidence.prove_sealed import prove_sealed
 
     printing.document(running.reading(prove_sealed, subject), form)
@@ -321,7 +333,7 @@ def consistency(
         typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the earlier checkpoint."),
     ],
     new: Annotated[
-        int, typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the later one.")
+        int, typer.Argument(min=1, max=printing.MAX_NUMBER, help="Leaves of the later checkpoint.")
     ],
     form: printing.JsonOption = printing.Format.json,
 ) -> None:
@@ -347,11 +359,14 @@ def list_witnesses(form: printing.DocumentOption = printing.Format.table) -> Non
         if each["sentence"]:
             printing.note(f"{each['witness']}: {each['sentence']}.")
     if not shown["witnesses"]:
-        printing.note("TALLYHOOK_EVIDENCE__WITNESSES names none: config.example.env shows how.")
+        printing.note(
+            "No witness is configured: add TALLYHOOK_EVIDENCE__WITNESSES as "
+            "config.example.env shows."
+        )
     else:
         leaves = counted(shown["cosigned"], *LEAF)
         have = f"{shown['quorum']} of {counted(len(shown['witnesses']), 'witness', 'witnesses')}"
-        printing.note(f"{have} have to cosign, and so many have cosigned {leaves}.")
+        printing.note(f"{have} must cosign, and that many have cosigned {leaves}.")
     for left in shown["left"]:
         printing.note(f"Left ({left['way']}): {counted(left['leaves'], *LEAF)}, at {left['at']}.")
 
@@ -363,13 +378,15 @@ WITNESS_COLUMNS = ("witness", "leaves", "cosigned_at", "state", "since", "proble
 def check_log(
     against: Annotated[
         Path | None,
-        typer.Option(help="A checkpoint that was kept elsewhere: finds what was cut off since."),
+        typer.Option(
+            help="A checkpoint that was kept elsewhere. Detects entries removed since then."
+        ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Recompute leaves, hashes and heads from rows, and check signatures.
 
-    Exit code 1 where something does not fit; the first leaf that does not is named.
+    Exit code 1 if anything does not match. The first leaf that does not match is named.
     """
     from app.evidence.keys import own_key
     from app.evidence.verify_log import VerifiedLog, verify_log
@@ -378,8 +395,8 @@ def check_log(
         own = own_key(context.settings)
         if own is None:
             printing.note(
-                f"{context.settings.evidence_key_path} has no key to compare with: whose keys sign "
-                "the log is taken from the database."
+                f"{context.settings.evidence_key_path} has no key to compare with, so the signing "
+                f"keys are taken from the database."
             )
         return await verify_log(context, against=kept, own=own, progress=show)
 
@@ -388,7 +405,7 @@ def check_log(
         try:
             kept = against.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
-            raise UsageError(f"{against} cannot be read as text; name a checkpoint") from error
+            raise UsageError(f"{against} is not text: name the file of a checkpoint") from error
     with printing.measure("verifying") as show:
         found = running.reading(look)
     if form is printing.Format.table:

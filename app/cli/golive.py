@@ -56,8 +56,8 @@ def doctor(
         bool,
         typer.Option(
             "--capacity",
-            help="Instead measure, for some seconds, what this machine and database carry, how "
-            "long the disk lasts, and when to move to PostgreSQL or to several machines.",
+            help="Instead measure for some seconds how much this machine and database can handle, "
+            "how long the disk lasts, and when to move to PostgreSQL or several machines.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
@@ -78,7 +78,10 @@ def doctor(
 def rehearse(
     patience: Annotated[
         float | None,
-        typer.Option(min=1, help="Seconds to wait for each end. Default: beyond its deadline."),
+        typer.Option(
+            min=1,
+            help="Seconds to wait for each scenario's end. Default: until after its deadline.",
+        ),
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -86,7 +89,7 @@ def rehearse(
     outcomes. Exit code 1 on any difference."""
     from app.golive.rehearse import play
 
-    printing.note("Playing; each scenario is waited for until its deadline")
+    printing.note("Playing the scenarios; each may take until its deadline")
     played = running.writing(
         play,
         patience_s=patience,
@@ -109,7 +112,9 @@ def golive(
     invocation: typer.Context,
     page: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Also write it as a page for printing (HTML)."),
+        typer.Option(
+            "-o", "--output", help="Also write the checklist to this HTML file, for printing."
+        ),
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
@@ -145,9 +150,11 @@ def golive(
 
 @golive_group.command("sign")
 def sign(
-    item: Annotated[str, typer.Argument(help="The item's name, as the list has it.")],
-    by: Annotated[str, typer.Option(help="Who states it: a person's name.")],
-    text: Annotated[str, typer.Option("--note", help="What is stated, and where it is kept.")],
+    item: Annotated[str, typer.Argument(help="The item's name in the checklist.")],
+    by: Annotated[str, typer.Option(help="The name of the person who signs.")],
+    text: Annotated[
+        str, typer.Option("--note", help="What the person states, and where the proof is kept.")
+    ],
 ) -> None:
     """State by name what no program can check. Statements are added and never changed."""
     from app.golive import golive
@@ -177,8 +184,8 @@ SETS: Final = {
     "templates for several merchants.",
     "ha": "Two database nodes and a witness: Patroni, etcd and HAProxy.",
     "proxy": "Caddy and nginx in front of a service on the same machine.",
-    "prometheus": "Rules that call somebody when money is at stake.",
-    "grafana": "A dashboard of the same figures: is money at stake, deliveries, what waits.",
+    "prometheus": "Alert rules that call somebody when money is at stake.",
+    "grafana": "A dashboard of the same metrics: money at stake, deliveries, queues.",
 }
 
 
@@ -192,7 +199,7 @@ def list_sets(form: printing.FormatOption = printing.Format.table) -> None:
 
 
 @deploy_group.command(
-    "show", epilog="Such as: tallyhook deploy show systemd -o /etc/systemd/system"
+    "show", epilog="Example: tallyhook deploy show systemd -o /etc/systemd/system"
 )
 def show(
     name: Annotated[str, typer.Argument(metavar="SET", help=f"One of: {', '.join(SETS)}.")],
@@ -211,8 +218,8 @@ def show(
     there = [path.name for path in files if (output / path.name).exists()]
     if there:
         raise UsageError(
-            f"{', '.join(there)}: there already in {output}, and may have been changed; move them "
-            "away, or name another folder"
+            f"{', '.join(there)}: already in {output}, and possibly edited. Move these files away, "
+            f"or name another folder"
         )
     output.mkdir(parents=True, exist_ok=True)
     for path in files:

@@ -25,12 +25,12 @@ FileArgument = Annotated[
 
 
 ReferenceOption = Annotated[
-    str | None, typer.Option(help="Only lines that name this order, group or payment.")
+    str | None, typer.Option(help="Only lines with this order, group or payment.")
 ]
 AsOfOption = Annotated[
-    str | None, typer.Option(help="As known at this RFC 3339 instant instead of now.")
+    str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
 ]
-LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Lines at most.")]
+LimitOption = Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of lines.")]
 
 IMPORT_COLUMNS = ("number", "published_at", "file", "who", "read", "new", "changed", "unchanged",
            "rejected", "withdraws")  # fmt: skip
@@ -131,7 +131,7 @@ def _print(done: Imported) -> None:
         rows = counted(done.joined, "row")
         printing.note(f"Read as refunds that belong to another row of the same order: {rows}.")
     if done.passed_over and done.preset is None:
-        printing.note(f"Columns that were not read: {_few(done.passed_over)}.")
+        printing.note(f"Columns that were ignored: {_few(done.passed_over)}.")
     if done.rejects is not None:
         printing.note(f"The rows that were rejected are in {done.rejects}.")
     _print_coverage(done)
@@ -152,8 +152,8 @@ def _print_coverage(done: Imported) -> None:
         else:
             missing = f"missing from {name}" if each.name or each.wallet else "missing"
             printing.note(
-                f"The file does not say which days it covers, so nothing counts as {missing}: "
-                "say --from and --to, or `tallyhook coverage declare`."
+                f"The file does not state which days it covers, so nothing counts as {missing}: "
+                f"give --from and --to, or run `tallyhook coverage declare`."
             )
 
 
@@ -170,7 +170,7 @@ def _few(names: Sequence[str], *, of: int | None = None) -> str:
 
 def _options(
     account: Annotated[
-        str, typer.Option(help="The bank's account, where the rows of a table do not say it.")
+        str, typer.Option(help="The bank account, if the rows of a table do not state it.")
     ] = "",
     accept_difference: Annotated[
         str,
@@ -181,68 +181,64 @@ def _options(
             "amount from its entries. Import it again once a second operator has approved.",
         ),
     ] = "",
-    reason: Annotated[str, typer.Option("--reason", help="Why it may differ.")] = "",
+    reason: Annotated[str, typer.Option("--reason", help="Why the balances differ.")] = "",
     book: Annotated[
         str,
-        typer.Option(help="Name of the order book, where there are several; else the preset's."),
+        typer.Option(help="Order book, if you have several. Default: the preset's name."),
     ] = "",
     preset: Annotated[
         str | None,
-        typer.Option(
-            help='Which export it is: a name of `presets list`, a path, or "none"; else it is '
-            "known by its heading."
-        ),
+        typer.Option(help='Preset name, path, or "none". Default: detected by the heading.'),
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option(
-            help="A TOML file that names columns, marks, dates and words; or the name of a mapping "
-            "of `mappings list`."
-        ),
+        typer.Option(help="A TOML file that maps columns, or a name of `mappings list`."),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Import nothing; show rows as understood, and problems."),
+        typer.Option("--dry-run", help="Only show how rows are read, and their problems."),
     ] = False,
     accept_good: Annotated[
         bool,
         typer.Option(
             "--accept-good",
-            help="Import the good rows and set the others aside, all rows of a reference together.",
+            help="Import good rows. Write rows whose reference has a bad row to a file.",
         ),
     ] = False,
     rejects: Annotated[
-        Path | None, typer.Option(help="Where to write the others; else beside the file.")
+        Path | None,
+        typer.Option(help="The file for those rows. Default: beside the imported file."),
     ] = None,
     changes: Annotated[
         Path | None,
-        typer.Option(help="Where to write all changed rows as CSV, each column before and after."),
+        typer.Option(help="CSV file for all changed rows, with each column before and after."),
     ] = None,
     delimiter: Annotated[
-        str | None, typer.Option(help='What divides the cells of a CSV: "," ";" "|" or tab.')
+        str | None, typer.Option(help='The delimiter of a CSV: "," ";" "|" or tab.')
     ] = None,
     encoding: Annotated[
         str | None, typer.Option(help="The encoding of a text file, such as cp1252.")
     ] = None,
     sheet: Annotated[
-        str | None, typer.Option(help="The sheet of a workbook, where it is not the first.")
+        str | None, typer.Option(help="The sheet of a workbook. Default: the first one.")
     ] = None,
     dates: Annotated[
-        str | None, typer.Option(help="How dates are written, such as day_first or month_first.")
+        str | None,
+        typer.Option(help="Order of day and month in dates, such as day_first or month_first."),
     ] = None,
     zone: Annotated[
         str | None,
-        typer.Option(help="The zone of times that name none, such as Africa/Nairobi or +03:00."),
+        typer.Option(help="The zone for times without one, such as Africa/Nairobi or +03:00."),
     ] = None,
     currency: Annotated[
-        str | None, typer.Option(help="The currency of rows that name none, such as KES.")
+        str | None, typer.Option(help="The currency for rows without one, such as KES.")
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="The first day that the file covers, if it does not state it."),
+        typer.Option("--from", help="The first day covered, if the file does not state it."),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="The last day that it covers, to its end.")
+        str | None, typer.Option("--to", help="The last day that the file covers, inclusive.")
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
@@ -256,7 +252,7 @@ def request_of(
     from app.finance.imports import ImportRequest
 
     if (since is None) != (until is None):
-        raise UsageError("say both --from and --to: the first and the last day of the file")
+        raise UsageError("give both --from and --to: the first and the last day of the file")
     return ImportRequest(
         path=path,
         delimiter="\t" if delimiter in ("tab", "\\t") else delimiter,
@@ -268,7 +264,7 @@ def request_of(
 def register(application: typer.Typer) -> None:
     """Add the command that imports files of every kind."""
     application.command(
-        "import", epilog="Such as: tallyhook import october.csv orders.csv bank.xml --dry-run"
+        "import", epilog="Example: tallyhook import october.csv orders.csv bank.xml --dry-run"
     )(import_files)
 
 
@@ -283,11 +279,11 @@ def import_files(
     ],
     kind: Annotated[
         Literal["book", "statement", "bank"] | None,
-        typer.Option(help="What they are, where their content does not say it."),
+        typer.Option(help="The kind of the files, if their content does not show it."),
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option(help="Whose statements they are, where several sources are possible."),
+        typer.Option(help="The source of the statements, if several are possible."),
     ] = None,
     *,
     form: printing.DocumentOption = printing.Format.table,
@@ -324,13 +320,13 @@ def import_files(
 
 
 ImportArgument = Annotated[
-    int, typer.Argument(metavar="IMPORT", min=1, help="Its number, as `imports` lists it.")
+    int, typer.Argument(metavar="IMPORT", min=1, help="The import's number in `imports`.")
 ]
 ReasonOption = Annotated[str, typer.Option(help="Why, in your words.")]
 
-WITHDRAW: Final = """Take an import of {} back, as if its lines had never been there.
+WITHDRAW: Final = """Undo an import of {}, as if its lines had never been there.
 
-Earlier imports of the same lines count again. Above the limit it is proposed to a second person.
+Earlier imports of the same lines count again. Above the limit the undo becomes a proposal.
 """
 
 
@@ -387,8 +383,8 @@ def _withdraw(
         )
         return
     printing.say(
-        f"Took back import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of "
-        f"which {done.restored:,} have their earlier values again. It is import {done.number}."
+        f"Undid import {number} of {done.withdrawn.file}: {counted(done.lines, 'line')}, of which "
+        f"{done.restored:,} have their earlier values again. It is import {done.number}."
     )
     for sentence in done.notes:
         printing.note(sentence)
@@ -402,7 +398,7 @@ records_group = typer.Typer(
 
 @records_group.command(
     "import",
-    epilog="Such as: tallyhook records import orders.csv --preset shopify_orders",
+    epilog="Example: tallyhook records import orders.csv --preset shopify_orders",
 )
 @printing.sharing(_options, without=("account", "accept_difference", "reason"))
 def import_records(
@@ -457,13 +453,13 @@ statement_group = typer.Typer(
 
 
 @statement_group.command(
-    "import", epilog="Such as: tallyhook statement import october.csv --source shop --dry-run"
+    "import", epilog="Example: tallyhook statement import october.csv --source shop --dry-run"
 )
 @printing.sharing(_options, without=("account", "accept_difference", "reason", "book"))
 def import_statement(
     file: FileArgument,
     source: Annotated[
-        str | None, typer.Option(help="Whose statement it is; needed where there are several.")
+        str | None, typer.Option(help="The source of the statement, needed if you have several.")
     ] = None,
     *,
     form: printing.DocumentOption = printing.Format.table,
@@ -542,7 +538,7 @@ def show_preset(
     name: Annotated[str, typer.Argument(help="A shipped preset's name, or the path of a file.")],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show a preset's file, to be changed and given as --preset FILE."""
+    """Show a preset's file, to edit and give as --preset FILE."""
     from app.finance.files.presets import show_preset
 
     shown = show_preset(name)
@@ -553,7 +549,7 @@ def show_preset(
 
 
 mappings_group = typer.Typer(
-    help="Mappings that were saved on the console's page of a file.", no_args_is_help=True
+    help="Mappings that were saved on the console's import page.", no_args_is_help=True
 )
 
 
@@ -570,7 +566,7 @@ def list_mappings(form: printing.FormatOption = printing.Format.table) -> None:
 def show_mapping(
     name: Annotated[str, typer.Argument(help="A saved mapping's name.")],
 ) -> None:
-    """Print a mapping's file, to be changed and given as --mapping FILE."""
+    """Print a mapping's file, to edit and give as --mapping FILE."""
     from app.finance.named_mappings import one_mapping
 
     printing.print_file(running.reading(one_mapping, name).toml)
@@ -579,13 +575,13 @@ def show_mapping(
 # --- bank -----------------------------------------------------------------------------------------
 
 bank_group = typer.Typer(
-    help="The bank: what it booked on the merchant's accounts.", no_args_is_help=True
+    help="The bank's booked lines on the merchant's accounts.", no_args_is_help=True
 )
 
 COLUMNS = ("line", "booked_at", "account", "amount", "stands", "payouts", "reference")
 
 
-@bank_group.command("import", epilog="Such as: tallyhook bank import october.xml --dry-run")
+@bank_group.command("import", epilog="Example: tallyhook bank import october.xml --dry-run")
 @printing.sharing(_options, without=("book",))
 def import_bank_lines(
     file: Annotated[
@@ -643,7 +639,7 @@ def show_bank_line(
     as_of: AsOfOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show one bank line: all that the bank stated, its state, its payouts and their rate."""
+    """Show one bank line: what the bank stated, its state, its payouts and their rate."""
     from app.finance.bank_match import booked_line
 
     at = printing.moment(as_of, "--as-of")
@@ -674,15 +670,14 @@ add_past_imports(bank_group, "bank", files="the files of banks", one="a bank's f
 # --- coverage -------------------------------------------------------------------------------------
 
 coverage_group = typer.Typer(
-    help="What files cover: from which day to which they speak. What lies outside is not covered, "
-    "neither missing nor agreed.",
+    help="The days that imported files cover. Other days are neither missing nor agreed.",
     no_args_is_help=True,
 )
 
 
 @coverage_group.command("list")
 def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
-    """List what each file states that it covers, and what people declared."""
+    """List the days that each file states, and the days that people declared."""
     from app.finance.coverage import list_coverage
 
     rows = [each.document() for each in running.reading(list_coverage)]
@@ -693,23 +688,28 @@ def list_coverage(form: printing.FormatOption = printing.Format.table) -> None:
 @coverage_group.command("declare")
 def declare_coverage(
     since: Annotated[str, typer.Option("--from", help="The first day, of the merchant's zone.")],
-    until: Annotated[str, typer.Option("--to", help="The last day, all of which is covered.")],
+    until: Annotated[str, typer.Option("--to", help="The last day, inclusive.")],
     reason: ReasonOption,
-    source: Annotated[str | None, typer.Option(help="Of this source's statements.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="The source whose statements cover these days.")
+    ] = None,
     wallet: Annotated[
-        str | None, typer.Option(help="Of this sub-account of the source only; else of all.")
+        str | None, typer.Option(help="Only this sub-account of the source. Default: all.")
     ] = None,
     bank: Annotated[
-        str | None, typer.Option(metavar="ACCOUNT", help="Of this bank account's files.")
+        str | None,
+        typer.Option(metavar="ACCOUNT", help="The bank account whose files cover these days."),
     ] = None,
-    book: Annotated[str | None, typer.Option(metavar="NAME", help="Of this order book.")] = None,
+    book: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The order book that covers these days.")
+    ] = None,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Declare which days the imported files of a source, bank account or order book cover.
 
-    Anything of these days that is in no file counts as missing from then on. Declare only what you
-    know of the files; the report says who declared it.
+    From then on, anything of these days that is in no file counts as missing. Declare only days
+    that you have checked. The report names who declared them.
     """
     from app.finance.coverage import Declaration, days_of_span
     from app.finance.coverage import declare_coverage as declare
@@ -718,7 +718,9 @@ def declare_coverage(
     named: dict[ImportKind, str | None] = {"statement": source, "bank": bank, "book": book}
     given = [(kind, name) for kind, name in named.items() if name is not None]
     if len(given) != 1:
-        raise UsageError("say one of --source, --bank and --book: whose files they are")
+        raise UsageError(
+            "give one of --source, --bank and --book, to say whose files cover these days"
+        )
     ((kind, name),) = given
     asked = Declaration(
         kind=kind, name=name, wallet=wallet, first=since, last=until, reason=reason, by=by
@@ -734,7 +736,7 @@ def declare_coverage(
 
 @coverage_group.command("withdraw")
 def withdraw_coverage(
-    number: Annotated[int, typer.Argument(min=1, help="Its number, as `coverage list` shows it.")],
+    number: Annotated[int, typer.Argument(min=1, help="The coverage's number in `coverage list`.")],
     reason: ReasonOption,
     by: operators.ByOption = None,
 ) -> None:
@@ -742,4 +744,4 @@ def withdraw_coverage(
     from app.finance.coverage import withdraw_coverage as withdraw
 
     line = running.writing(withdraw, number, reason=reason, by=by)
-    printing.say(f"Took back coverage {line.number} of {_covered_name(line.name, line.wallet)}.")
+    printing.say(f"Withdrew coverage {line.number} of {_covered_name(line.name, line.wallet)}.")

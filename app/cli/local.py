@@ -34,9 +34,9 @@ MAX_SHOWN: Final = 300
 
 
 ToOption = Annotated[
-    str | None, typer.Option(help="Where to send it. [http://127.0.0.1:8080/webhooks/SOURCE]")
+    str | None, typer.Option(help="The URL to send to. [http://127.0.0.1:8080/webhooks/SOURCE]")
 ]
-YesOption = Annotated[bool, typer.Option("--yes", help="Also to an address beyond this machine.")]
+YesOption = Annotated[bool, typer.Option("--yes", help="Allow an address outside this machine.")]
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ def check_target(to: str, *, yes: bool, what: str) -> None:
     target_of(to, "")
     if not yes and not stays_here(to):
         raise UsageError(
-            f"{to} is beyond this machine, and {what} goes there: add --yes where that is meant"
+            f"{to} is outside this machine, and {what} would be sent there: add --yes to allow it"
         )
 
 
@@ -74,7 +74,8 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
         why = (answer.problem or "").replace("_", " ")
         trusted = " Does this machine trust its certificate?" if to.startswith("https:") else ""
         raise UnreachableError(
-            f"nothing at {to} answered ({why}): does it run, and listen there?{trusted}"
+            f"nothing at {to} answered ({why}): check that the server runs and listens "
+            f"there{trusted}"
         )
     body = answer.body.decode("utf-8", "replace").strip()
     cut = "…" if len(body) > MAX_SHOWN else ""
@@ -89,20 +90,25 @@ def tell_answer(answer: Exchange, *, to: str) -> None:
 def trigger(
     provider: Annotated[str, typer.Argument(help="A shipped profile's name.")],
     event: Annotated[
-        str | None, typer.Argument(help="The provider's word. Left out: they are listed.")
+        str | None,
+        typer.Argument(
+            help="The kind of event, as the provider names it. Without it, the kinds are listed."
+        ),
     ] = None,
-    order: Annotated[str | None, typer.Option(help="The order that it is about.")] = None,
+    order: Annotated[str | None, typer.Option(help="The order that the event is about.")] = None,
     session: Annotated[
-        str | None, typer.Option(help="The session, where events name no order.")
+        str | None, typer.Option(help="The session, if the provider's events name no order.")
     ] = None,
     amount: Annotated[str | None, typer.Option(help="In major units, such as 1500.00.")] = None,
     currency: Annotated[str | None, typer.Option(help="Such as KES. [the example's]")] = None,
     to: ToOption = None,
     source: Annotated[
-        str | None, typer.Option(help="The source whose secret signs. [the only one of PROVIDER]")
+        str | None,
+        typer.Option(help="The source whose secret signs the event. [the only one of PROVIDER]"),
     ] = None,
     at: Annotated[
-        str | None, typer.Option(help="When it happened, such as 2026-11-20T10:00:00Z. [now]")
+        str | None,
+        typer.Option(help="When the event happened, such as 2026-11-20T10:00:00Z. [now]"),
     ] = None,
     yes: YesOption = False,
     form: printing.FormatOption = printing.Format.table,
@@ -139,8 +145,8 @@ def trigger(
         printing.note(names_no_order(signer.profile))
     if signer.profile.unconfirmed:
         printing.note(
-            "Events of this provider count only after it was asked, and it does not know of this "
-            "one: the order stays pending."
+            "Events of this provider count only after Tallyhook has asked the provider, which does "
+            "not know this event. So the order stays pending."
         )
 
 
@@ -166,17 +172,20 @@ def _signer(provider: str, given: str | None) -> tuple[Settings, Source]:
 
     settings = load_settings()
     if settings.environment != "sandbox":
-        raise UsageError("made-up events are for the sandbox: this installation is not one")
+        raise UsageError(
+            "made-up events are allowed only in a sandbox: set "
+            "TALLYHOOK_ENVIRONMENT=sandbox, or use another installation"
+        )
     names = [n for n, each in settings.sources.items() if each.profile == provider]
     if given is not None:
         names = [n for n in settings.sources if n == given.lower()]
     if len(names) != 1:
         known = ", ".join(settings.sources) or "none"
         raise UsageError(
-            f"say --source, one of {', '.join(names)}"
+            f"give --source with one of {', '.join(names)}"
             if names
-            else f"there is no such source, of those configured ({known}); `tallyhook connect "
-            f"{provider}` makes one"
+            else f"this source is not configured (configured: {known}). Run `tallyhook connect "
+            f"{provider}` to add it"
         )
     return settings, compile_sources(settings)[names[0]]
 
@@ -187,7 +196,7 @@ def _money(amount: str | None, currency: str | None) -> Money | None:
     if amount is None and currency is None:
         return None
     if amount is None or currency is None:
-        raise UsageError("--amount and --currency go together, such as 1500.00 and KES")
+        raise UsageError("give both --amount and --currency, such as 1500.00 and KES")
     try:
         return from_major(amount, currency)
     except MoneyError as error:
@@ -253,10 +262,11 @@ def listen(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Listen here.")] = DEFAULT_PORT,
     from_file: Annotated[
         Path | None,
-        typer.Option("--from", help="Send the requests of this file instead, and end."),
+        typer.Option("--from", help="Send the requests of this file instead, then exit."),
     ] = None,
     record: Annotated[
-        Path | None, typer.Option(help="Add what comes to this file, for --from; bodies are in it.")
+        Path | None,
+        typer.Option(help="Append received requests, bodies included, to this file, for --from."),
     ] = None,
     yes: YesOption = False,
 ) -> None:
@@ -268,7 +278,7 @@ def listen(
     check_target(forward, yes=yes, what="what is received")
     if from_file is not None:
         if record is not None:
-            raise UsageError("--record is for what comes: leave it out with --from")
+            raise UsageError("--record and --from cannot be combined: leave one out")
         _send_file(from_file, forward)
         return
     with ExitStack() as opened:
@@ -335,8 +345,8 @@ def _appending(path: Path) -> Iterator[IO[str]]:
 def register(application: typer.Typer) -> None:
     """Add the commands."""
     application.command(
-        epilog="Such as: tallyhook trigger stripe payment_intent.succeeded --order ORD-1"
+        epilog="Example: tallyhook trigger stripe payment_intent.succeeded --order ORD-1"
     )(trigger)
     application.command(
-        epilog="Such as: tallyhook listen --forward http://127.0.0.1:8080/webhooks/stripe"
+        epilog="Example: tallyhook listen --forward http://127.0.0.1:8080/webhooks/stripe"
     )(listen)

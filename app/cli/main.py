@@ -103,10 +103,10 @@ application = typer.Typer(
     cls=Commands,
     help="Receives a payment service's signed webhooks, keeps them, and explains what happened "
     "to every order's money.\n\n"
-    "Settings are environment variables, or stand in the file that TALLYHOOK_CONFIG names; "
-    "`tallyhook deploy show config` prints them all.",
-    epilog="Exit codes: 0 done; 1 done, and something is wrong; 2 usage; 3 configuration; 4 the "
-    "store or the provider cannot be reached; 5 not found.",
+    "Settings are environment variables, or lines of the file that TALLYHOOK_CONFIG names. "
+    "`tallyhook deploy show config` prints all of them.",
+    epilog="Exit codes: 0 done; 1 done, and something is wrong; 2 usage; 3 "
+    "configuration; 4 the store or the provider cannot be reached; 5 not found.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -159,14 +159,14 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version and end."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="A file with your own token: the command acts in your name. Else "
-            f"{running.BY_OWN} holds it. `operators token` makes one."
+            help="A file with your own token, so that the command acts in your name. Default: the "
+            "token in {running.BY_OWN}. `operators token` makes one."
         ),
     ] = None,
 ) -> None:
@@ -202,7 +202,7 @@ def run(words: Sequence[str]) -> int:
     except Exception as error:
         if all(map(_is_text, words)) or not _is_of_a_text(error):
             return _unforeseen(error)
-        printing.note("tallyhook: a word of the command is not UTF-8 text: type it again")
+        printing.note("tallyhook: an argument is not valid UTF-8: type it again")
         return 2
 
 
@@ -262,9 +262,7 @@ def _unforeseen(error: Exception) -> int:
     from app.core.logs import class_and_places
 
     kind, places = class_and_places(error)
-    printing.note(
-        f"tallyhook: this is a fault of Tallyhook's; report it with this line: {kind} at {places}"
-    )
+    printing.note(f"tallyhook: internal error. Report it with this line: {kind} at {places}")
     return 1
 
 

@@ -27,11 +27,11 @@ OperatorName = Annotated[
 ]
 ByOption = Annotated[
     str | None,
-    typer.Option("--by", help="The operator who asks; else TALLYHOOK_OPERATOR names them."),
+    typer.Option("--by", help="The operator who runs the command. Default: TALLYHOOK_OPERATOR."),
 ]
 
 
-@operators_group.command("add", epilog="Such as: tallyhook operators add Ann --role admin")
+@operators_group.command("add", epilog="Example: tallyhook operators add Ann --role admin")
 def add_operator(
     name: OperatorName,
     role: Annotated[str, typer.Option(help="finance, support, admin or viewer.")],
@@ -47,17 +47,17 @@ def add_operator(
     printing.note(f"Added {name} as {role}.")
 
 
-@operators_group.command("invite", epilog="Such as: tallyhook operators invite Ann --role admin")
+@operators_group.command("invite", epilog="Example: tallyhook operators invite Ann --role admin")
 def invite(
     name: OperatorName,
     role: Annotated[
-        str | None, typer.Option(help="finance, support, admin or viewer; of a new person.")
+        str | None, typer.Option(help="For a new person: finance, support, admin or viewer.")
     ] = None,
     by: ByOption = None,
 ) -> None:
-    """Print a link with which a person sets their password for the console: once, within a day.
+    """Print a link for setting a person's console password. It works once, within a day.
 
-    It also sets a new one for a person who has one.
+    Use it also to replace a forgotten password.
     """
     from app.access.company_account import refuse_without_passwords
     from app.access.operators import ROLES
@@ -79,22 +79,25 @@ def invite(
 
     address, token, notice = running.writing(inviting)
     print(f"{address}/invite#{token}")
-    printing.note(f"{name} opens this within 24 hours, once; whoever has the link can be {name}.")
+    printing.note(
+        f"Give this link to {name} only: it works once within 24 hours, and anyone who "
+        f"has it can sign in as {name}."
+    )
     printing.note(f"{notice}. {VOUCHING[0].upper()}{VOUCHING[1:]}")
 
 
 @operators_group.command(
-    "let-in", epilog="Such as: tallyhook operators let-in Ann --by Ann --reason 'provider is down'"
+    "let-in", epilog="Example: tallyhook operators let-in Ann --by Ann --reason 'provider is down'"
 )
 def let_in(
     name: OperatorName,
-    reason: Annotated[str, typer.Option(help="Why, in your words; the trail keeps it.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     by: ByOption = None,
 ) -> None:
-    """Print a link that opens the console for a person without password and company's account.
+    """Print a link that opens the console without a password or company account.
 
-    For when nobody can sign in otherwise. It works once, within ten minutes, for an hour. The trail
-    shows it, and it counts as an invitation by who asks.
+    Use it when nobody can sign in otherwise. It works once within ten minutes, for one hour. The
+    audit trail records it as an invitation by the operator in --by.
     """
     from app.access.sessions import let_in_link
 
@@ -105,21 +108,23 @@ def let_in(
 
     address, token = running.writing(making)
     print(f"{address}/enter#{token}")
-    printing.note(f"Whoever opens this within ten minutes is {name}, for an hour.")
+    printing.note(
+        f"Anyone who opens this link within ten minutes is signed in as {name} for an hour."
+    )
 
 
 @operators_group.command(
-    "vouch", epilog="Such as: tallyhook operators vouch Ann Bob --reason 'both founded the shop'"
+    "vouch", epilog="Example: tallyhook operators vouch Ann Bob --reason 'both founded the shop'"
 )
 def vouch_for(
     one: OperatorName,
     other: OperatorName,
     reason: Annotated[str, typer.Option(help="Why, in your words.")],
 ) -> None:
-    """State as the machine's owner that two operators are two persons, at set-up, once.
+    """State once at set-up, as the machine's owner, that two operators are two persons.
 
-    Then they approve each other's proposals at once, though one invited the other. Later it is
-    refused: after the checklist was complete, or a month was closed.
+    Then they may approve each other's proposals at once, even if one invited the other. The command
+    is refused after the go-live checklist was complete or a month was closed.
     """
     from app.golive.golive import vouch
 
@@ -129,20 +134,21 @@ def vouch_for(
 
 @operators_group.command(
     "notices",
-    epilog="Such as: tallyhook operators notices Ann --when daily --mail ann@my.shop",
+    epilog="Example: tallyhook operators notices Ann --when daily --mail ann@my.shop",
 )
 def choose_notices_of(
     name: OperatorName,
     when: Annotated[str, typer.Option(help="at-once, daily or off.")],
     mail: Annotated[str | None, typer.Option(help="The mail address to send to.")] = None,
     post: Annotated[
-        bool, typer.Option("--post", help="A signed post to TALLYHOOK_ALARMS__URL.")
+        bool, typer.Option("--post", help="Notify by a signed POST to TALLYHOOK_ALARMS__URL.")
     ] = False,
     by: ByOption = None,
 ) -> None:
     """Choose how a person is notified of assigned breaks and of proposals to approve.
 
-    Each thing is notified once, at once or together at 8 in the morning, and names no customer.
+    Each item is notified once: immediately, or together with others at 8 in the morning. No
+    notification names a customer.
     """
     from app.monitoring.work_notices import PACES, choose_notices
 
@@ -150,12 +156,12 @@ def choose_notices_of(
     if pace is None:
         raise UsageError("--when is one of: at-once, daily, off")
     if pace != "off" and (mail is None) != post:
-        raise UsageError("say either --mail ADDRESS or --post")
+        raise UsageError("give either --mail ADDRESS or --post")
     running.writing(
         choose_notices, name, pace=pace, way="post" if post else "mail", address=mail or "", by=by
     )
     printing.note(
-        f"{name} is not notified any more."
+        f"{name} is no longer notified."
         if pace == "off"
         else f"{name} is notified {when.replace('-', ' ')} from now on."
     )
@@ -163,9 +169,9 @@ def choose_notices_of(
 
 @operators_group.command("list")
 def list_operators(form: printing.FormatOption = printing.Format.table) -> None:
-    """List all operators by name, the disabled included.
+    """List all operators by name, disabled ones included.
 
-    `company` is true for who signs in with the company's account.
+    `company` is true for operators who sign in with a company account.
     """
     from app.access.operators import known_operators
 
@@ -192,21 +198,24 @@ def disable_operator(name: OperatorName, by: ByOption = None) -> None:
 
 
 @operators_group.command(
-    "token", epilog="Such as: tallyhook operators token Ann --until 90d --by Boss"
+    "token", epilog="Example: tallyhook operators token Ann --until 90d --by Boss"
 )
 def make_own_token(
     name: OperatorName,
     until: Annotated[
         str,
-        typer.Option(help="When it ends: a day, a moment, or a length of time such as 90d or 12h."),
+        typer.Option(
+            help="When the token expires: a date, an RFC 3339 time, or a duration such as "
+            "90d or 12h."
+        ),
     ],
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Make a person's own token and show it, this once. With it they act in their own name.
+    """Make a person's own token and show it once. Commands with it act in their name.
 
-    It is given by --token-file FILE or TALLYHOOK_OPERATOR_TOKEN, or to the API; `tokens list` shows
-    it, and `tokens revoke` ends it.
+    Pass the token in --token-file FILE, in TALLYHOOK_OPERATOR_TOKEN, or to the API. `tokens list`
+    lists it by name, and `tokens revoke` revokes it.
     """
     from app.access.tokens import issue_own_token
 
@@ -222,8 +231,9 @@ def make_own_token(
     else:
         print(token)
         printing.note(
-            f"Keep it in a file that only {name} can read: it is not shown again, and whoever has "
-            f"it is {name}. `tallyhook tokens revoke {entry.name}` ends it."
+            f"Save the token now in a file that only {name} can read. It is not shown again, and "
+            f"anyone who has it acts as {name}. Revoke it with `tallyhook tokens revoke "
+            f"{entry.name}`."
         )
 
 
@@ -232,25 +242,28 @@ tokens_group = typer.Typer(help="Programs that may use the API.", no_args_is_hel
 TokenName = Annotated[str, typer.Argument(help="A name for the program, such as shop.")]
 
 
-@tokens_group.command("add", epilog="Such as: tallyhook tokens add books --scope read --until 90d")
+@tokens_group.command("add", epilog="Example: tallyhook tokens add books --scope read --until 90d")
 def add_token(
     name: TokenName,
     scope: Annotated[
         list[str] | None,
         typer.Option(
             "--scope",
-            help="What it may be used for: read, orders, checkout, finance or evidence; again for "
-            "several. Without: read, orders and checkout.",
+            help="Scope of the token: read, orders, checkout, finance or evidence. Repeat for "
+            "several scopes. Default: read, orders and checkout.",
         ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(help="When it ends: a day, a moment, or a length of time such as 90d or 12h."),
+        typer.Option(
+            help="When the token expires: a date, an RFC 3339 time, or a duration such as "
+            "90d or 12h."
+        ),
     ] = None,
     by: ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Make a token and show it, this once."""
+    """Make a token and show it once."""
     from app.access.tokens import UNNAMED, issue_token, token_of
 
     scopes = _scopes(scope) if scope else UNNAMED
@@ -269,11 +282,11 @@ def add_token(
         printing.document(made, form)
     else:
         print(made["token"])
-        printing.note("Keep it now: it is not shown again.")
+        printing.note("Save the token now: it is not shown again.")
     if not scope:
         printing.note(
-            f"Its scopes are {', '.join(UNNAMED)}; --scope names others, finance and evidence "
-            "among them."
+            f"Its scopes are {', '.join(UNNAMED)}. Use --scope for others, such as finance or "
+            f"evidence."
         )
 
 
@@ -291,7 +304,7 @@ TOKEN_COLUMNS = ("name", "operator", "scopes", "until", "created_at", "revoked_a
 
 @tokens_group.command("list")
 def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
-    """List tokens by name, with what each is for; never the tokens themselves."""
+    """List tokens by name, with their scopes; never the tokens themselves."""
     from app.access.tokens import known_tokens
 
     rows = [
@@ -307,7 +320,7 @@ def list_tokens(form: printing.FormatOption = printing.Format.table) -> None:
 
 @tokens_group.command("revoke")
 def revoke_token(name: TokenName, by: ByOption = None) -> None:
-    """Revoke a token; the next request with it is refused."""
+    """Revoke a token. The next request with it is refused."""
     from app.access.tokens import withdraw_token
 
     running.writing(withdraw_token, name=name, by=by)
@@ -329,17 +342,22 @@ def audit() -> None:
 @audit_group.command("list")
 def list_entries(
     subject: Annotated[
-        str | None, typer.Option(help="Only what was done to this: an order, a token, a file.")
+        str | None, typer.Option(help="Only entries about this order, token or file.")
     ] = None,
-    who: Annotated[str | None, typer.Option(help="Only what this person did.")] = None,
-    action: Annotated[str | None, typer.Option(help="Only this, such as erased.")] = None,
+    who: Annotated[str | None, typer.Option(help="Only entries by this person.")] = None,
+    action: Annotated[str | None, typer.Option(help="Only this action, such as erased.")] = None,
     after: Annotated[
-        int, typer.Option(min=0, max=printing.MAX_NUMBER, help="Only numbers after this one.")
+        int,
+        typer.Option(
+            min=0, max=printing.MAX_NUMBER, help="Only entries with a higher number than this."
+        ),
     ] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Entries at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Maximum number of entries.")
+    ] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List what was done, in the order in which it was done."""
+    """List audit entries, the oldest first."""
     from app.access.operators import MAY, trail
 
     if action is not None and action not in MAY:
@@ -353,14 +371,13 @@ def list_entries(
             row["facts"] = [f"{name} {value}" for name, value in row["facts"].items()]
     printing.emit(rows, columns=TRAIL_COLUMNS, form=form)
     if len(rows) == limit:
-        printing.note(f"There may be more: --after {rows[-1]['number']}")
+        printing.note(f"There may be more: continue with --after {rows[-1]['number']}")
 
 
 # --- proposals ------------------------------------------------------------------------------------
 
 proposals_group = typer.Typer(
-    help="Acts that need a second person: what waits, and deciding about it with a token of one's "
-    "own.",
+    help="Acts that need a second person: list, approve or reject them with your own token.",
     no_args_is_help=True,
 )
 
@@ -376,10 +393,10 @@ def proposal_notice(proposal: Proposal) -> str:
     from reconcile.instants import format_instant
 
     return (
-        f"Proposed as {proposal.id}: it is done when another operator approves it before "
-        f"{format_instant(proposal.until)}, on the console's page Proposals, or with their own "
-        f"token: tallyhook --token-file FILE proposals approve {proposal.id} --reason WHY\n"
-        f"{proposal.sentence}"
+        f"Proposed as {proposal.id}. It is done once another operator approves it before "
+        f"{format_instant(proposal.until)} on the console's page Proposals, or with their own "
+        f"token: tallyhook --token-file FILE proposals approve {proposal.id} --reason "
+        f"WHY\n{proposal.sentence}"
     )
 
 
@@ -392,12 +409,14 @@ def _proposals(context: AppContext) -> Proposals:
 @proposals_group.command("list")
 def list_proposals(
     everything: Annotated[
-        bool, typer.Option("--all", help="Also those that were decided or have ended.")
+        bool, typer.Option("--all", help="Include proposals that were decided or have expired.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Most past ones.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Maximum number of past proposals.")
+    ] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List what waits for a second person, the first to end first."""
+    """List proposals that wait for a second person, the first to expire first."""
 
     async def work(context: AppContext) -> Sequence[Mapping[str, Any]]:
         proposals = _proposals(context)
@@ -417,7 +436,7 @@ def list_proposals(
 
 @proposals_group.command("show")
 def show(name: Name, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one proposal: its act, who asked, why, and what became of it."""
+    """Show one proposal: the act, who proposed it, why, and its result."""
 
     async def work(context: AppContext) -> Mapping[str, Any]:
         proposals = _proposals(context)
@@ -452,7 +471,7 @@ def _decided(decide: Decide) -> Proposal:
 
 @proposals_group.command(
     "approve",
-    epilog="Such as: tallyhook --token-file my.token proposals approve ID --reason seen",
+    epilog="Example: tallyhook --token-file my.token proposals approve ID --reason seen",
 )
 def approve(
     name: Name,
@@ -460,24 +479,25 @@ def approve(
     typed: Annotated[
         str,
         typer.Option(
-            help="The number or address to erase, typed once more, since no proposal may hold it."
+            help="For an erasure: the phone number or email address again, since no proposal "
+            "stores it."
         ),
     ] = "",
 ) -> None:
-    """Approve what another operator proposed; it is done at once."""
+    """Approve a proposal of another operator, and carry it out at once."""
     done = _decided(lambda proposals: proposals.approve(name, by=None, reason=reason, typed=typed))
-    printing.note(f"Approved, and done in the names of {done.who} and you: {done.sentence}")
+    printing.note(f"Approved and carried out in the names of {done.who} and you: {done.sentence}")
 
 
 @proposals_group.command("reject")
 def reject(name: Name, reason: Reason) -> None:
-    """Decline what another operator proposed."""
+    """Reject a proposal of another operator."""
     done = _decided(lambda proposals: proposals.reject(name, by=None, reason=reason))
-    printing.note(f"Rejected {done.id}: nothing was done.")
+    printing.note(f"Rejected {done.id}: nothing was changed.")
 
 
 @proposals_group.command("withdraw")
 def withdraw(name: Name, reason: Reason) -> None:
-    """Withdraw what you proposed yourself."""
+    """Withdraw your own proposal."""
     done = _decided(lambda proposals: proposals.withdraw(name, by=None, reason=reason))
-    printing.note(f"Withdrawn {done.id}: nothing was done.")
+    printing.note(f"Withdrawn {done.id}: nothing was changed.")

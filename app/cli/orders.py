@@ -47,12 +47,12 @@ def print_ledger(
     for sentence in dict.fromkeys([*ledger["plain"]["answer"], *findings]):
         printing.say(f"  {local_text(sentence, zone, named=True)}")
     print()
-    print("What is to be done:")
+    print("To do:")
     print()
     for sentence in ledger["staff"]:
         printing.say(f"  {local_text(sentence, zone, named=True)}")
     print()
-    print("What it rests on, with the ids of the evidence in brackets:")
+    print("Reasons, with the ids of the evidence in brackets:")
     print()
     for sentence in ledger["explanation"]:
         printing.say(f"  {sentence}")
@@ -65,25 +65,27 @@ def print_ledger(
     if ledger["entries"]:
         printing.emit_newest(ledger["entries"], columns=("at", "kind", "money", "attempt", "cites"))
     if ledger.get("unread"):
-        print("Messages that may be about it and cannot be read:")
+        print("Unreadable messages that may be about this order:")
         print()
         printing.emit_newest(
             ledger["unread"],
             columns=("delivery", "received_at", "source", "names_order", "problem"),
         )
     if ledger.get("unallocated"):
-        print("Payments without an order that may be for this one:")
+        print("Unallocated payments that may be for this order:")
         print()
         printing.emit_newest(ledger["unallocated"], columns=("payment", "received_at", "money"))
     if records:
         printing.emit_newest(list(map(_record, records)), columns=("at", "record", "what", "by"))
     method = ledger["method_class"]
     if ledger["expected_by"] is not None:
-        print(f"Slow payment ({method}): its end is expected by {ledger['expected_by']}.")
+        print(f"Slow payment ({method}): the final result is expected by {ledger['expected_by']}.")
     if ledger["revocable_until"] is not None:
         print(f"The customer can revoke the payment ({method}) until {ledger['revocable_until']}.")
     if ledger["next_decision_at"] is not None:
-        print(f"Next decision at {ledger['next_decision_at']}, unless something new is reported.")
+        print(
+            f"Next decision at {ledger['next_decision_at']}, unless new evidence arrives earlier."
+        )
     if "restricted" in ledger:
         printing.say(ledger["restricted"]["sentence"])
     if "pruned" in ledger:
@@ -133,7 +135,7 @@ def _record(record: Mapping[str, Any]) -> dict[str, Any]:
 orders_group = typer.Typer(help="Orders and their explained ledgers.", no_args_is_help=True)
 
 HOW_TO_WRITE = (
-    "Write a day as 2026-11-20, an amount as KES 1500.00, a phone number as +254 700 000 001."
+    "Write a date as 2026-11-20, an amount as KES 1500.00, a phone number as +254 700 000 001."
 )
 
 COLUMNS = ("order", "outcome", "fulfillable", "captured", "findings", "explanation")
@@ -161,9 +163,11 @@ def list_orders(
     outcome: Annotated[
         str | None, typer.Option(help=f"Only one of: {', '.join(OUTCOMES)}.")
     ] = None,
-    finding: Annotated[str | None, typer.Option(help="Only with this finding.")] = None,
-    after: Annotated[str, typer.Option(help="Only references after this one.")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Orders at most.")] = 100,
+    finding: Annotated[str | None, typer.Option(help="Only orders with this finding.")] = None,
+    after: Annotated[
+        str, typer.Option(help="Only orders whose reference comes after this one.")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Maximum number of orders.")] = 100,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List orders with their outcome and one line of explanation."""
@@ -188,10 +192,10 @@ def list_orders(
         rows = [{**row, "captured": row["totals"]["captured"]} for row in rows]
     printing.emit(_for_whom(rows, form), columns=COLUMNS, form=form)
     if len(rows) == limit:
-        printing.note(f"There may be more: --after {rows[-1]['order']}")
+        printing.note(f"There may be more: continue with --after {rows[-1]['order']}")
 
 
-@orders_group.command("find", epilog="Such as: tallyhook orders find KES 1500.00 2026-11-20")
+@orders_group.command("find", epilog="Example: tallyhook orders find KES 1500.00 2026-11-20")
 def find(
     words: Annotated[
         list[str],
@@ -203,13 +207,13 @@ def find(
             "and a day; or the SMS that confirms the payment.",
         ),
     ],
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Orders at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of orders.")] = 20,
     by: operators.ByOption = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """Find an order by anything that the customer knows about it.
 
-    A search for a person takes the role support or finance, and is recorded in the audit trail.
+    A search for a person needs the role support or finance. The audit trail records it.
     Exit code 5 if nothing is found.
     """
     from app.orders.find_orders import find_orders
@@ -231,11 +235,12 @@ def find(
         printing.note(sentence)
     if found.more:
         printing.note(
-            f"There are more than {printing.these(found.hits)}: raise --limit, or narrow it down."
+            f"There are more than {printing.these(found.hits)}: raise --limit, or narrow the "
+            f"search."
         )
     if not found.hits and not found.unallocated:
         places = "; ".join(found.looked_in)
-        printing.note(f"No order was found. Looked in: {places or 'nothing'}. {HOW_TO_WRITE}")
+        printing.note(f"No order was found. Searched: {places or 'nothing'}. {HOW_TO_WRITE}")
         raise typer.Exit(5)
 
 
@@ -243,16 +248,17 @@ def find(
 def show_order(
     reference: printing.OrderArgument,
     as_of: Annotated[
-        str | None, typer.Option(help="As it could be known at this RFC 3339 moment.")
+        str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
     ] = None,
     with_personal_data: Annotated[
         bool,
         typer.Option(
             "--with-personal-data",
-            help="Show the customer's phone in full, too; needs --reason; the audit trail has it.",
+            help="Show the customer's full phone number. Needs --reason; the audit trail records "
+            "it.",
         ),
     ] = False,
-    reason: Annotated[str, typer.Option(help="Why the phone must be seen.")] = "",
+    reason: Annotated[str, typer.Option(help="Why you need the full phone number.")] = "",
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -287,31 +293,32 @@ def show_order(
 
 
 @orders_group.command(
-    "release", epilog="Such as: tallyhook orders release ORD-1042 --reason settled"
+    "release", epilog="Example: tallyhook orders release ORD-1042 --reason settled"
 )
 def release_orders(
     references: printing.OrderArguments = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Every order that is held for this.")
+        bool, typer.Option("--all", help="All orders that are held for the reason in --held-for.")
     ] = False,
     held_for: Annotated[
         str,
-        typer.Option(help=f"What they are held for: one of {', '.join(HOLD_REASONS)}."),
+        typer.Option(help=f"The reason of the hold: one of {', '.join(HOLD_REASONS)}."),
     ] = "rules_changed",
     reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")] = "",
     by: operators.ByOption = None,
 ) -> None:
     """Release held orders: they are published, and the shop is notified.
 
-    An upgrade holds orders that only its rules make fulfillable; `orders list --finding held_back`
-    shows held orders. Exit code 5, and nothing is released, if one of them is not held.
+    An upgrade holds orders that only its new rules make fulfillable. `orders list --finding
+    held_back` lists held orders. If one of the orders is not held, none is released, and the exit
+    code is 5.
     """
     from app.core.text import counted
     from app.orders import holds
     from app.orders.customers import checked_reason
 
     if bool(references) == everything:
-        raise UsageError("name the orders to release, or say --all, but not both")
+        raise UsageError("give either the orders to release or --all, not both")
     held = next((each for each in HOLD_REASONS if each == held_for), None)
     if held is None:
         raise UsageError(f"--held-for is one of: {', '.join(HOLD_REASONS)}")
@@ -325,8 +332,8 @@ def release_orders(
     count = running.writing(work)
     if count:
         printing.note(
-            f"{counted(count, 'order')} released; the service or worker that runs publishes and "
-            "notifies."
+            f"{counted(count, 'order')} released. The running service or worker publishes them and "
+            f"notifies the shop."
         )
     else:
         printing.note(f"No order is held ({held}).")
@@ -334,7 +341,7 @@ def release_orders(
 
 @orders_group.command(
     "accept",
-    epilog="Such as: tallyhook orders accept ORD-1042 --finding overpaid --reason tip",
+    epilog="Example: tallyhook orders accept ORD-1042 --finding overpaid --reason tip",
 )
 def accept_finding(
     reference: printing.OrderArgument,
@@ -344,7 +351,8 @@ def accept_finding(
 ) -> None:
     """Accept a finding of an order.
 
-    The finding itself stays. It needs a person again as soon as new evidence about it arrives.
+    The finding stays in the ledger. It needs a person again as soon as new evidence about it
+    arrives.
     """
     from app.orders import accept_findings
 
@@ -357,31 +365,32 @@ NUMBERS = ("order", "phones", "note")
 
 @orders_group.command(
     "unmask",
-    epilog="Such as: tallyhook orders unmask ORD-1 ORD-2 --purpose refund --reason X",
+    epilog="Example: tallyhook orders unmask ORD-1 ORD-2 --purpose refund --reason X",
 )
 def unmask_orders(
     purpose: Annotated[
         str,
-        typer.Option(help="What for: payment, refund, delivery, warning, authority or other."),
+        typer.Option(help="Purpose: payment, refund, delivery, warning, authority or other."),
     ],
-    reason: Annotated[str, typer.Option(help="Why; the audit trail keeps it.")],
+    reason: Annotated[str, typer.Option(help="The reason, for the audit trail.")],
     references: printing.OrderArguments = None,
     outcome: Annotated[
-        str | None, typer.Option(help=f"All with one of: {', '.join(OUTCOMES)}.")
+        str | None,
+        typer.Option(help=f"All orders with one of these outcomes: {', '.join(OUTCOMES)}."),
     ] = None,
-    finding: Annotated[str | None, typer.Option(help="All with this finding.")] = None,
+    finding: Annotated[str | None, typer.Option(help="All orders with this finding.")] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Propose to see the customers' numbers of several orders; it takes your own token.
+    """Propose to see the customers' phone numbers of several orders. Needs your own token.
 
-    Another operator approves it; then `orders numbers` shows them to you alone, for a day.
+    Once another operator has approved, `orders numbers` shows them to you alone, for a day.
     """
     from app.cli import operators
     from app.orders.customers import NAME, UnmaskRequest, chosen_orders, propose_unmasking
     from app.wiring.work import proposals_of
 
     if bool(references) == bool(outcome or finding):
-        raise UsageError("name the orders, or say which by --outcome or --finding")
+        raise UsageError("give the orders, or select them with --outcome or --finding")
     for word, words in ((outcome, OUTCOMES), (finding, (*FINDING_CODES, NEEDS_A_PERSON))):
         if word is not None and word not in words:
             raise UsageError(f"{word!r} is none of: {', '.join(words)}")
@@ -400,15 +409,15 @@ def unmask_orders(
 
 
 @orders_group.command(
-    "numbers", epilog="Such as: tallyhook --token-file my.token orders numbers ID --format csv"
+    "numbers", epilog="Example: tallyhook --token-file my.token orders numbers ID --format csv"
 )
 def numbers(
     proposal: Annotated[str, typer.Argument(metavar="ID", help="The approved proposal's id.")],
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Show the customers' numbers that you proposed to see, once another operator has approved it.
+    """Show the customers' phone numbers of your proposal after its approval.
 
-    It takes your own token. The audit trail records each look, for each order.
+    Needs your own token. The audit trail records each order that you look at, each time.
     """
     from app.orders.customers import NAME, see_numbers
     from app.wiring.work import proposals_of
@@ -437,28 +446,30 @@ def checkout() -> None:
 
 
 @checkout_group.command(
-    "start", epilog="Such as: tallyhook checkout start --order ORD-1 --amount 15 --currency KES"
+    "start", epilog="Example: tallyhook checkout start --order ORD-1 --amount 15 --currency KES"
 )
 def start(
     order: Annotated[str, typer.Option(help="The order's reference.")],
     amount: Annotated[str, typer.Option(help="In major units, such as 1500.00.")],
     currency: Annotated[str, typer.Option(help="ISO 4217 code, such as KES.")],
     phone: Annotated[
-        str | None, typer.Option(help="The customer's, as digits, country code first, no +.")
+        str | None,
+        typer.Option(help="The customer's phone number: digits with country code, no +."),
     ] = None,
     success_url: Annotated[
-        str | None, typer.Option(help="Where the customer comes back after paying.")
+        str | None, typer.Option(help="Where the customer returns after paying.")
     ] = None,
     cancel_url: Annotated[
-        str | None, typer.Option(help="Where the customer comes back without having paid.")
+        str | None, typer.Option(help="Where the customer returns without having paid.")
     ] = None,
     new_payment: Annotated[
-        bool, typer.Option("--new-payment", help="Try again after the earlier payment is over.")
+        bool,
+        typer.Option("--new-payment", help="Start a new payment after the earlier one has ended."),
     ] = False,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Open the order's checkout session, or find the one it has. Safe to repeat.
+    """Open the order's checkout session, or return its open one. Safe to repeat.
 
     Exit code 0: the customer can pay · 1: the order is paid, the amount paid is in doubt, its
     session has expired, or the service refuses · 4: unknown.
@@ -502,7 +513,7 @@ async def _start(
 
 
 notifications_group = typer.Typer(
-    help="What the shop is notified of at TALLYHOOK_SHOP__URL, and the result.",
+    help="Notifications to the shop at TALLYHOOK_SHOP__URL, and their results.",
     no_args_is_help=True,
 )
 
@@ -527,7 +538,9 @@ def list_notifications(
             "after three days)."
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Notifications at most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Maximum number of notifications.")
+    ] = 50,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List notifications, newest first; the id is the revision's in the outcome feed."""
@@ -545,7 +558,7 @@ def list_notifications(
     )
     if not entries and state is None:
         printing.note(
-            "The shop has not been notified yet: TALLYHOOK_SHOP__URL says where it is notified."
+            "The shop has not been notified yet. Notifications go to TALLYHOOK_SHOP__URL."
         )
 
 
@@ -556,19 +569,21 @@ def redeliver(
         typer.Argument(
             min=1,
             max=printing.MAX_NUMBER,
-            help="Ids of the list. Default: all that wait or are dead.",
+            help="Ids from `notifications list`. Default: all that wait or are dead.",
         ),
     ] = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Send notifications again, with their ids, for three more days."""
+    """Send notifications again with the same ids, for three more days."""
     from app.orders import notify_shop
 
     count = running.writing(notify_shop.redeliver, ids or None, by=by)
     if not count:
-        printing.note("None has failed or was given up; waiting ones are sent by themselves.")
+        printing.note(
+            "No notification has failed or was given up. Waiting ones are sent automatically."
+        )
         return
-    behind = "" if ids else ", and what waits behind as soon as one is taken"
+    behind = "" if ids else ", and those waiting behind it once the shop accepts one"
     printing.note(
-        f"{counted(count, 'notification')} will be sent again by the service that runs{behind}."
+        f"{counted(count, 'notification')} will be sent again by the running service{behind}."
     )

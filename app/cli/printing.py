@@ -54,7 +54,7 @@ def _ends(text: str, option: str) -> tuple[Instant, Instant]:
         return (moment := parse_instant(text)), moment
     except ValueError as error:
         raise UsageError(
-            f"{option}: write a day such as 2026-10-01, or an RFC 3339 moment ({error})"
+            f"{option}: write a date such as 2026-10-01, or an RFC 3339 time ({error})"
         ) from None
 
 
@@ -103,7 +103,9 @@ STANDARD: Final = Path("-")
 OutputOption = Annotated[
     Path | None,
     typer.Option(
-        "-o", "--output", help="The file to write; it is replaced whole. - is standard output."
+        "-o",
+        "--output",
+        help="The file to write, or - for standard output. An existing file is replaced.",
     ),
 ]
 
@@ -111,11 +113,11 @@ OutputOption = Annotated[
 def check_output(path: Path | None, *, binary: bool, what: str) -> None:
     """Raise UsageError if bytes would go to a terminal, or the folder does not exist."""
     if binary and path is None:
-        raise UsageError(f"{what} is not text: say -o FILE, or -o - into a pipe")
+        raise UsageError(f"{what} is a binary format: give -o FILE, or -o - into a pipe")
     if binary and path == STANDARD and sys.stdout.isatty():
-        raise UsageError(f"{what} is not text and would garble the terminal: say -o FILE")
+        raise UsageError(f"{what} is a binary format, which a terminal cannot show: give -o FILE")
     if path not in (None, STANDARD) and not path.parent.is_dir():
-        raise UsageError(f"there is no folder {path.parent}: make it first, or choose another")
+        raise UsageError(f"there is no folder {path.parent}: create it first, or choose another")
 
 
 @contextmanager
@@ -185,8 +187,8 @@ FormatOption = Annotated[
     typer.Option(
         "--format",
         callback=_encoded,
-        help="table for people; json, jsonl or csv for programs; csv-excel is csv that Excel opens "
-        "with its names right.",
+        help="Output format: table to read; json, jsonl or csv for programs; csv-excel for Excel, "
+        "with names shown correctly.",
     ),
 ]
 DocumentOption = Annotated[
@@ -194,13 +196,13 @@ DocumentOption = Annotated[
     typer.Option(
         "--format",
         callback=_encoded,
-        help="table for people; json, or jsonl on one line, for programs.",
+        help="Output format: table to read; json, or jsonl on one line, for programs.",
     ),
 ]
 """Format option for a single document rather than a list of rows."""
 JsonOption = Annotated[
     Literal[Format.json, Format.jsonl],
-    typer.Option("--format", callback=_encoded, help="json, or jsonl on one line."),
+    typer.Option("--format", callback=_encoded, help="Output format: json, or jsonl on one line."),
 ]
 """Format option for output that only programs read."""
 

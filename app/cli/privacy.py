@@ -30,29 +30,32 @@ WithoutErasures = Annotated[
     bool,
     typer.Option(
         "--without-erasures",
-        help="Continue although the journal of erasures is lost; needs --reason, which is kept.",
+        help="Continue although the journal of erasures is lost. Needs --reason.",
     ),
 ]
 WhyWithout = Annotated[
-    str, typer.Option("--reason", help="Why; with --without-erasures or --accept-gap.")
+    str,
+    typer.Option(
+        "--reason", help="The reason for --without-erasures or --accept-gap. It is stored."
+    ),
 ]
 
 AcceptGap = Annotated[
     bool,
     typer.Option(
         "--accept-gap",
-        help="Continue although something that was acknowledged may be lost, as the refusal says; "
-        "needs --reason, which is kept.",
+        help="Continue although acknowledged deliveries may be lost, as the refusal says. Needs "
+        "--reason.",
     ),
 ]
-WhyGap = Annotated[str, typer.Option("--reason", help="Why; with --accept-gap.")]
+WhyGap = Annotated[str, typer.Option("--reason", help="The reason for --accept-gap. It is stored.")]
 
 _KEYS = "the key that signs evidence and the key of phone numbers (*.evidence.key, *.phone.key)"
 _JOURNAL = "the journal of erasures with its key (*.erasures, *.erasures.key)"
 
 
 privacy_group = typer.Typer(
-    help="Requests of a person about their data: a copy of them. `erase` deletes them.",
+    help="Requests of people for a copy of their data. `erase` deletes the data.",
     no_args_is_help=True,
 )
 
@@ -68,12 +71,12 @@ def register(application: typer.Typer) -> None:
     application.command()(restore)
     application.command()(prune)
     application.command(
-        epilog="Such as: tallyhook erase --phone +254700000001 --reason 'asked' --dry-run"
+        epilog="Example: tallyhook erase --phone +254700000001 --reason 'asked' --dry-run"
     )(erase)
 
 
 def backup(
-    file: Annotated[Path, typer.Argument(help="The file to make.")],
+    file: Annotated[Path, typer.Argument(help="The backup file to write.")],
     force: Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")] = False,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -85,11 +88,16 @@ def backup(
     with printing.measure("copying") as show:
         contents = running.run_loop(back_up(settings, file, replace=force, progress=show))
     if form is printing.Format.table:
-        print(f"{file}: {contents.sentence()}. Checked.")
+        print(f"{file}: {contents.sentence()}. The backup was checked.")
     else:
         printing.document({"file": str(file), **contents.document()}, form)
-    printing.note(f"Not in it: {_KEYS}. Keep a copy of both, and not beside the backup.")
-    printing.note(f"Nor {_JOURNAL}: copy it after each erasure; without it a restore stops.")
+    printing.note(
+        f"The backup does not contain {_KEYS}. Keep copies of both, apart from the backup."
+    )
+    printing.note(
+        f"It does not contain {_JOURNAL} either. Copy it after each erasure, or a "
+        f"restore will stop."
+    )
     _note_made(settings, began, file)
 
 
@@ -101,7 +109,7 @@ def _note_made(settings: Settings, began: Instant, file: Path) -> None:
         running.with_context(noting, purpose="writing", loaded=settings)
     except TallyhookError as error:  # such as a schema that this version is yet to upgrade
         printing.note(
-            f"The backup is complete, but neither /metrics nor the trail will show it: {error}."
+            f"The backup is complete, but /metrics and the audit trail will not show it: {error}."
         )
 
 
@@ -145,12 +153,12 @@ def restore(
         printing.note(sentence)
     tell_erased(restored.erased)
     if restored.kept is not None:
-        printing.note(f"The database that was there is kept as {restored.kept}.")
-    printing.note(f"No backup holds {_KEYS}: put them back in their places, too.")
+        printing.note(f"The previous database is kept as {restored.kept}.")
+    printing.note(f"Backups do not contain {_KEYS}. Copy them back to their places, too.")
     _tell_owner(sqlite_file(settings.database_url))
     printing.note(
-        "Now: `tallyhook db check`, then `serve`. What came after the backup is not in it: have "
-        "the provider deliver it again."
+        "Now run `tallyhook db check`, then `serve`. Deliveries after the backup are missing: have "
+        "the provider send them again."
     )
 
 
@@ -160,7 +168,8 @@ def _tell_owner(database: Path | None) -> None:
         return
     folder = database.absolute().parent
     printing.note(
-        "It belongs to this user, and its folder to another: if the other one serves it, run "
+        "The database belongs to this user, but its folder to another. If the other user runs the "
+        "service, run "
         f"`chown --reference={folder} {folder / database.stem}.*` first."
     )
 
@@ -173,7 +182,7 @@ def stated_losses(
     from app.privacy.replay_erasures import Without
 
     if not accept_gap and without_erasures != bool(reason.strip()):
-        raise UsageError("--without-erasures and --reason are said together, or neither")
+        raise UsageError("give both --without-erasures and --reason, or neither")
     accepts = stated_gap(accept_gap, reason=reason if accept_gap else "")
     return Without(reason=reason, by=by) if without_erasures else None, accepts
 
@@ -182,27 +191,28 @@ def stated_gap(said: bool, *, reason: str) -> str | None:
     """Return the reason for accepting a gap; None if no gap is accepted. Raises UsageError if the
     option or the reason is given alone."""
     if said != bool(reason.strip()):
-        raise UsageError("--accept-gap and --reason are said together, or neither")
+        raise UsageError("give both --accept-gap and --reason, or neither")
     return reason if said else None
 
 
 def tell_gap(found: FoundGap | None) -> None:
     """Print the gap that was accepted, if there is one."""
     if found is not None:
-        printing.note(f"The gap is accepted and kept: {found.sentence()}.")
+        printing.note(f"The gap is accepted and recorded: {found.sentence()}.")
 
 
 def tell_erased(replayed: Replayed) -> None:
     """Print the result of the journal of erasures."""
     if replayed.copied:
         printing.note(
-            "The journal of erasures was not there, so the copy in the database was used. "
-            "People erased after the backup are in it again; look in your records, and erase them."
+            "The journal of erasures was missing, so its copy in the database was used. People "
+            "erased after the backup are in the database again: find them in your records, and "
+            "erase them again."
         )
     if replayed.unread:
         printing.note(
-            f"Without the journal's key nobody can read {counted(replayed.unread, 'line')} of "
-            "that copy; a new journal with a new key was begun."
+            f"Without the journal's key nobody can read {counted(replayed.unread, 'line')} of that "
+            f"copy. A new journal with a new key was started."
         )
     if replayed.lines:
         printing.note(
@@ -217,9 +227,11 @@ def tell_erased(replayed: Replayed) -> None:
 
 def prune(
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be deleted.")
+        bool, typer.Option("--dry-run", help="List what would be deleted, and delete nothing.")
     ] = False,
-    limit: Annotated[int, typer.Option(min=0, max=100_000, help="Orders listed at most.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=0, max=100_000, help="Maximum number of orders in the list.")
+    ] = 100,
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
@@ -238,7 +250,9 @@ def prune(
     settings = load_settings()
     retention = retention_of(settings, compile_sources(settings))
     if retention is None:
-        raise UsageError("everything is kept: TALLYHOOK_RETENTION_DAYS is 0; give it days")
+        raise UsageError(
+            "TALLYHOOK_RETENTION_DAYS is 0, which keeps everything: set it to a number of days"
+        )
 
     async def work(context: AppContext) -> Pruning:
         if dry_run:
@@ -276,32 +290,38 @@ def _print_pruning(found: Mapping[str, Any], verb: str) -> None:
 PlacesOption = Annotated[
     bool,
     typer.Option(
-        "--places", help="Only list where text from outside is stored, and what is kept there."
+        "--places", help="List where text from outside is stored and how long, and delete nothing."
     ),
 ]
 
 
 def erase(
     phone: Annotated[
-        str | None, typer.Option(help="Everything of this number, such as +254700000001.")
+        str | None, typer.Option(help="Erase the data of this phone number, such as +254700000001.")
     ] = None,
     email: Annotated[
-        str | None, typer.Option(help="Everything of this email address, such as ann@example.com.")
+        str | None,
+        typer.Option(help="Erase the data of this email address, such as ann@example.com."),
     ] = None,
-    order: Annotated[str | None, typer.Option(help="Everything of this order.")] = None,
+    order: Annotated[str | None, typer.Option(help="Erase the data of this order.")] = None,
     reason: Annotated[
         str,
-        typer.Option(help="The reason, for the audit trail; leave number and address out of it."),
+        typer.Option(
+            help="The reason, for the audit trail. Do not write the number or address in it."
+        ),
     ] = "",
     files_of_others: Annotated[
         bool,
         typer.Option(
             "--files-of-others",
-            help="With --order: erase files of other orders, too, that name the customer's number.",
+            help="With --order: also erase files of other orders that name the customer's number.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only list what would be erased, and what would stay.")
+        bool,
+        typer.Option(
+            "--dry-run", help="List what would be erased and what would stay, and erase nothing."
+        ),
     ] = False,
     places: PlacesOption = False,
     by: operators.ByOption = None,
@@ -327,7 +347,7 @@ def erase(
         _print_places(form)
         return
     if sum(each is not None for each in (phone, email, order)) != 1:
-        raise UsageError("say one of --phone, --email and --order")
+        raise UsageError("give one of --phone, --email and --order")
     settings = load_settings()
     asked = ErasureRequest(
         phone=phone,
@@ -399,16 +419,17 @@ def _print_erasure(erasure: Erasure, left: list[Path], form: printing.Format) ->
         return
     if not erasure.tidied:
         printing.note(
-            "A reader holds up the database's log: what was erased is in it until the next start."
+            "The erased data stays in the database's write-ahead log until the next start, because "
+            "a reader blocks it."
         )
     for path in left:
         printing.note(
-            f"{path} still holds the number or address in an unused place: stop the service, run "
-            "`tallyhook db vacuum`."
+            f"{path} still contains the number or address in free space: stop the service, and run "
+            f"`tallyhook db vacuum`."
         )
     printing.note(
-        f"Not reached: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} that the "
-        "list names, and backups made by other tools. Delete them in time."
+        f"Not erased: {counted(len(erasure.copies), 'earlier copy', 'earlier copies')} in the list "
+        f"above, and backups made by other tools. Delete them yourself in time."
     )
 
 
@@ -449,37 +470,40 @@ def _rows(erasure: Erasure, action: str) -> list[dict[str, Any]]:
 AttachmentsOption = Annotated[
     bool,
     typer.Option(
-        "--with-attachments", help="With attached PDFs and pictures, in which nobody is masked."
+        "--with-attachments", help="Include attached PDFs and pictures, in which nobody is masked."
     ),
 ]
 
 
 @privacy_group.command(
     "export",
-    epilog="Such as: tallyhook privacy export --order O-1 --identity seen --out c.zip",
+    epilog="Example: tallyhook privacy export --order O-1 --identity seen --out c.zip",
 )
 def export_copy(
     phone: Annotated[
-        str | None, typer.Option(help="Of this number, such as +254700000001.")
+        str | None, typer.Option(help="Copy the data of this phone number, such as +254700000001.")
     ] = None,
     email: Annotated[
-        str | None, typer.Option(help="Of this email address, such as ann@example.com.")
+        str | None, typer.Option(help="Copy the data of this address, such as ann@example.com.")
     ] = None,
-    order: Annotated[str | None, typer.Option(help="Of the customer of this order.")] = None,
+    order: Annotated[
+        str | None, typer.Option(help="Copy the data of this order's customer.")
+    ] = None,
     identity: Annotated[
         str,
-        typer.Option(
-            help="How you checked that it is the person who asks, for the audit trail; leave "
-            "number and address out of it."
-        ),
+        typer.Option(help="How you checked the person's identity. Leave out number and address."),
     ] = "",
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="The ZIP to write; not replaced. - is standard output."),
+        typer.Option(
+            "--out",
+            "-o",
+            help="The ZIP to write, or - for standard output. An existing file is not replaced.",
+        ),
     ] = None,
     proposal: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="With your own token: the proposal that was approved."),
+        typer.Option(metavar="ID", help="With your own token: the id of the approved proposal."),
     ] = None,
     attachments: AttachmentsOption = False,
     by: operators.ByOption = None,
@@ -492,14 +516,14 @@ def export_copy(
     it for names in free texts before you hand it out. Attached PDFs and pictures are listed, and in
     it, as they are, only with --with-attachments. Data that an erasure had to keep are in it.
 
-    With an operator's own token it is a proposal; once another has approved it, say it again with
+    With an operator's own token the command makes a proposal. After its approval, run it again with
     --proposal and --out.
     """
     from app.privacy.export import Exported, ExportRequest, export, propose_export
     from app.wiring.work import proposals_of
 
     if sum(each is not None for each in (phone, email, order)) != 1:
-        raise UsageError("say one of --phone, --email and --order")
+        raise UsageError("give one of --phone, --email and --order")
     if out is not None:
         refuse_existing(out, binary=True)
     asked = ExportRequest(
@@ -513,7 +537,7 @@ def export_copy(
         elif (made := await propose_export(context, asked, progress=advance)) is not None:
             return made
         if out is None:
-            raise UsageError("--out names the ZIP to write")
+            raise UsageError("--out is missing: name the ZIP to write")
         return await export(context, asked, approved=approved, progress=advance)
 
     with printing.progress("looking", None) as advance:

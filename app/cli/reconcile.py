@@ -83,7 +83,7 @@ RulesFile = Annotated[
     Path, typer.Argument(exists=True, dir_okay=False, help="A TOML file of rules.")
 ]
 FailOption = Annotated[
-    bool, typer.Option("--fail-on-breaks", help="Exit code 1 where a break is open.")
+    bool, typer.Option("--fail-on-breaks", help="Exit with code 1 if a break is open.")
 ]
 
 JobsOption = Annotated[
@@ -92,8 +92,8 @@ JobsOption = Annotated[
         "--jobs",
         min=1,
         max=64,
-        help="Processes that match, of more than 50,000 orders. Default: one for each core, 2 at "
-        "most; with 1 this one does all of it.",
+        help="Matching processes for more than 50,000 orders. Default: one per core, at most 2. "
+        "With 1, the command itself matches.",
     ),
 ]
 
@@ -102,18 +102,24 @@ JobsOption = Annotated[
 def run(
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Only orders placed from this day or moment on."),
+        typer.Option("--from", help="Only orders placed from this date or time on."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--to", help="Only orders placed up to the end of this day, or to a moment."),
+        typer.Option(
+            "--to", help="Only orders placed up to the end of this date, or up to this time."
+        ),
     ] = None,
     as_of: Annotated[
-        str | None, typer.Option(help="As it could be known at this RFC 3339 moment.")
+        str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
     ] = None,
     rules: Annotated[
         Path | None,
-        typer.Option(exists=True, dir_okay=False, help="Other rules than those in force."),
+        typer.Option(
+            exists=True,
+            dir_okay=False,
+            help="A file of rules to use instead of the rules in force.",
+        ),
     ] = None,
     fail_on_breaks: FailOption = False,
     jobs: JobsOption = None,
@@ -121,8 +127,8 @@ def run(
 ) -> None:
     """Match everything and store the result.
 
-    Without --from, --to, --as-of and --rules the run opens breaks that are new, and closes those
-    that evidence has ended. With any of them it changes no break.
+    Without --from, --to, --as-of and --rules the run opens new breaks, and closes breaks that new
+    evidence has resolved. With any of these options it changes no break.
 
     Totals have six sides: book, the lines of the order book; takings, captures compared with the
     book; settlement, captures compared with the statements; statement, their lines; payouts, the
@@ -139,7 +145,7 @@ def run(
 
     found = _run(asked, running.processes(jobs, most=MOST_PROCESSES), form)
     if not found.lived:
-        printing.note("This run only looked: it opened and closed no break.")
+        printing.note("This run was read-only: it opened and closed no break.")
     if fail_on_breaks and found.open:
         raise typer.Exit(1)
 
@@ -175,13 +181,12 @@ def _interrupted(number: int | None = None) -> str:
     ended"""
     if number is not None:
         return (
-            f"Interrupted while printing: run {number} is kept, and `tallyhook reconcile show "
+            f"Interrupted while printing. Run {number} is stored: `tallyhook reconcile show "
             f"{number}` prints it again."
         )
     return (
-        "Interrupted: an unfinished run is not kept, and no break was opened or closed. "
-        "Begin it again with the same command; `tallyhook reconcile list` shows the runs "
-        "that have ended."
+        "Interrupted: the run was not stored, and no break was opened or closed. Run the same "
+        "command again. `tallyhook reconcile list` shows completed runs."
     )
 
 
@@ -193,7 +198,7 @@ def show(
     fail_on_breaks: FailOption = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Show a run again: its totals, and where each of its breaks stands now."""
+    """Show a run again: its totals, and the current state of each of its breaks."""
     from app.finance.break_acts import finished_run
     from app.finance.reconcile_period import ran
 
@@ -209,7 +214,7 @@ def show(
 
 @group.command("list")
 def list_runs(
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Runs at most.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of runs.")] = 20,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
     """List runs, newest first."""
@@ -225,11 +230,11 @@ def list_runs(
 @group.command("preview")
 def preview(
     rules: Annotated[
-        Path, typer.Option(exists=True, dir_okay=False, help="The rules that would be saved.")
+        Path, typer.Option(exists=True, dir_okay=False, help="The file of rules to try.")
     ],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Show what other rules would newly match, lose and change, with money. Nothing is kept."""
+    """Show which matches other rules would add, lose and change, with money. Nothing is stored."""
     from app.finance.match_rules import RulesPreview, preview_rules
     from app.finance.reconcile_rows import rows_ahead
 
@@ -265,7 +270,7 @@ def _print_preview(found: RulesPreviewDocument) -> None:
     left_out = len(found["changes"]) + found["not_told"] - len(rows)
     if left_out:
         printing.note(
-            f"{left_out} more changes are not shown: --format json has the first thousand."
+            f"{left_out} more changes are not shown: --format json shows the first thousand."
         )
 
 
@@ -276,7 +281,9 @@ def show_rules(form: printing.DocumentOption = printing.Format.table) -> None:
 
     found = running.reading(current_rules)
     if found is None:
-        printing.note("No rules were saved: nothing is tolerated, and margins are as built in.")
+        printing.note(
+            "No rules are saved: differences are not tolerated, and margins are the defaults."
+        )
         if form is not printing.Format.table:
             printing.document(rules_document(None), form)
     elif form is printing.Format.table:
@@ -292,11 +299,14 @@ def save(
     by: operators.ByOption = None,
     reason: Annotated[
         str,
-        typer.Option(help="Why; required where the rules in force limit what one person may do."),
+        typer.Option(
+            help="The reason. Required if the rules in force limit what one person may do."
+        ),
     ] = "",
 ) -> None:
-    """Put the rules of a file in force for the runs to come. `reconcile preview` shows first what
-    they would change. Where the rules in force limit what one person may do, it is a proposal."""
+    """Put the rules of a file in force for future runs. Run `reconcile preview` first to see what
+    they would change. If the rules in force limit what one person may do, this becomes a proposal.
+    """
     from app.access.proposal import Proposal
     from app.finance.match_rules import save_rules
 
@@ -334,11 +344,18 @@ def fees() -> None:
 
 
 @fees_group.command(
-    "suggest", epilog="Such as: tallyhook fees suggest --from 2026-10-01 --to 2026-10-31"
+    "suggest", epilog="Example: tallyhook fees suggest --from 2026-10-01 --to 2026-10-31"
 )
 def suggest(
-    since: Annotated[str, typer.Option("--from", help="Settled from this day or moment on.")],
-    until: Annotated[str, typer.Option("--to", help="Up to this day, all of it, or to a moment.")],
+    since: Annotated[
+        str, typer.Option("--from", help="Only payments settled from this date or time on.")
+    ],
+    until: Annotated[
+        str,
+        typer.Option(
+            "--to", help="Only payments settled up to the end of this date, or up to this time."
+        ),
+    ],
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Print fee rules that explain a month's statement lines, as TOML.
@@ -358,13 +375,13 @@ def suggest(
     if found.found:
         printing.print_file(found.toml)
     printing.note(
-        f"{document['explained']:,} of {counted(found.lines, 'payment')} of these days are "
-        "explained exactly."
+        f"{document['explained']:,} of {counted(found.lines, 'payment')} in this period are "
+        f"explained exactly."
     )
     if found.nameless:
         printing.note(
-            f"{counted(found.nameless, 'more payment')} of statements without a source: import "
-            "them with --source."
+            f"{counted(found.nameless, 'more payment')} are in statements without a source: import "
+            f"these statements with --source."
         )
     if found.more:
-        printing.note("There are more payments in this span: narrow it to look at the others.")
+        printing.note("There are more payments in this period: shorten it to see the others.")

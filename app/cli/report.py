@@ -48,18 +48,18 @@ class BasisName(StrEnum):
 
 
 FromOption = Annotated[
-    str, typer.Option("--from", help="The first day (of TALLYHOOK_TIMEZONE), or the moment.")
+    str, typer.Option("--from", help="The first day (in TALLYHOOK_TIMEZONE), or an RFC 3339 time.")
 ]
 ToOption = Annotated[
-    str, typer.Option("--to", help="The last day, all of it, or the moment before which it ends.")
+    str, typer.Option("--to", help="The last day, inclusive, or an RFC 3339 time, exclusive.")
 ]
 AsOfOption = Annotated[
-    str | None, typer.Option(help="As it could be known at this RFC 3339 moment; else now.")
+    str | None, typer.Option(help="State of knowledge at this RFC 3339 time. Default: now.")
 ]
 
 
 @report_group.command(
-    "period", epilog="Such as: tallyhook report period --from 2026-10-01 --to 2026-10-31"
+    "period", epilog="Example: tallyhook report period --from 2026-10-01 --to 2026-10-31"
 )
 def report_period(
     since: FromOption,
@@ -67,17 +67,21 @@ def report_period(
     as_of: AsOfOption = None,
     basis: Annotated[
         BasisName,
-        typer.Option(help="captured: the provider's date; received: ours; settled: the payout's."),
+        typer.Option(
+            help="The date that counts: captured (the provider's), received (ours) or "
+            "settled (the payout's)."
+        ),
     ] = BasisName.captured,
     form: Annotated[
-        PeriodFormat, typer.Option("--format", help="table for people; xlsx and pdf need -o.")
+        PeriodFormat,
+        typer.Option("--format", help="Output format. Default: table. xlsx and pdf need -o FILE."),
     ] = PeriodFormat.table,
     output: printing.OutputOption = None,
 ) -> None:
     """Report a period: control totals that tie, outcomes, breaks, late changes and fees.
 
-    The same evidence and the same --as-of give the same bytes in every format. Exit code 1 where a
-    tie does not hold.
+    The same evidence and the same --as-of give the same bytes in every format. Exit code 1 if a
+    control total does not tie.
     """
     from app.finance.closed_periods import closed_within
     from app.finance.report_period import report_period
@@ -97,19 +101,17 @@ def report_period(
         file.write(render(report, form.value))
     if closed:
         printing.note(
-            f"Closed: {', '.join(closed)}. This report is of what is known now; "
-            f"`tallyhook period show {closed[-1]}` prints the one that was closed."
+            f"Closed: {', '.join(closed)}. This report shows what is known now. `tallyhook period "
+            f"show {closed[-1]}` prints the closed report."
         )
     if not report.ties_hold:
-        printing.note(
-            "Not every control sum agrees: the report's first lines name those that do not."
-        )
+        printing.note("Some control totals do not tie: the report's first lines name them.")
         raise typer.Exit(1)
 
 
 @report_group.command(
     "journal",
-    epilog="Such as: tallyhook report journal --from 2026-10-01 --to 2026-10-31",
+    epilog="Example: tallyhook report journal --from 2026-10-01 --to 2026-10-31",
 )
 def report_journal(
     since: FromOption,
@@ -123,8 +125,8 @@ def report_journal(
         typer.Option(
             exists=True,
             dir_okay=False,
-            help="A TOML file of accounts, their codes and tax codes, and when sales are posted; "
-            "else that of TALLYHOOK_REPORTS__ACCOUNTS.",
+            help="A TOML file of accounts, their codes and tax codes, and when sales are posted. "
+            "Default: TALLYHOOK_REPORTS__ACCOUNTS.",
         ),
     ] = None,
     output: printing.OutputOption = None,
@@ -135,8 +137,8 @@ def report_journal(
     are posted by your own books. With revenue_at = "fulfilment" in the file of accounts they are
     posted against Liabilities:CustomerDeposits, and to Income:Sales when the order is fulfilled.
 
-    Payments, refunds and lost disputes stand on the provider's dates, settlements on the
-    statement's, write-offs on the day they were accepted.
+    Payments, refunds and lost disputes are posted on the provider's dates, settlements on the
+    statement's dates, and write-offs on the day they were accepted.
     """
     from app.finance.reports.accounts import merchant_accounts
     from app.finance.reports.journal import write_journal
@@ -156,7 +158,7 @@ def report_journal(
     printing.note(f"{counted(totals.transactions, 'transaction')}.")
 
 
-@report_group.command("accounts", epilog="Such as: tallyhook report accounts > accounts.toml")
+@report_group.command("accounts", epilog="Example: tallyhook report accounts > accounts.toml")
 def print_accounts() -> None:
     """Print a file of accounts with every default, for `report journal --accounts`."""
     from app.finance.reports.accounts import FILE
@@ -185,8 +187,8 @@ async def _scope(
 
 
 period_group = typer.Typer(
-    help="Months of the books: closed in order, and printed again for ever. What is learned later "
-    "stands in the report and the journal of the first open month, as an adjustment.",
+    help="Months of the books. They are closed in order, and can always be printed again. Later "
+    "findings become adjustments in the report and journal of the first open month.",
     no_args_is_help=True,
 )
 
@@ -200,27 +202,29 @@ def close_month(
     as_of: Annotated[
         str | None,
         typer.Option(
-            help="Close what was known at this moment (RFC 3339), and ask nobody; else now."
+            help="Close what was known at this RFC 3339 time, without asking providers. Default: "
+            "now."
         ),
     ] = None,
     reason: Annotated[
-        str, typer.Option(help="Why; required where the rules in force require two people.")
+        str, typer.Option(help="The reason. Required if the rules in force require two people.")
     ] = "",
     exceptions: Annotated[
         list[str] | None,
         typer.Option(
             "--except",
             metavar="LINE=REASON",
-            help="Close although this line of `period ready` does not hold. Once for each line.",
+            help="LINE=REASON: close although this line of `period ready` does not hold. Repeat "
+            "for several lines.",
         ),
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Close a month: keep its report and journal, with their evidence, for ever.
+    """Close a month: store its report and journal, with their evidence, permanently.
 
-    Months are closed in order, without gaps: none before the first one can be closed later. If the
-    rules in force require two people, it becomes a proposal of that report as of that moment. Exit
-    code 1 if something prevents it; every reason is listed, with what to do.
+    Months are closed in order, without gaps. No month before the first closed one can be closed
+    later. If the rules in force require two people, the closing becomes a proposal. Exit code 1 if
+    something prevents the closing: every reason is listed, with what to do.
     """
     from app.access.proposal import Proposal
     from app.finance.close_period import CloseRequest, close_period
@@ -254,7 +258,7 @@ def close_month(
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         printing.emit(rows, columns=("reason", "line", "sentence", "do"), form=form)
-    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
+    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} prevent its closing.")
     raise typer.Exit(1)
 
 
@@ -263,9 +267,7 @@ def _exceptions(given: Sequence[str]) -> dict[str, str]:
     for each in given:
         line, equals, reason = each.partition("=")
         if not equals or not reason.strip():
-            raise UsageError(
-                '--except: write LINE=REASON, such as unsettled="paid out in November"'
-            )
+            raise UsageError('--except needs LINE=REASON, such as unsettled="paid out in November"')
         found[line.strip()] = reason.strip()
     return found
 
@@ -279,8 +281,8 @@ def show_ready(
 ) -> None:
     """List everything that must hold before a month is closed, and whether it does.
 
-    Exit code 1 where something does not. Two people may close over it with a reason, except over
-    unread deliveries: `period close --except LINE=REASON`.
+    Exit code 1 if a line does not hold. Two people may still close the month with a reason, except
+    with unread deliveries: `period close --except LINE=REASON`.
     """
     from app.finance.close_period import CloseRequest, against_closing
     from reconcile.reporting.closing import closing_lines
@@ -347,12 +349,12 @@ def list_periods(form: printing.FormatOption = printing.Format.table) -> None:
 @period_group.command("reopen")
 def reopen_month(
     period: Period,
-    reason: Annotated[str, typer.Option(help="Why; it is kept for ever.")],
+    reason: Annotated[str, typer.Option(help="The reason. It is stored permanently.")],
     by: operators.ByOption = None,
 ) -> None:
     """Propose to reopen the last closed month; another person must approve it.
 
-    Its report and journal stay as they were closed. It is closed again as the next version.
+    The closed report and journal are kept. Closing the month again makes the next version.
     """
     from app.finance.close_period import reopen_period
 
@@ -371,8 +373,8 @@ def show_period(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help=f"Of a report: {', '.join(PeriodFormat)} (table unless given; xlsx and pdf need "
-            f"-o). Of a journal: {', '.join(JOURNAL_FORMATS)} (beancount unless given).",
+            help=f"For a report: {', '.join(PeriodFormat)} (default: table; xlsx and pdf need -o). "
+            f"For a journal: {', '.join(JOURNAL_FORMATS)} (default: beancount).",
         ),
     ] = None,
     version: Annotated[
@@ -409,11 +411,13 @@ def show_period(
 @period_group.command("verify")
 def check_months(
     period: Annotated[
-        str | None, typer.Argument(help="One month; else all that are closed.")
+        str | None, typer.Argument(help="The month. Default: all closed months.")
     ] = None,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Prove that closed and reopened months follow from their evidence; else exit code 1."""
+    """Prove that closed and reopened months follow from their evidence. Exit code 1 if one does
+    not.
+    """
     from app.finance.verify_periods import verify_periods
 
     async def work(context: AppContext) -> list[Any]:
@@ -440,7 +444,7 @@ COLUMNS = ("name", "cron", "does", "next", "last", "state", "late", "problem")
 
 @schedule_group.callback()
 def shown(context: typer.Context) -> None:
-    """Show the entries of TALLYHOOK_SCHEDULE where no command is named."""
+    """List the entries of TALLYHOOK_SCHEDULE if no command is given."""
     if context.invoked_subcommand is None:
         list_entries()
 
@@ -479,15 +483,15 @@ def _row(entry: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-@schedule_group.command("run", epilog="Such as: tallyhook schedule run month")
+@schedule_group.command("run", epilog="Example: tallyhook schedule run month")
 def run_one(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The entry's name.")],
     by: operators.ByOption = None,
     claimed: Annotated[
-        bool, typer.Option("--claimed", hidden=True, help="For the service: do what it hands over.")
+        bool, typer.Option("--claimed", hidden=True, help="For internal use by the service.")
     ] = False,
 ) -> None:
-    """Do one entry now: reconcile, report, deliver. Exit code 1 where it failed."""
+    """Run one entry now: reconcile, report, deliver. Exit code 1 if it fails."""
     from app.core.child_processes import taken_over
     from app.core.http import outgoing_client
     from app.finance.scheduled import claimed_run, time_document
@@ -510,6 +514,6 @@ def run_one(
     for each in ended["delivered"]:
         printing.note(f"{each['file']}: delivered ({each['way']}).")
     if ended["state"] != "done":
-        printing.note(f"{name} came to nothing: {ended['problem']}")
+        printing.note(f"{name} failed: {ended['problem']}")
         raise typer.Exit(1)
     printing.note(f"{name}: {ended['state']}.")

@@ -121,7 +121,9 @@ def given_token() -> str | None:
     except OSError as error:
         raise UsageError(f"--token-file {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"--token-file {path} holds no token") from None
+        raise UsageError(
+            f"--token-file {path} contains no token: write the token into it"
+        ) from None
 
 
 async def _holder(context: AppContext) -> Proven | None:

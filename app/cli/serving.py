@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 PlayOption = Annotated[
     Path | None,
-    typer.Option("--play", help="Play a scenario of `evidence scenario` instead, and end."),
+    typer.Option("--play", help="Play a file of `evidence scenario` instead, then exit."),
 ]
 SpeedOption = Annotated[
-    float, typer.Option(min=0.001, max=1_000_000, help="With --play: how many times as fast.")
+    float, typer.Option(min=0.001, max=1_000_000, help="With --play: speed factor.")
 ]
 TokenOption = Annotated[
     str | None,
     typer.Option(
         envvar="TALLYHOOK_PLAY_TOKEN",
-        help="With --play: an API token, to speak for the shop and to compare the outcome.",
+        help="With --play: an API token, to send the shop's calls and to compare the outcome.",
     ),
 ]
 
@@ -44,7 +44,9 @@ def check_nothing_to_play(context: typer.Context) -> None:
     for name in ("speed", "token"):
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            raise UsageError(f"--{name} is for --play: say --play FILE, or leave --{name} out")
+            raise UsageError(
+                f"--{name} works with --play only: add --play FILE, or leave --{name} out"
+            )
 
 
 def check_webhook_url(url: str) -> None:
@@ -53,7 +55,8 @@ def check_webhook_url(url: str) -> None:
 
     if not is_absolute_http(url):
         raise UsageError(
-            "--webhook-url is an http or https address, such as http://127.0.0.1:8080/webhooks/shop"
+            "--webhook-url must be an http or https URL, such as "
+            "http://127.0.0.1:8080/webhooks/shop"
         )
 
 
@@ -71,7 +74,10 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
         f"{counted(len(script.steps), 'step')}, {lasts:,.0f} s; verify with {SANDBOX_SECRET}"
     )
     if speed != 1:
-        printing.note("Faster than it was: divide the receiver's windows of time by as much.")
+        printing.note(
+            "The scenario plays faster than it happened: divide the receiver's time "
+            "windows by --speed."
+        )
 
     async def playing() -> list[str]:
         async with webhook_client(SandboxSettings(webhook_url=webhook_url), None) as client:
@@ -91,7 +97,9 @@ def play_scenario(path: Path, *, webhook_url: str, speed: float, token: str | No
     if differences:
         raise typer.Exit(1)
     printing.note(
-        "Everything came as it did then." if token else "Every event was taken as it was then."
+        "The outcome is the same as it was then."
+        if token
+        else "Every event got the same verdict as then."
     )
 
 
@@ -100,7 +108,9 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 
 ParentOption = Annotated[
     int | None,
-    typer.Option("--parent", hidden=True, help="For `serve`: the socket to its parent."),
+    typer.Option(
+        "--parent", hidden=True, help="For internal use by `serve`: the socket to its parent."
+    ),
 ]
 
 Inherited = Annotated[
@@ -109,8 +119,8 @@ Inherited = Annotated[
         "--fd",
         min=0,
         max=65_535,
-        help="The number of a listening socket that the parent process hands over; in "
-        "place of address and port.",
+        help="File descriptor of a listening socket from the parent process, instead of host and "
+        "port.",
     ),
 ]
 
@@ -121,8 +131,8 @@ EVERYWHERE = ("0.0.0.0", "::", "")  # noqa: S104  # refused nowhere, warned of i
 
 
 UNENCRYPTED = (
-    "WARNING: --host lets everyone in without a proxy in front: the secrets of the API travel "
-    "unencrypted; listen on 127.0.0.1 behind one, and name it in TALLYHOOK_FORWARDED_ALLOW_IPS"
+    "WARNING: with this --host everyone can connect directly, and API secrets travel unencrypted. "
+    "Listen on 127.0.0.1 behind a proxy, and name the proxy in TALLYHOOK_FORWARDED_ALLOW_IPS"
 )
 
 
@@ -132,7 +142,7 @@ def register(application: typer.Typer) -> None:
     application.command()(worker)
     application.command()(console)
     application.command(
-        epilog="Such as: tallyhook sandbox --webhook-url http://127.0.0.1:8080/webhooks/shop"
+        epilog="Example: tallyhook sandbox --webhook-url http://127.0.0.1:8080/webhooks/shop"
     )(sandbox)
     application.command()(demo)
 
@@ -140,17 +150,18 @@ def register(application: typer.Typer) -> None:
 def serve(
     host: Host = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+        int, typer.Option(min=0, max=65_535, help="Port to listen on. 0 selects a free port.")
     ] = 8080,
     no_worker: Annotated[
         bool,
         typer.Option(
-            "--no-worker", help="Receive only; other processes on this PostgreSQL read and fold."
+            "--no-worker",
+            help="Only receive. Other processes on this PostgreSQL database read and fold.",
         ),
     ] = False,
     with_console: Annotated[
         bool,
-        typer.Option("--console", help="Start the console, too, on 127.0.0.1: see `console`."),
+        typer.Option("--console", help="Also start the console on 127.0.0.1: see `console`."),
     ] = False,
     accept_gap: AcceptGap = False,
     reason: WhyGap = "",
@@ -197,7 +208,8 @@ def console(
         typer.Option(
             min=0,
             max=65_535,
-            help="Port to listen on; 0 takes a free one. Else TALLYHOOK_CONSOLE__PORT, 8081.",
+            help="Port to listen on. 0 selects a free port. Default: TALLYHOOK_CONSOLE__PORT, or "
+            "8081.",
         ),
     ] = None,
     fd: Inherited = None,
@@ -257,7 +269,10 @@ def _where(host: str, port: int, fd: int | None) -> tuple[str, int, socket.socke
 def worker(
     parent: ParentOption = None,
     folding: Annotated[
-        bool, typer.Option("--folding", hidden=True, help="For `serve`: fold and seal only.")
+        bool,
+        typer.Option(
+            "--folding", hidden=True, help="For internal use by `serve`: only fold and seal."
+        ),
     ] = False,
 ) -> None:
     """Read the inbox, fold due orders, seal and notify the shop, beside receivers on one
@@ -288,18 +303,21 @@ def sandbox(
     host: Host = "127.0.0.1",
     seed: Annotated[
         int | None,
-        typer.Option(help="Two runs with one seed are identical; by default each has its own."),
+        typer.Option(help="Two runs with the same seed are identical. Default: a random seed."),
     ] = None,
     webhook_url: Annotated[
-        str, typer.Option(help="Where the events are sent.")
+        str, typer.Option(help="The URL to send events to.")
     ] = "http://127.0.0.1:8080/webhooks/checkout",
     truth: Annotated[
-        Path | None, typer.Option(help="File for what really happened to each order's money.")
+        Path | None,
+        typer.Option(help="File to write with what really happened to each order's money."),
     ] = None,
     unit: Annotated[
         float,
         typer.Option(
-            min=0.001, max=3_600, help="Seconds in one unit of a scenario; smaller plays faster."
+            min=0.001,
+            max=3_600,
+            help="Seconds in one unit of a scenario. A smaller value plays faster.",
         ),
     ] = 1.0,
     play: PlayOption = None,
@@ -341,13 +359,15 @@ def _run_sandbox(
     signer = Source(name="checkout", profile=profile, secrets=secrets)
     built = build_sandbox(settings, signer=signer)
     printing.note(f"Simulated provider on {settings.public_url}, sending to {settings.webhook_url}")
-    printing.note(f"Open sessions with the token {settings.token}; verify with {secrets[0]}")
-    printing.note(f"Ids are drawn from --seed {settings.seed}")
+    printing.note(
+        f"Open sessions with the token {settings.token}. Verify webhooks with {secrets[0]}"
+    )
+    printing.note(f"Ids are generated from --seed {settings.seed}")
     running.run_loop(serve_sandbox(built, host=host, port=port, listener=listener))
 
 
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="End after printing.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Exit after printing.")] = False,
 ) -> None:
     """Play every scenario with a separate service and explain each order."""
     from app.cli.demo import play

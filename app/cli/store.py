@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from app.orders.prove import Proof
     from app.privacy.check import CheckReport
 
-group = typer.Typer(
-    help="The database: bring it up to date, check it, make it small.", no_args_is_help=True
-)
+group = typer.Typer(help="The database: upgrade, check or shrink it.", no_args_is_help=True)
 
 
 PREVIEW = ("what", "name", "before", "after", "orders")
@@ -35,26 +33,26 @@ def register(application: typer.Typer) -> None:
 def _brought(before: str | None, after: str) -> str:
     """Describe in one sentence what an upgrade did."""
     if before is None:
-        return f"The database was empty; it has its tables now and is at version {after}."
+        return f"The database was empty. Its tables were created at version {after}."
     if before == after:
-        return f"The database is up to date: it was at version {after} already."
-    return f"The database was at version {before} and is at {after}."
+        return f"The database is up to date: it is at version {after} already."
+    return f"The database was upgraded from version {before} to {after}."
 
 
-@group.command("upgrade", epilog="Such as: tallyhook db upgrade --dry-run")
+@group.command("upgrade", epilog="Example: tallyhook db upgrade --dry-run")
 def upgrade(
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Change nothing: say which migrations are due, how many orders would have another "
-            "outcome, and which would be held because only the rules of this version make them "
+            help="Change nothing. Show which migrations are due, how many orders would get another "
+            "outcome, and which orders would be held because only this version's rules make them "
             "fulfillable.",
         ),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """Bring the database up to date. `serve` does this automatically on SQLite."""
+    """Upgrade the database to this version. `serve` does this automatically on SQLite."""
     from app.config.load import load_settings
     from app.wiring.opening import preview_upgrade, upgrade_database
 
@@ -78,9 +76,9 @@ def check(
         bool,
         typer.Option(
             "--deep",
-            help="Read every stored body and fold every order again, and compare all that was "
-            "read from bodies or folded. Without it only a sample of deliveries is compared so. "
-            "Takes some ten times as long.",
+            help="Read every stored body and fold every order again, and compare the results with "
+            "the stored ones. Without it, only a sample of deliveries is compared. Takes about ten "
+            "times as long.",
         ),
     ] = False,
     jobs: Annotated[
@@ -89,8 +87,8 @@ def check(
             "--jobs",
             min=1,
             max=64,
-            help="With --deep: processes that read and fold. Default: one for each core, 8 at "
-            "most; with 1 this one does all of it.",
+            help="With --deep: processes that read and fold. Default: one per core, at most 8. "
+            "With 1, the command itself does the work.",
         ),
     ] = None,
     seed: Annotated[
@@ -101,16 +99,19 @@ def check(
     ] = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Check that every layer of the store fits the one below it, from the file to what people did.
-    Names the first rows that do not fit. Takes a minute for two million deliveries where the file
-    fits into memory, and twice as long where it does not."""
+    """Check that every layer of the store agrees with the one below it, from the file to people's
+    decisions. Names the first rows that do not agree. Takes a minute for two million deliveries if
+    the file fits into memory, and twice as long if it does not.
+    """
     from app.config.load import load_settings
     from app.database.engine import is_sqlite, read_ahead, sqlite_path
     from app.privacy.check import check_database
     from app.providers.configured import compile_sources
 
     if deep and seed is not None:
-        raise UsageError("--seed chooses a sample: leave out --deep")
+        raise UsageError(
+            "--seed selects a sample, and --deep checks everything: leave one of them out"
+        )
     settings, chosen = load_settings(), None
     if deep:
         compile_sources(settings)  # report mistakes in a source before the check
@@ -129,31 +130,36 @@ def check(
 def create(
     new: Annotated[
         bool,
-        typer.Option("--new", help="Also if there was one before: start over without its data."),
+        typer.Option(
+            "--new", help="Also if an earlier database is missing: start without its data."
+        ),
     ] = False,
 ) -> None:
-    """Make an SQLite database where there is none. `serve` does this automatically the first time.
-    It refuses if an earlier database is missing: then put it back, restore a backup, or confirm
-    here that its data is not needed."""
+    """Create an SQLite database where there is none. `serve` does this automatically the first
+    time. It refuses if an earlier database is missing: put the file back, restore a backup, or
+    confirm here that its data is not needed.
+    """
     from app.config.load import load_settings
     from app.wiring.opening import create_database
 
     path = running.run_loop(create_database(load_settings(serving=True), anew=new))
-    printing.note(f"There is a new, empty database at {path}.")
+    printing.note(f"Created a new, empty database at {path}.")
 
 
 @group.command("distribute")
 def distribute() -> None:
-    """Lay deliveries and events on the nodes of a Citus cluster. They fill disks; all else stays at
-    the coordinator. The extension and its nodes must be there, and the services must be stopped."""
+    """Distribute deliveries and events, which fill disks, over the nodes of a Citus cluster. All
+    other tables stay on the coordinator. Install the extension, add its nodes, and stop the
+    services first.
+    """
     from app.config.load import load_settings
     from app.wiring.opening import distribute_database
 
     done = running.run_loop(distribute_database(load_settings()))
     for name in done:
-        printing.note(f"Rows of {name} lie on the nodes of the cluster now.")
+        printing.note(f"Rows of {name} are now distributed over the nodes of the cluster.")
     if not done:
-        printing.note("The rows were on the nodes of the cluster already.")
+        printing.note("The rows are distributed over the nodes of the cluster already.")
 
 
 @group.command("adopt-inbox")
@@ -181,7 +187,7 @@ def vacuum() -> None:
     from app.privacy.backup import rewrite
 
     running.with_context(rewrite, purpose="alone")
-    printing.note("The database has been written anew; nothing that was deleted is left in it.")
+    printing.note("The database was rewritten. It contains no deleted data any more.")
 
 
 @group.command("restored")
@@ -192,9 +198,10 @@ def restored(
     by: operators.ByOption = None,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
-    """Do what `restore` does, after pg_restore, a base backup, or a takeover that may have lost
-    something, before the database is served. Revisions then continue beyond all earlier numbers,
-    and erased people are erased again from the journal of erasures."""
+    """Do the work of `restore` after pg_restore, a base backup, or a takeover that may have lost
+    data. Run it before you start the service. Revisions then continue above all earlier numbers,
+    and erased people are erased again from the journal of erasures.
+    """
     from app.config.load import load_settings
     from app.privacy.backup import after_restore
     from app.privacy.gap import accept_found
@@ -218,10 +225,10 @@ def restored(
         erasures = {"erasures": erased.document()}
         printing.document({"last_revision": followed.head, **followed.document(), **erasures}, form)
         return
-    print(f"Noted: restored; the last revision in it is {followed.head}.")
+    print(f"Recorded as restored. The last revision in the database is {followed.head}.")
     for sentence in followed.sentences():
         printing.note(sentence)
-    printing.note("Now: `tallyhook db check`, then start the services.")
+    printing.note("Now run `tallyhook db check`, then start the services.")
 
 
 def reindex() -> None:
@@ -239,13 +246,13 @@ def reindex() -> None:
     printing.note(
         f"Read {counted(done.read, 'delivery', 'deliveries')}: {counted(done.events, 'event')}, "
         f"{done.unreadable:,} unreadable. "
-        "Orders are folded again by `serve`, or now by `refold --all`."
+        "`serve` folds the orders again; run `refold --all` to do it now."
     )
 
 
 def refold(
     everything: Annotated[
-        bool, typer.Option("--all", help="Every order, not only those that are due.")
+        bool, typer.Option("--all", help="Fold every order, not only due ones.")
     ] = False,
     jobs: Annotated[
         int | None,
@@ -253,8 +260,8 @@ def refold(
             "--jobs",
             min=1,
             max=64,
-            help="With --all: processes that fold. Default: one for each core, 8 at most; with 1 "
-            "this one does all of it.",
+            help="With --all: processes that fold. Default: one per core, at most 8. With 1, the "
+            "command itself folds.",
         ),
     ] = None,
 ) -> None:
@@ -279,21 +286,21 @@ def refold(
 
 def prove(
     references: printing.OrderArguments = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every stored order.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Prove every stored order.")] = False,
     shuffles: Annotated[
         int,
         typer.Option(
-            min=1, max=100_000, help="Trials per order; fewer where it has more than 500 events."
+            min=1, max=100_000, help="Trials per order. Orders with more than 500 events get fewer."
         ),
     ] = 100,
-    seed: Annotated[int, typer.Option(help="What the shuffles begin with.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the shuffles.")] = 0,
     form: printing.DocumentOption = printing.Format.table,
 ) -> None:
     """Fold stored histories shuffled, duplicated and split, and compare the ledgers."""
     from app.orders.prove import prove_orders
 
     if bool(references) == everything:
-        raise UsageError("name the orders to prove, or say --all, but not both")
+        raise UsageError("give either the orders to prove or --all, not both")
     with printing.progress("trials", None) as advance:
         proof = running.reading(
             prove_orders, references or None, shuffles=shuffles, seed=seed, progress=advance

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from app.orders.unallocated import UnallocatedRequest
 
 unallocated_group = typer.Typer(
-    help="Verified payments that no order has: give them to an order, or say what they are.",
+    help="Verified payments without an order: assign them to an order, or dismiss them.",
     no_args_is_help=True,
 )
 
@@ -35,15 +35,16 @@ AT_ONCE = 200
 """Payments that are loaded at a time."""
 
 Payment = Annotated[
-    str, typer.Argument(metavar="PAYMENT", help="Its id, or the provider's reference of it.")
+    str,
+    typer.Argument(metavar="PAYMENT", help="The payment's id, or the provider's reference of it."),
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", help="Why, in your words.")]
 Replaces = Annotated[
     str | None,
     typer.Option(
         metavar="ID",
-        help="Only if this is the last decision about it, as `unallocated show` prints it; empty: "
-        "only if there was none.",
+        help="Act only if this is still the last decision about the payment, as `unallocated show` "
+        "prints it. Empty: only if there was none.",
     ),
 ]
 
@@ -52,14 +53,15 @@ Replaces = Annotated[
 def list_payments(
     source: Annotated[str | None, typer.Option(help="Only payments of this source.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also dismissed ones and those that brought no money.")
+        bool, typer.Option("--all", help="Include dismissed payments and payments without money.")
     ] = False,
     not_ours: Annotated[
-        bool, typer.Option("--not-ours", help="Payments of other shops on your account, instead.")
+        bool,
+        typer.Option("--not-ours", help="List payments of other shops on your account instead."),
     ] = False,
     form: printing.FormatOption = printing.Format.table,
 ) -> None:
-    """List payments of no order, the oldest first."""
+    """List payments without an order, the oldest first."""
     from app.orders.unallocated import UnallocatedRequest
 
     asked = UnallocatedRequest(
@@ -91,7 +93,7 @@ async def _documents(
 
 @unallocated_group.command("show")
 def show(payment: Payment, form: printing.DocumentOption = printing.Format.table) -> None:
-    """Show one payment: its money, why no order has it, and the orders that fit it."""
+    """Show one payment: its money, why it has no order, and the orders that fit it."""
     from app.finance.place_payment import suggested_orders
     from app.orders.unallocated import read_unallocated
 
@@ -114,23 +116,23 @@ def show(payment: Payment, form: printing.DocumentOption = printing.Format.table
 
 @unallocated_group.command(
     "assign",
-    epilog="Such as: tallyhook unallocated assign QK12 --order ORD-7 --reason 'she rang'",
+    epilog="Example: tallyhook unallocated assign QK12 --order ORD-7 --reason 'she rang'",
 )
 def assign(
     payment: Payment,
-    order: Annotated[str, typer.Option(metavar="REF", help="The order that it is for.")],
+    order: Annotated[str, typer.Option(metavar="REF", help="The order that the payment is for.")],
     reason: ReasonOption,
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Give a payment to an order, or propose that.
+    """Assign a payment to an order, or propose it.
 
     A payment for two orders is not supported: assign it to one, and book the other by hand.
     """
     _place(
         payment,
         {"kind": "assign", "order": order, "replaces": replaces, "reason": reason, "by": by},
-        done=f"Assigned to {order}; both orders concerned are judged again.",
+        done=f"Assigned to {order}. Both affected orders are folded again.",
     )
 
 
@@ -141,11 +143,11 @@ def withdraw(
     replaces: Replaces = None,
     by: operators.ByOption = None,
 ) -> None:
-    """Withdraw a decision about a payment, or propose that."""
+    """Withdraw a decision about a payment, or propose it."""
     _place(
         payment,
         {"kind": "withdraw", "replaces": replaces, "reason": reason, "by": by},
-        done="Withdrawn: no assignment or dismissal of it counts any more.",
+        done="Withdrawn: the payment is no longer assigned or dismissed.",
     )
 
 
@@ -154,11 +156,18 @@ def dismiss(
     payment: Payment,
     as_: Annotated[
         Literal["to_refund", "other_business"],
-        typer.Option("--as", help="It is to be refunded, or it is no business of the shop's."),
+        typer.Option(
+            "--as",
+            help="Why the payment has no order: it will be refunded, or it is not "
+            "the shop's business.",
+        ),
     ],
     reason: ReasonOption,
     to: Annotated[
-        str, typer.Option(metavar="ACCOUNT", help="Of other business: the account it goes to.")
+        str,
+        typer.Option(
+            metavar="ACCOUNT", help="For other business: the account to post the payment to."
+        ),
     ] = "",
     replaces: Replaces = None,
     by: operators.ByOption = None,

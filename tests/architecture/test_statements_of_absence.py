@@ -160,21 +160,18 @@ STATEMENTS: Final[dict[str, dict[str, tuple[str, ...]]]] = {
     "app/checkout/payment.py": {"is not settled": READ},
     "app/cli/breaks.py": {
         "Nothing has been reconciled yet": READ,
-        "No break is chosen": INPUT,
+        "No break was selected": INPUT,
     },
     "app/cli/cases.py": {
         "The order has no dispute": ("read", "readable", "accepted"),
-        "where no message says it": ("read", "readable", "accepted"),
+        "if no message states it": ("read", "readable", "accepted"),
     },
-    "app/cli/connect.py": {"Nothing came.": ("read", "accepted")},
+    "app/cli/connect.py": {"Nothing arrived.": ("read", "accepted")},
     "app/cli/orders.py": {
-        "No order was found. Looked in": ("read", "placed", "searched"),
+        "No order was found. Searched": ("read", "placed", "searched"),
         "No order is held": READ,
     },
     "app/cli/reconcile.py": {"no break was opened or closed": INPUT},
-    "app/cli/unallocated.py": {
-        "those that brought no money": INPUT,
-    },
     "app/console/breaks_pages.py": {"No break is chosen": INPUT},
     "app/console/service_pages.py": {"No order changes, and no money moves": INPUT},
     "app/console/templates/breaks.html": {"Nothing has been reconciled yet": READ},
@@ -272,8 +269,8 @@ SAYS: Final = re.compile(
     \bno\ (?:final\ |verified\ |genuine\ |such\ )?(?:payment|webhook|word|message|money|request
         |event|dispute|refund|delivery|attempt|difference)\b(?!\ (?:can|counts?|changes?))
     | \bno\ (?:order|break)\ (?:was|is|waits|of\ it|known|must)\b
-    | \bnothing\ (?:was\ (?:found|received)|came|has\ come|is\ (?:known|due|owed)|had\ been\ paid
-        |has\ been\ reconciled|to\ compare)\b
+    | \bnothing\ (?:was\ (?:found|received)|came|arrived|has\ come|is\ (?:known|due|owed)
+        |had\ been\ paid|has\ been\ reconciled|to\ compare)\b
     | \bnobody\ (?:has|had)\ (?:told|tried|spoken)\b
     | \bnone\ (?:was\ refused|has\ come|about\ this\ order)\b
     | \bcompared\ with\ nothing\b | \b(?:were|was)\ not\ compared\b | \bcovers?\ no\ day\b

@@ -86,7 +86,7 @@ def test_a_backup_says_what_it_holds(run: Run, tmp_path: Path) -> None:
     assert orders_in(file) == ["A", "B"]
     again = run("backup", str(tmp_path / "c.db"))
     assert "2 deliveries, 2 events" in again.out
-    assert again.out.endswith("Checked.\n")
+    assert again.out.endswith("checked.\n")
     for name in (".evidence.key", ".phone.key", ".erasures", ".erasures.key"):
         assert name in again.err
 
@@ -119,7 +119,7 @@ def test_a_backup_that_cannot_be_noted_is_one(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "b.db"
     made = run("backup", str(file))
     assert made.code == 0
-    assert "complete, but neither /metrics nor the trail will show it" in made.err
+    assert "complete, but /metrics and the audit trail will not show it" in made.err
     assert orders_in(file) == ["A"]
 
 

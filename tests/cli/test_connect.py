@@ -82,7 +82,7 @@ def test_it_can_be_said_again_and_never_writes_over(connect: Connect, tmp_path: 
     connect("stripe", "--secret-file", "-", given=SECRET)
     before = (tmp_path / "tallyhook.env").read_text()
     code, output = connect("stripe", "--secret-file", "-", given=SECRET)
-    assert (code, "says all of it already" in output) == (0, True)
+    assert (code, "has all of these settings already" in output) == (0, True)
     assert connect("stripe")[0] == 0  # its secret is known: nobody is asked
     for words, variable in (
         (("stripe", "--secret-file", "-"), "STRIPE__SECRETS"),
@@ -213,16 +213,16 @@ def test_a_key_of_several_lines_is_not_asked_for_in_one(
     ("words", "given", "code", "said"),
     [
         (("nobody",), "", 3, "there is no profile 'nobody'"),
-        (("stripe",), "", 2, "no terminal to ask at: give --secret-file FILE"),
+        (("stripe",), "", 2, "no terminal to type it at: give --secret-file FILE"),
         (("stripe",), "", 2, "The secret is the endpoint's signing secret (whsec_…"),
         (("gocardless", "--secret-file", "-"), SECRET, 2, "access_token: an access token with"),
         (("gocardless", "--secret-file", "-"), SECRET, 2, 'FILE with {"access_token": "<value>"}'),
         (("stripe", "--secret-file", "-"), "short", 3, "STRIPE__SECRETS"),
-        (("stripe", "--secret-file", "-"), " \n", 2, "no secret in what was given"),
+        (("stripe", "--secret-file", "-"), " \n", 2, "the given text or file contains no secret"),
         (("stripe", "--secret-file", "gone"), "", 2, "gone cannot be read"),
-        (("stripe", "--name", "a b", "--secret-file", "-"), SECRET, 2, "--name is 1 to 40"),
+        (("stripe", "--name", "a b", "--secret-file", "-"), SECRET, 2, "--name must have 1 to 40"),
         (("woovi", "--secret-file", "-"), "x", 3, "WOOVI__"),
-        (("twilio", "--secret-file", "-"), '{"a": 1}', 2, "no JSON object of texts"),
+        (("twilio", "--secret-file", "-"), '{"a": 1}', 2, "a JSON object of texts"),
         (("stripe", "--secret-file", "-"), "x" * 70_000, 2, "more than 65,536 bytes"),
         (("square", "--secret-file", "-"), SECRET, 3, "TALLYHOOK_PUBLIC_URL"),
     ],
@@ -244,7 +244,7 @@ def test_waiting_ends_with_what_came_or_with_what_silence_means(
     refused, with the mistake."""
     words = ("connect", "checkout", "--name", "shop", "--config", str(tmp_path / "t.env"))
     ended = run(*words, "--wait", "0.1")
-    assert (ended.code, "Nothing came." in ended.out) == (1, True)
+    assert (ended.code, "Nothing arrived." in ended.out) == (1, True)
     arrivals: list[FirstDelivery] = []
 
     async def arrived(*given: Any, **words: Any) -> FirstDelivery:
@@ -256,7 +256,7 @@ def test_waiting_ends_with_what_came_or_with_what_silence_means(
                      pruned_at=None)  # fmt: skip
     arrivals.append(FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[]))
     ended = run(*words, "--wait", "1")
-    assert (ended.code, "taken: dlv_1, stored" in ended.out) == (0, True)
+    assert (ended.code, "accepted: dlv_1, stored" in ended.out) == (0, True)
     nameless = "Accepted, but it names no order: put the reference into order.reference."
     arrivals.append(
         FirstDelivery(entry=entry, refused=False, unknown=False, diagnoses=[], no_order=nameless)

@@ -77,5 +77,5 @@ def test_a_number_that_is_no_listening_socket_is_refused() -> None:
     """Nothing was handed over, or something else."""
     with socket.socket() as mute:
         for number in (987_654, mute.fileno()):
-            with pytest.raises(UsageError, match="is no socket that listens"):
+            with pytest.raises(UsageError, match="is not a listening socket"):
                 inherited(number)

@@ -77,12 +77,12 @@ def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_example_is_a_command_with_options_that_it_has() -> None:
-    """What stands behind "Such as:" is on one line, to be copied, and names nothing unknown."""
+    """What stands behind "Example:" is on one line, to be copied, and names nothing unknown."""
     examples = [command.epilog for command in COMMANDS.values() if command.epilog]
     assert len(examples) > 10
     for example in examples:
         said, _, words = example.partition(" tallyhook ")
-        assert said == "Such as:"
+        assert said == "Example:"
         assert len(example) <= 76, "wider than the help of a terminal with 80 columns"
         known = [*shlex.split(words.partition(" <")[0]), "--help"]
         assert ROOT.main(args=known, prog_name="tallyhook", standalone_mode=False) == 0
@@ -98,14 +98,14 @@ def test_every_example_is_a_command_with_options_that_it_has() -> None:
         (("tokens", "add", "shop", "--format", "csv"), "'csv' is not one of"),
         (("serve", "--port", "65536"), "less than or equal to 65535"),
         (("sandbox", "--unit", "nan"), "'--unit'"),
-        (("sandbox", "--webhook-url", "shop"), "--webhook-url is an http or https address"),
+        (("sandbox", "--webhook-url", "shop"), "--webhook-url must be an http or https URL"),
         (
             ("sandbox", "--speed", "1", "--host", "256.0.0.1"),
-            "say --play FILE, or leave --speed out",
+            "add --play FILE, or leave --speed out",
         ),
         (
             ("sandbox", "--token", "t", "--host", "256.0.0.1"),
-            "say --play FILE, or leave --token out",
+            "add --play FILE, or leave --token out",
         ),
         (("sandbox", "--truth", "nowhere/truth.json"), "there is no folder nowhere"),
         (("ordrs",), "Did you mean 'orders'"),

@@ -124,7 +124,7 @@ def test_a_column_that_is_not_read_is_named(run: Run, files: Path) -> None:
     )
     done = run("statement", "import", str(path), "--dry-run")
     assert (done.code, done.err.splitlines()[0]) == (
-        0, "Columns that were not read: Kind of it, x\\x1b.",
+        0, "Columns that were ignored: Kind of it, x\\x1b.",
     )  # fmt: skip
     document = run("statement", "import", str(path), "--dry-run", "--format", "json").document
     assert document["columns_not_read"] == ["Kind of it", "x\x1b"]
@@ -399,7 +399,7 @@ def test_an_import_is_taken_back_with_a_reason(run: Run, files: Path) -> None:
     run(*words)
     done = run("records", "withdraw", "1", "--reason", "another shop's")
     assert done.out == (
-        "Took back import 1 of book.csv: 2 lines, of which 0 have their earlier values again. "
+        "Undid import 1 of book.csv: 2 lines, of which 0 have their earlier values again. "
         "It is import 2.\n"
     )
     assert run("records", "list", "--format", "json").document == []
@@ -424,11 +424,11 @@ def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files:
     days = ("--from", "2026-10-01", "--to", "2026-10-31")
     early = run("coverage", "declare", *days, "--reason", "I know", "--source", "shop")
     assert "nothing was imported of the source 'shop'" in early.err
-    assert "say --from and --to, or `tallyhook coverage declare`" in run(*words).err
+    assert "give --from and --to, or run `tallyhook coverage declare`" in run(*words).err
     assert run(*words, "--from", "2026-10-01").code == 2
     assert "It covers 2026-10-01 to 2026-10-31 of shop, as" in run(*words, *days).err
     declare = ("coverage", "declare", *days, "--reason", "I fetched it")
-    assert "say one of --source, --bank and --book" in run(*declare).err
+    assert "give one of --source, --bank and --book" in run(*declare).err
     assert "there is none yet" in run(*declare, "--bank", "main").err
     done = run(*declare, "--source", "shop", "--format", "json")
     assert (done.code, done.document["number"], done.document["until"]) == (
@@ -439,7 +439,7 @@ def test_which_days_files_cover_is_said_declared_and_taken_back(run: Run, files:
         (1, None), (2, "2026-10-01T00:00:00Z"), (None, "2026-10-01T00:00:00Z"),
     ]  # fmt: skip
     assert run("coverage", "withdraw", "3", "--reason", "no").out == (
-        "Took back coverage 3 of shop.\n"
+        "Withdrew coverage 3 of shop.\n"
     )
     assert len(run("coverage", "list", "--format", "json").document) == 2
 

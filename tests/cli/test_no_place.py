@@ -118,7 +118,7 @@ def test_a_folder_that_is_not_there_is_reported_before_the_work(
     written = capsys.readouterr()
     assert written.out == ""
     assert (
-        written.err == "tallyhook: there is no folder nowhere: make it first, or choose another\n"
+        written.err == "tallyhook: there is no folder nowhere: create it first, or choose another\n"
     )
 
 

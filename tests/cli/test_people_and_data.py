@@ -233,7 +233,7 @@ def test_a_copy_of_a_persons_data_is_written_for_its_owner_alone(
     (noted,) = run("audit", "list", "--action", "data_exported", "--format", "json").document
     assert (noted["role"], noted["subject"]) == ("account", "+254 ••• ••• •44")
     assert "copy.zip exists" in run(*words).err
-    assert "--out names the ZIP" in run(*mine, "--identity", "seen").err
+    assert "--out is missing: name the ZIP" in run(*mine, "--identity", "seen").err
     assert run("privacy", "export", "--identity", "seen", "--out", "x.zip").code == 2
     tokens = with_tokens(run, tmp_path, Boss="admin", Ann="admin", Ben="admin")
     made = run(*tokens["Ann"], *mine, "--identity", "seen")
@@ -260,7 +260,7 @@ def test_a_trace_in_an_unused_place_is_reported_until_the_file_is_written_anew(
     ended = run("erase", "--phone", PHONE, "--reason", "asked", "--format", "json")
     assert (ended.code, ended.document["kept"]) == (1, [])
     assert ended.document["traces"] == [str(path)]
-    assert f"{path} still holds the number" in ended.err
+    assert f"{path} still contains the number" in ended.err
     assert "`tallyhook db vacuum`" in ended.err
     assert run("db", "vacuum").code == 0
     assert PHONE.encode() not in path.read_bytes()

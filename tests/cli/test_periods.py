@@ -79,7 +79,7 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     assert file.read_bytes() == shop.did("period", "show", "2024-10", "--format", "csv").out
     assert b"figures follow from the evidence" in shop.did("period", "verify", "2024-10").out
     again = shop.did("report", "period", "--from", "2024-10-01", "--to", "2024-10-31")
-    assert "`tallyhook period show 2024-10` prints the one that was closed" in again.err
+    assert "`tallyhook period show 2024-10` prints the closed report" in again.err
     assert b"Not a closed report: its figures may still change" in again.out
     after = shop.did("report", "period", "--from", "2024-11-01", "--to", "2024-11-30")
     assert "was closed" not in after.err
@@ -89,11 +89,11 @@ def test_a_month_is_closed_listed_shown_and_verified(shop: Shop) -> None:
     ("words", "code", "message"),
     [
         (("close", "2024-13"), 2, "a period is a month, such as 2026-10"),
-        (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a day"),
+        (("close", "2024-10", "--as-of", "yesterday"), 2, "--as-of: write a date"),
         (("close", "2024-10", "--as-of", "9999-01-01"), 2, "lies in the future"),
         (("close", "9999-10"), 1, "9999-10 stays open: 1 reason against closing it."),
         (("show", "2024-10"), 5, "2024-10 is not closed"),
-        (("show", "2024-10", "--format", "xlsx"), 2, "XLSX is not text: say -o FILE"),
+        (("show", "2024-10", "--format", "xlsx"), 2, "XLSX is a binary format"),
         (("verify", "2024-10"), 5, "2024-10 is not closed"),
     ],
 )
@@ -126,7 +126,7 @@ def test_everything_that_must_hold_is_listed_before_a_month_is_closed(shop: Shop
     assert (ready.code, [each["line"] for each in red]) == (1, ["coverage:shop"])
     close = ("period", "close", "2024-10", "--except", "coverage:shop=the portal is gone")
     assert "nobody makes an exception alone" in shop.run(*close).err
-    assert "write LINE=REASON" in shop.run("period", "close", "2024-10", "--except", "ties").err
+    assert "needs LINE=REASON" in shop.run("period", "close", "2024-10", "--except", "ties").err
     shop.did("operators", "add", "Root", "--role", "admin")
     proposed = shop.run(*close, "--reason", "it is complete", "--by", "Root")
     assert "--token-file" in proposed.err

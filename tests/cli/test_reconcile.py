@@ -163,7 +163,7 @@ def test_a_run_of_the_past_sees_what_was_known_and_changes_nothing(shop: Shop) -
     shop.hear(paid("2", 2000), at=shop.now + DAY)
     shop.now += 2 * DAY
     past = shop.document("reconcile", "run", "--as-of", format_instant(before))
-    assert "only looked" in shop.said
+    assert "was read-only" in shop.said
     assert (causes(past), past["control"]) == (FOUND, first["control"])
     assert [each["state"] for each in shop.document("breaks", "list")] == ["open", "open"]
     runs = shop.document("reconcile", "list")
@@ -209,7 +209,7 @@ def test_a_period_takes_whole_orders_by_when_they_were_placed(shop: Shop) -> Non
     after = shop.document("reconcile", "run", "--from", DATES["after"][:10])
     assert (after["breaks"], after["ties"]) == ([], True)
     assert shop.document("breaks", "list") == []
-    assert "write a day" in fails(shop, "reconcile", "run", "--from", "yesterday")
+    assert "write a date" in fails(shop, "reconcile", "run", "--from", "yesterday")
 
 
 def own_token(shop: Shop, name: str) -> str:
@@ -244,7 +244,7 @@ def test_people_work_through_breaks(shop: Shop) -> None:
     found = {each["order"]: each["id"] for each in shop.document("reconcile", "run")["breaks"]}
     big, small = found["ord 2"], found["ORD-3"]
     shop("breaks", "assign", small, "--to", "anne", "--by", "bob")
-    assert "No operator in force is called anne" in shop.said
+    assert "No active operator is named anne" in shop.said
     shop("breaks", "assign", big, "--to", "ann", "--by", "bob")
     assert "No operator" not in shop.said
     shop("breaks", "comment", big, "--note", "asked the bank", "--by", "ann")
@@ -292,7 +292,7 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     every = ("--where", "currency=KES amount>1.00")
     accept = ("breaks", "accept", *every, "--reason", "not worth it", "--by", "bob")
     table = shop(*accept)
-    assert "Nothing was done: add --yes to do it to 1 break" in shop.said
+    assert "Nothing was changed. Add --yes to change 1 break" in shop.said
     assert "Left out: 1 break: one person may not accept so much alone" in shop.said
     assert "KES 1,500.00" in table
     assert "2,000.00" not in table
@@ -305,19 +305,19 @@ def test_many_breaks_are_decided_by_what_is_said_of_them(shop: Shop) -> None:
     shop("breaks", "comment", "--where", "assignee=ann", "--note", "seen", "--by", "ann", "--yes")
     shop(*accept)
     mark = shop.said.partition("--seen ")[2].split()[0]
-    assert "the breaks have changed after they were shown" in fails(
+    assert "the breaks have changed since they were listed" in fails(
         shop, *accept, "--yes", "--seen", f"{int(mark, 16) ^ 1:016x}"
     )
-    assert "--seen goes with --yes" in fails(shop, *accept, "--seen", mark)
+    assert "--seen works with --yes only" in fails(shop, *accept, "--seen", mark)
     shop(*accept, "--yes", "--seen", mark)
     assert states() == {"ord 2": "assigned", "ORD-3": "accepted"}
     (two,) = shop.document("breaks", "list", "--state", "assigned")
     steps = [each["step"] for each in shop.document("breaks", "show", two["id"])["steps"]]
     assert steps == ["opened", "assigned", "commented"]
     shop(*accept, "--yes")
-    assert "No break is chosen" in shop.said
+    assert "No break was selected" in shop.said
     both = ("breaks", "accept", two["id"], *every, "--reason", "x")
-    assert "by its id, or which ones by --where" in fails(shop, *both)
+    assert "give the id of a break, or select breaks with --where" in fails(shop, *both)
     assert "is no condition" in fails(shop, "breaks", "assign", "--where", "x", "--to", "ann")
     assert "says which breaks" in fails(shop, "breaks", "assign", "--where", " ", "--to", "ann")
 
@@ -344,12 +344,12 @@ def test_many_are_matched_with_the_suggestion_that_stands_out(shop: Shop) -> Non
     shop(*where, "--yes")
     assert "is matched and closed" in shop.said
     shop(*where, "--yes")
-    assert "No break is chosen: nothing was done" in shop.said
+    assert "No break was selected, so nothing was changed" in shop.said
     shop.now += MINUTE
     left = [(each["cause"], each["order"]) for each in shop.document("reconcile", "run")["breaks"]]
     assert not {("not_settled", "2026.004"), ("settled_never_notified", "2026.004x")} & {*left}
-    assert "--line is for one break" in fails(shop, *where, "--line", near["line"])
-    assert "say --line" in fails(shop, "breaks", "match", one["id"], "--reason", "x")
+    assert "--line works with one break only" in fails(shop, *where, "--line", near["line"])
+    assert "give --line" in fails(shop, "breaks", "match", one["id"], "--reason", "x")
 
 
 def test_money_in_doubt_takes_two_people_as_any_other(shop: Shop) -> None:
@@ -503,7 +503,7 @@ def test_support_reads_the_times_of_an_order_in_the_merchants_zone(
     monkeypatch.setenv("COLUMNS", "600")
     shop.hear(of_order("ORD-7", "evt_7", "pending"), at=T)
     ledger = shop.document("orders", "show", "ORD-7")
-    aloud, _, evidence = shop("orders", "show", "ORD-7").partition("What it rests on")
+    aloud, _, evidence = shop("orders", "show", "ORD-7").partition("Reasons, with the ids")
     assert "by 20 November 2026, 10:35 UTC nobody" in ledger["plain"]["answer"][0]
     assert "by 20 November 2026, 13:35 EAT nobody" in aloud
     assert "had come by 2026-11-20T10:35:00Z" in evidence
@@ -590,8 +590,8 @@ def test_an_interrupted_run_says_what_is_left_of_it(
     with monkeypatch.context() as patched:
         patched.setattr(reconcile_period, "finish", interrupted)
         assert shop("reconcile", "run", code=130) == ""
-    assert "Interrupted: an unfinished run is not kept, and no break" in shop.said
-    assert "`tallyhook reconcile list` shows the runs that have ended." in shop.said
+    assert "Interrupted: the run was not stored, and no break" in shop.said
+    assert "`tallyhook reconcile list` shows completed runs." in shop.said
     assert shop.document("reconcile", "list") == shop.document("breaks", "list") == []
     with monkeypatch.context() as patched:
         patched.setattr(cli_reconcile, "print_run", interrupted)

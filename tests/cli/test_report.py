@@ -79,7 +79,7 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
     code, out, err = run("report", "period", *YEAR)
     assert (code, err) == (
         1,
-        "Not every control sum agrees: the report's first lines name those that do not.\n",
+        "Some control totals do not tie: the report's first lines name them.\n",
     )
     assert f"1 of {len(whole.ties)} control sums do not agree: ".encode() in out
 
@@ -88,7 +88,7 @@ def test_a_tie_that_does_not_hold_is_an_exit_code(
 def test_what_is_not_text_needs_a_file_or_a_pipe(run: Run, form: str, tmp_path: Path) -> None:
     code, out, err = run("report", "period", *YEAR, "--format", form)
     assert (code, out) == (2, b"")
-    assert f"{form.upper()} is not text: say -o FILE, or -o - into a pipe" in err
+    assert f"{form.upper()} is a binary format: give -o FILE, or -o - into a pipe" in err
     code, out, err = run("report", "period", *YEAR, "--format", form, "-o", "-")
     assert (code, err) == (0, "")
     assert out.startswith(b"PK" if form == "xlsx" else b"%PDF")
@@ -96,7 +96,7 @@ def test_what_is_not_text_needs_a_file_or_a_pipe(run: Run, form: str, tmp_path: 
 
 def test_a_terminal_is_not_garbled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    with pytest.raises(UsageError, match="would garble the terminal: say -o FILE"):
+    with pytest.raises(UsageError, match="which a terminal cannot show: give -o FILE"):
         printing.check_output(printing.STANDARD, binary=True, what="PDF")
 
 
@@ -136,7 +136,7 @@ def test_a_file_that_could_not_be_finished_is_not_there(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (("--from", "2026-10-01", "--to", "2026-09-30"), "--from must be before --to"),
-        (("--from", "yesterday", "--to", "2026-09-30"), "--from: write a day such as 2026-10-01"),
+        (("--from", "yesterday", "--to", "2026-09-30"), "--from: write a date such as 2026-10-01"),
         ((*YEAR, "--as-of", "2199-01-01"), "--as-of lies in the future"),
         ((*YEAR, "--basis", "booked"), "booked"),
         ((*YEAR, "-o", "/nowhere/r.txt"), "there is no folder /nowhere"),

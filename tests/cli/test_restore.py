@@ -307,7 +307,7 @@ def test_a_copy_that_was_put_there_by_hand(run: Run, tmp_path: Path, backed_up: 
     assert done.document["last_revision"] == 1
     assert done.document["next_revision"] > 2**40
     again = run("db", "restored")
-    assert again.out.startswith("Noted: restored; the last revision in it is ")
+    assert again.out.startswith("Recorded as restored. The last revision in the database is ")
     assert "Revisions continue at" in again.err
     assert run("db", "check").code == 0
 

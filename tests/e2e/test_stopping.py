@@ -202,7 +202,9 @@ def test_a_demo_that_is_told_to_stop_takes_its_children_along(
         words = [sys.executable, "-m", "app", "demo", "--once"]
         second = run(words, env=clean(), timeout=PATIENCE_S)
         assert second.returncode == 2
-        assert second.stderr.startswith(b"tallyhook: a demo is running here (process %d" % demo.pid)
+        assert second.stderr.startswith(
+            b"tallyhook: another demo is running in this folder (process %d" % demo.pid
+        )
         assert len(second.stderr.splitlines()) == 1
         assert database.stat().st_ino == before
         servers = children(demo.pid, count=3)

@@ -78,5 +78,5 @@ def test_bytes_of_another_encoding_are_refused_without_asking_the_server(run: Ru
         code, _, err = run(*words)
         assert (code, err) == (
             2,
-            "tallyhook: a word of the command is not UTF-8 text: type it again\n",
+            "tallyhook: an argument is not valid UTF-8: type it again\n",
         )
