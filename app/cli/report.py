@@ -258,7 +258,7 @@ def close_month(
             print(f"{row['sentence']}\n  {row['do']}")
     else:
         printing.emit(rows, columns=("reason", "line", "sentence", "do"), form=form)
-    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} prevent its closing.")
+    printing.note(f"{period} stays open: {counted(len(rows), 'reason')} against closing it.")
     raise typer.Exit(1)
 
 

@@ -125,7 +125,7 @@ def test_what_is_unsigned_has_credentials_and_an_address_to_keep(
     assert "cGFzcw==" not in output
     assert document["address"] in connect("mpesa_stk", "--format", "json")[1]
     code, output = connect("mpesa_stk", "--secret-file", "-", given="x")
-    assert (code, "has no secret" in output) == (2, True)
+    assert (code, "uses no secret" in output) == (2, True)
 
 
 def test_an_account_that_others_use_needs_what_tells_their_payments_apart(
