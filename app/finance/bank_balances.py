@@ -1,6 +1,6 @@
 """Bank statements whose entries do not add up to their balances, or that do not join.
 
-1 refuse   a statement whose entries differ from the difference of its balances (`files/banks`)
+1 refuse   a statement whose entries do not add up to the difference of its balances (`files/banks`)
 2 propose  to accept exactly this difference of this file, with a reason
 3 import   the file again after a second person approved; the balances are stored
 4 judge    whether the next statement begins with the stated closing balance

@@ -35,7 +35,7 @@ async def accounts_to_enrich(
     booked_days: Callable[[str], Collection[str]],
 ) -> dict[str, str]:
     """Return the accounts in a bank's file whose lines come from files of another format. Each
-    account has a sentence on why this file cannot enrich it; empty if the file can.
+    account has the error to raise if no entry of this file matches a line.
 
     A notification (CAMT.054) makes no lines. A report within the day makes lines if no other format
     has the account. Any other file makes lines if no other format has its days.
@@ -96,9 +96,9 @@ async def enrich(
     """Replace staged entries by the stored lines that they match, and fill texts that the lines
     lack. Drop entries that match no line or several lines. Returns a note on each account.
 
-    accounts  accounts to enrich, from `accounts_to_enrich`
+    accounts  result of `accounts_to_enrich`
 
-    Raises UsageError for an account none of whose entries matches a line.
+    Raises UsageError for an account if none of its entries matches a line.
     """
     of, entry = 1 + _COLUMNS.index("account"), 1 + _COLUMNS.index("entry")
     filled, contents, gone = dict[str, Row](), dict[str, Row](), list[int]()

@@ -1,7 +1,7 @@
 """Matches many orders by ranges of keys, each in a process of its own, on one snapshot.
 
-    1 cut      all keys into ranges of about equally many orders, and find the latest dates of
-               the evidence, while the processes start: both need no snapshot
+    1 cut      all keys into ranges of about equally many orders, while the processes start: this
+               needs no snapshot
     2 share    one snapshot of the database with all processes
     3 match    one range in each process, which sends decisions to the writing process as they are
                found, and at the end its counts and leftovers

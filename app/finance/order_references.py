@@ -1,5 +1,4 @@
-"""Stores the references to payments and sessions in an order book, and reports impossible
-references.
+"""Stores an order book's references to payments and sessions, and reports impossible ones.
 
 A session's or payment's reference belongs to one order forever. The provider's events find their
 order by it.

@@ -365,7 +365,8 @@ async def bank_sides(
 def leg_of(
     sides: BankSides, *, as_of: Instant, rules: MatchRules, hands: tuple[HandMatch, ...]
 ) -> BankLeg:
-    """Match payouts with the bank, without a connection. Raises UsageError for too large sums."""
+    """Match payouts with the bank, without a connection. Raises UsageError if a sum is too
+    large."""
     paid, lines, orders, covered = sides
     try:
         return BankLeg(

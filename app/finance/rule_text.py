@@ -1,5 +1,4 @@
-"""Text of matching rules: the settings with examples, and functions that change a setting in a
-file.
+"""Text of matching rules: the settings with examples, and functions that change one setting.
 
 A change leaves all other lines unchanged, including comments, and is checked by parsing. A file
 that is written in another form must be changed by a person.

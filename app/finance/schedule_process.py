@@ -51,7 +51,7 @@ class Scheduler(PeriodicTask):
                 break
             claimed = await claim(self._context, entry, due_at=due_at, asked=False)
             if claimed is None:
-                continue  # another worker has it, or has done it
+                continue  # another worker has claimed or finished it
             code = await self._do(claimed)
             if code or self.stopping:
                 problem = STOPPED if self.stopping else DIED

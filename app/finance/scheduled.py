@@ -51,7 +51,7 @@ async def due_now(
     async with context.database.reading() as connection:
         newest = await scheduled_store.newest_runs(connection, until=now)
         ahead = await scheduled_store.any_run_after(connection, Instant(now + CLOCKS_DIFFER))
-    if ahead:  # a clock was ahead: they run again when due
+    if ahead:  # a clock was ahead: these run again when due
         async with context.database.writing() as connection:
             await scheduled_store.forget_runs_after(connection, Instant(now + CLOCKS_DIFFER))
     found = []
@@ -78,7 +78,7 @@ async def due_now(
 def _due_of(
     entry: schedule.ScheduleEntry, last: scheduled_store.ScheduledRun, *, now: Instant, zone: tzinfo
 ) -> Instant | None:
-    # A newer due time replaces a failed one. A running one is replaced only after its lease ended.
+    # A newer due time replaces a failed run, but a running one only after its lease ended.
     due = schedule.due_time(entry, since=last.due_at, now=now, zone=zone)
     running = last.state == "running" and not _has_passed(last.until, now)
     if due is not None:

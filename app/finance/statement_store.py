@@ -1,5 +1,4 @@
-"""Statement lines as known at an instant: in the order of their keys, or of certain orders and
-payments.
+"""Statement lines as known at an instant: in the order of their keys, or of certain orders.
 
 The key of a line is `match_key` of the order that it names. A line that names no order has the key
 of its payment's order, if events named that order by then. If the payment has no order, or several,
@@ -127,8 +126,8 @@ _ORDERS_OF: Final = (
     "ORDER BY order_key"
 )
 
-# Later events on a payment are not known yet: one must have come by then. One that renews an
-# agreement is not of the order that its events name, unless the shop or a person says so.
+# One event on the payment must have come by `as_of`. A payment that renews an agreement does not
+# belong to the order that its events name, unless the shop or a person says so.
 _ORDER: Final = statement(
     """
     SELECT CASE WHEN min(links.order_key) = max(links.order_key) THEN min(links.order_key) END

@@ -107,7 +107,7 @@ def fitting(path: Path) -> list[str]:
 def _odd(lines: Sequence[bytes], encoding: str) -> int:
     text = "\n".join(line.decode(encoding, errors="replace") for line in lines)
     if encoding == "cp850":  # it decodes any bytes
-        quotes_in_pairs = 0 < text.count("ô") == text.count("ö")  # of Windows-1252
+        quotes_in_pairs = 0 < text.count("ô") == text.count("ö")  # quotation marks of Windows-1252
         if quotes_in_pairs or not _IN_WORD.search(text):
             return len(text)
     return len(_ODD.findall(text))

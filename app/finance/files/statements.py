@@ -1,10 +1,9 @@
-"""Statements: the provider's settlement or transaction file, with one movement of money in each
-row.
+"""Statements: the provider's settlement or transaction file, one movement of money in each row.
 
 Outgoing money is negative: a refund of 500 has gross -500, however the file writes it. A positive
 fee is a cost. Every accepted row has gross - fee = net. If a row has only a fee, a negative amount
-is a cost and a positive one was given back; this needs a preset, or a mapping that declares the
-signs, and without them a positive fee is refused.
+is a cost and a positive one was given back. This needs a preset, or a mapping that declares the
+signs; without them a positive fee is refused.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Layout of the report for people: tables in order, summaries first, with charts, and cells as
-text.
+"""Layout of the report for people: tables in order, summaries first, with charts, and text of
+cells.
 
 Drawing is left to the formats: page, PDF and workbook take the parts from here.
 """

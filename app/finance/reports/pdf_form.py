@@ -1,5 +1,4 @@
-"""The report as a PDF: a few pages with the essentials, and counts of the rows left to other
-formats.
+"""The report as a PDF: a few pages with the essentials, and counts of rows left to other formats.
 
 Typst, which the extra `pdf` installs, makes the pages (`app/core/pages/paper.py`).
 """
